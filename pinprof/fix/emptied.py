@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from pinprof.fix.grown import is_counted, is_empty, numbers_of
+from pinprof.fix.grown import given_to, is_counted, is_empty, is_shared, numbers_of
 from pinprof.fix.names import Uses, asks_remainder, check_errors_pass, check_is_builtin, comes_after
 from pinprof.fix.rewrite import NotSure, Remake, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
@@ -70,7 +70,7 @@ def _starts(
     if not all(is_empty(source, value) for _, value in uses.set):
         raise NotSure(f"{name} is also set to something else than an empty list")
     starts = [source.statement(start) for start, _ in uses.set]
-    if any(len(cst.ensure_type(each.body[0], cst.Assign).targets) > 1 for each in starts if _is_plain(each)):
+    if any(map(is_shared, starts)):
         raise NotSure(f"{name} has another name")
     if not any(comes_after(source, loop, start) for start in starts):
         raise NotSure(f"{name} does not begin as [] before its loop, in the same function")
@@ -84,10 +84,6 @@ def _check_is_not_kept(source: SourceFile, used: list[cst.Name], why: str) -> No
             raise NotSure(f"line {source.line(each)} may keep {each.value}, which is {why}")
 
 
-def _is_plain(line: cst.SimpleStatementLine) -> bool:
-    return isinstance(line.body[0], cst.Assign)
-
-
 def _is_cleared(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a use of a list is `losses.clear()`, alone in its line."""
     attribute = source.parent(node)
@@ -99,9 +95,8 @@ def _is_cleared(source: SourceFile, node: cst.Name) -> bool:
 
 def _is_looked_at(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a use of a list cannot keep it, and looks at all of it, as reading it anew does."""
-    argument = source.parent(node)
-    call = source.parent(argument) if isinstance(argument, cst.Arg) and not argument.star else None
-    if not isinstance(call, cst.Call):
+    call = given_to(source, node)
+    if call is None:
         return False
     if isinstance(call.func, cst.Name) and call.func.value in LOOKING:
         check_is_builtin(source, call.func.value)

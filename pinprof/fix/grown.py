@@ -38,11 +38,23 @@ def is_empty(source: SourceFile, value: cst.BaseExpression) -> bool:
     return False
 
 
-def is_counted(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether only the length of a list is asked for: `len(losses)`."""
+def is_shared(start: cst.SimpleStatementLine) -> bool:
+    """Return whether a list gets two names where it begins: `a = b = []`."""
+    small = start.body[0]
+    return isinstance(small, cst.Assign) and len(small.targets) > 1
+
+
+def given_to(source: SourceFile, node: cst.Name) -> cst.Call | None:
+    """Return the call that gets a variable as an argument by itself."""
     argument = source.parent(node)
     call = source.parent(argument) if isinstance(argument, cst.Arg) and not argument.star else None
-    if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value == "len"):
+    return call if isinstance(call, cst.Call) else None
+
+
+def is_counted(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether only the length of a list is asked for: `len(losses)`."""
+    call = given_to(source, node)
+    if call is None or not isinstance(call.func, cst.Name) or call.func.value != "len":
         return False
     check_is_builtin(source, "len")
     return True

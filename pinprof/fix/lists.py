@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from pinprof.fix.emptied import is_used_within, read_in_blocks
-from pinprof.fix.grown import grown, is_counted, is_empty, numbers_of
+from pinprof.fix.grown import grown, is_counted, is_empty, is_shared, numbers_of
 from pinprof.fix.kinds import is_real
 from pinprof.fix.names import (
     Uses,
@@ -64,7 +64,7 @@ def _read_behind(
 def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) -> cst.For:
     """Return the loop behind which a list is whole: the outermost one that begins after the list does."""
     starts = [source.statement(start) for start, value in uses.set if is_empty(source, value)]
-    if any(_is_shared(start) for start in starts):
+    if any(map(is_shared, starts)):
         raise NotSure(f"{name.value} has another name")
     if len(starts) != len(uses.set):
         raise NotSure(f"{name.value} is also set to something else than an empty list")
@@ -80,12 +80,6 @@ def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) 
 
 def _beside(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
     return source.parent(one) is source.parent(other)
-
-
-def _is_shared(start: cst.SimpleStatementLine) -> bool:
-    """Return whether a list gets two names: `a = b = []`."""
-    small = start.body[0]
-    return isinstance(small, cst.Assign) and len(small.targets) > 1
 
 
 def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
