@@ -40,6 +40,13 @@ def from_on(meaning: str) -> Field:
     return optional(bounded(whole(meaning), minimum=0, maximum=1_000_000))
 
 
+def minutes(meaning: str) -> Field:
+    """Return a field with a bound of time in minutes."""
+    return bounded(number(meaning), exclusiveMinimum=0, maximum=MOST_MINUTES)
+
+
+LIMIT_PERCENT = positive("the share of the step that matters; 2, if nothing is said", "%")
+SECONDS = positive("time steps for so long in each process", "s")
 TRACES = some("traces: files of the folder, or folders in it; several are the ranks of one job", 256)
 REPORT = Record("report_input", "Traces", {"traces": TRACES})
 EVIDENCE = Record(
@@ -99,16 +106,12 @@ AB = Record(
     "Two versions of a program: the working tree and `base`, `base` without and with `diff`, or two commands",
     {
         "command": some("the version after, as words: `python train.py ...`, `-m module ...`, `torchrun ... train.py`"),
-        "minutes": bounded(
-            number("measure for so long at most; it needs 9 pairs of processes"),
-            exclusiveMinimum=0,
-            maximum=MOST_MINUTES,
-        ),
+        "minutes": minutes("measure for so long at most; it needs 9 pairs of processes"),
         "base": optional(name("the git revision to compare with; HEAD, if nothing is said")),
         "diff": optional(bounded(text("a unified diff, as fix returns it"), minLength=1, maxLength=LONGEST_DIFF)),
         "against": optional(some("the version before, as another command; needs no git")),
-        "limit_percent": positive("the share of the step that matters; 2, if nothing is said", "%"),
-        "seconds": positive("time steps for so long in each process", "s"),
+        "limit_percent": LIMIT_PERCENT,
+        "seconds": SECONDS,
         "causes": optional(flag("record a run of each at the end, to say what changed; true, if nothing is said")),
     },
 )
@@ -117,17 +120,15 @@ TRY = Record(
     "A program, and which fixes to try",
     {
         "command": some("the program as words: `python train.py ...`, `train.py ...` or `-m module ...`"),
-        "minutes": bounded(
-            number("measure for so long at most, and again if fixes are left out; it needs 7 pairs of processes"),
-            exclusiveMinimum=0,
-            maximum=MOST_MINUTES,
+        "minutes": minutes(
+            "measure for so long at most, and again if fixes are left out; it needs 7 pairs of processes"
         ),
         "trace": optional(name("a recording of this very program by pinprof run; made anew, if nothing is said")),
         "rules": optional(names("only fixes for these rules, as PIN201")),
         "only": optional(names("only fixes at these places: FILE:LINE")),
         "changes_numbers": optional(flag("also fixes after which the program computes different numbers")),
-        "limit_percent": positive("the share of the step that matters; 2, if nothing is said", "%"),
-        "seconds": positive("time steps for so long in each process", "s"),
+        "limit_percent": LIMIT_PERCENT,
+        "seconds": SECONDS,
         "verify": optional(flag("record the changed program, to hold the prediction to it; true, if nothing is said")),
     },
 )
