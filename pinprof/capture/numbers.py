@@ -20,7 +20,6 @@ from pinprof.capture.ending import ending_of
 from pinprof.capture.first_steps import FirstSteps
 from pinprof.capture.plain import uses_cuda
 from pinprof.capture.program import UserProgram, exit_as_fork
-from pinprof.errors import CaptureError
 
 SEED = 0
 SCHEMA = "pinprof.numbers/1"
@@ -98,8 +97,7 @@ def run_noted(
     parameter is changed before the first use of its module: what comes out differs as much as rounding makes it.
     Raises CaptureError if there is no such script.
     """
-    if not module and not Path(script).is_file():
-        raise CaptureError(f"{script}: no such script")
+    program = UserProgram.found(script, args, module=module)
     path, process = path.absolute(), os.getpid()
     notes = Notes(steps)
     first = FirstSteps(
@@ -109,7 +107,6 @@ def run_noted(
         on_output=notes.output,
         on_call=Nudge() if nudged else lambda _: None,
     )
-    program = UserProgram(os.fspath(script), args, module)
     with program.as_main() as main, first.placed():
         _seed()
         ending = ending_of(program, main, None)

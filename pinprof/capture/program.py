@@ -34,6 +34,13 @@ class UserProgram:
     args: Sequence[str]
     module: bool = False
 
+    @classmethod
+    def found(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
+        """Return the program of these words. Raises CaptureError if there is no such script."""
+        if not module and not Path(script).is_file():
+            raise CaptureError(f"{script}: no such script")
+        return cls(os.fspath(script), args, module)
+
     @contextmanager
     def as_main(self) -> Iterator[ModuleType]:
         """Give the block a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them.

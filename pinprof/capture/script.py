@@ -83,8 +83,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
     """
-    if not module and not Path(script).is_file():
-        raise CaptureError(f"{script}: no such script")
+    program = UserProgram.found(script, args, module=module)
     if options.get("warmup", 1) < 1:
         raise CaptureError(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
@@ -110,7 +109,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
     with following(orders, notes) as ended:
         try:
-            ending = _run_to_its_end(UserProgram(os.fspath(script), args, module), marks, stepper, watchdog)
+            ending = _run_to_its_end(program, marks, stepper, watchdog)
         finally:
             membership.leave()
         ended(ending)

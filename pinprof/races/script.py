@@ -4,12 +4,10 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from pinprof.capture.ending import ending_of
 from pinprof.capture.first_steps import FirstSteps
 from pinprof.capture.program import UserProgram, exit_as_fork
-from pinprof.errors import CaptureError
 from pinprof.races.watching import Guard
 
 
@@ -26,9 +24,7 @@ def run_guarded(
     It ends after `most_steps`, if that is given. If the script fails, its traceback goes to standard error as Python
     prints it. Raises CaptureError if the script does not exist.
     """
-    if not module and not Path(script).is_file():
-        raise CaptureError(f"{script}: no such script")
-    program, process = UserProgram(os.fspath(script), args, module), os.getpid()
+    program, process = UserProgram.found(script, args, module=module), os.getpid()
     first = FirstSteps(most_steps) if most_steps else None
     with program.as_main() as main, ExitStack() as undo:
         if first:
