@@ -168,13 +168,13 @@ def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> dic
 def _rows(finding: Finding, told: Told) -> Iterator[str]:
     """Yield the ids of what a finding rests on in the whole report: waits at its places, or tables."""
     at, profile = f"/traces/{told.place}", told.profile
-    places = {site.evidence.place for site in finding.sites}
-    waits = [
-        number
-        for number, site in enumerate(profile.sites)
-        if site.place in places and (site.cause in finding.rule.causes or not finding.rule.causes)
-    ]
     if finding.rule.family == "waits":
+        places, causes = {site.evidence.place for site in finding.sites}, finding.rule.causes
+        waits = [
+            number
+            for number, site in enumerate(profile.sites)
+            if site.place in places and (site.cause in causes or not causes)
+        ]
         yield from (f"{at}/syncs/sites/{number}" for number in waits[:3])
     tables = [table for table in ROWS.get(finding.rule.family, ()) if table != "launches" or profile.launches]
     yield from (f"{at}/{table}" for table in tables)
