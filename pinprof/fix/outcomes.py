@@ -5,9 +5,10 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pinprof.fix.files import RECORD_IT
-from pinprof.fix.rewrite import Change, Mend, NotSure, Numbers, Refused, Rewrite
+from pinprof.fix.rewrite import Change, Mend, NotSure, Refused, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.work import Work
+from pinprof.rules.numbers import Numbers
 from pinprof.rules.rule import Finding, FoundSite, Saving
 from pinprof.trace.lines import Place, Placed
 

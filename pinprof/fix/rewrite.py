@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import libcst as cst
 
+from pinprof.rules.numbers import Numbers
 from pinprof.rules.rule import Rule, Saving
 from pinprof.trace.lines import Place
-
-Numbers: TypeAlias = Literal["equal", "rounding", "different"]
-"""What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
 
 NewNode: TypeAlias = "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.BaseStatement]"
 Remake: TypeAlias = Callable[[cst.CSTNode], NewNode]

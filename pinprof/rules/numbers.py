@@ -1,9 +1,9 @@
-"""Whether a program computes the same numbers once the fix of a rule is made."""
+"""Whether a program computes the same numbers once it is changed, and once the fix of a rule is made."""
 
 from typing import Literal
 
 Numbers = Literal["equal", "rounding", "different"]
-"""The same numbers, others by rounding, or others."""
+"""What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
 
 OTHERS: dict[str, Numbers | None] = {
     "PIN205": "rounding",  # a sum of more elements, the hidden ones as 0
