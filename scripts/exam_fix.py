@@ -216,7 +216,7 @@ def numbers(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, pa
 @gpus_option
 @budget_option
 @click.option("--patience", default=600.0, show_default=True, help="Seconds until a program is given up.")
-@click.option("--minutes", default=1.5, show_default=True, help="Of each measurement, at most: for `pinprof try`.")
+@click.option("--options", "words", default="--minutes 1.5", show_default=True, help="Options for `pinprof try`.")
 @click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
 def prove(
     out: Path,
@@ -226,7 +226,7 @@ def prove(
     *,
     budget: float,
     patience: float,
-    minutes: float,
+    words: str,
     only_table: bool,
 ) -> None:
     """Let `pinprof try` mend and prove each program; the answers go to OUT/prove, the table to OUT/prove.md.
@@ -239,12 +239,12 @@ def prove(
 
     def proved(planted: Planted, gpu: str) -> None:
         answer, trace = folder / f"{planted.name}.json", out.resolve() / "record" / f"{planted.name}.json.gz"
-        options = ["--minutes", str(minutes), "--json", str(answer), "--patch", str(answer.with_suffix(".patch"))]
+        options = [*words.split(), "--json", str(answer), "--patch", str(answer.with_suffix(".patch"))]
         options += ["--trace", str(trace)] if trace.exists() else ["--step-marker", planted.program.marker]
         command = planted.place.asked("try", [*options, "--force"])
-        seconds = min(patience, deadline - time.perf_counter())
-        ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, seconds, folder / f"{planted.name}.log")
-        if not answer.exists() and seconds == patience:
+        left = min(patience, deadline - time.perf_counter())
+        ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, left, folder / f"{planted.name}.log")
+        if not answer.exists() and left == patience:
             answer.write_text(json.dumps({"error": ended.last_line or "its time was up", "seconds": ended.seconds}))
         print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
 
@@ -269,7 +269,7 @@ def proof(planted: Planted, answer: Path) -> Row:
 def by_recording(planted: Planted, trace: Path, answer: Path) -> tuple[Row, bytes]:
     """Return what `pinprof fix` refuses by a recording, and its patch."""
     command = [sys.executable, "-m", "pinprof", "fix", str(trace), "--json", str(answer), "--force"]
-    ended = run_at(planted.place.repository, command, FIX_SECONDS)
+    ended = run_at(planted.place.folder, command, FIX_SECONDS)
     if ended.returncode:
         return {"error": ended.stderr.decode(errors="replace").strip()[-300:]}, b""
     said = json.loads(answer.read_text())
