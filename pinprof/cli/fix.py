@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -63,8 +64,8 @@ def fix(  # noqa: PLR0913  options of one command
     it to git apply, or let --write do it.
 
     TRACE must be a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers
-    are made. SCRIPT names files that are not where the trace says. Files of libraries, outside of the working
-    directory, or changed since the recording stay as they are.
+    are made. SCRIPT names files that are not where the trace says. Files of libraries, outside of the git
+    repository (without one: of the working directory), or changed since the recording stay as they are.
 
     \b
     What it changes:
@@ -100,6 +101,8 @@ def fix(  # noqa: PLR0913  options of one command
     with progress("changing the program"):
         patches = fixed(analysis, scripts, wanted)
     _tell(patches, analysis, json_file, writes=writes, backup=backup)
+    if patches.patches and not writes and "-C" in (words := git_apply(patches)):
+        say(f"Note: some files are above the working directory; apply the diffs by {shlex.join(words)}")
     for nothing in _found_nothing(wanted, patches, analysis):
         say(f"Note: {nothing}")
     again = [shlex.quote(word) for word in (trace, *scripts)]
@@ -126,6 +129,12 @@ def _tell(patches: "Patches", analysis: "Analysis", json_file: str | None, *, wr
         say(f"Wrote {path}")
     for path in backups:
         say(f"Kept {path}")
+
+
+def git_apply(patches: "Patches") -> list[str]:
+    """Return the command that applies diffs: git leaves out, without a word, what is above the working directory."""
+    below = all(path.is_relative_to(Path.cwd()) for path in patches.after)
+    return ["git", "apply"] if below else ["git", "-C", str(patches.root), "apply"]
 
 
 def known_rules(names: tuple[str, ...]) -> frozenset[str]:

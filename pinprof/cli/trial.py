@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.ab import so_far, telling
-from pinprof.cli.fix import as_places, known_rules
+from pinprof.cli.fix import as_places, git_apply, known_rules
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, write
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def trial(
 
 def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
     from pinprof.fix import Chosen
-    from pinprof.fix.patch import root_of
+    from pinprof.trace.sources import project_of
     from pinprof.trial.trial import Wanted, wishes_for
     from pinprof.trial.versions import Command
 
@@ -156,7 +156,7 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
         *(("--warmup", str(options["warmup"])) if options["warmup"] else ()),
     ]
     return Wanted(
-        Command(words, here, root_of(here)),
+        Command(words, here, project_of(here)),
         wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, found),
         Chosen(known_rules(options["rules"]), as_places(options["places"]), options["changes_numbers"]),
         options["trace"],
@@ -209,4 +209,5 @@ def _write_patch(path: str, certificate: "Certificate") -> None:
 
     with opened(Path(path)) as file:
         file.write(to_patch(certificate))
-    say(f"Wrote {path}; apply it: git apply {shlex.quote(path)}")
+    words = git_apply(certificate.patches)
+    say(f"Wrote {path}; apply it: {shlex.join([*words, str(Path(path).absolute()) if '-C' in words else path])}")

@@ -52,8 +52,8 @@ def changes(
 ) -> Changes:
     """Return the changes for the findings of a trace, and the reasons for what is not changed.
 
-    `scripts` are files to take where the trace names others of their name. No file outside of `folder`, the working
-    directory if none is given, is changed.
+    `scripts` are files to take where the trace names others of their name. No file outside of `folder` is changed; if
+    none is given, that is the git repository around the working directory, or the latter itself.
     """
     told = Told(analysis)
     files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import SourceFile
 from pinprof.trace.lines import Place
-from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
+from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources, project_of
 
 INSTALLED = ("site-packages", "dist-packages")
 RECORD_IT = "the trace does not know its line; record the program anew with pinprof run, which learns lines"
@@ -32,7 +32,7 @@ class Files:
         self._trace = Path(trace_path)
         self._sources = Sources(trace_path)
         self._scripts = [Path(script) for script in scripts]
-        self.folder = (folder or Path()).resolve()
+        self.folder = (folder or project_of(Path.cwd())).resolve()
         self._taken: dict[str, SourceFile | str] = {}
 
     def at(self, place: Place) -> SourceFile:
@@ -67,7 +67,7 @@ class Files:
             if any(part in INSTALLED for part in path.parts):
                 raise NotSure("it is in an installed library")
             if not path.is_relative_to(self.folder):
-                raise NotSure(f"the file is outside of the working directory ({self.folder})")
+                raise NotSure(f"the file is outside of the program's folder ({self.folder})")
             if path.stat().st_size > MAX_BYTES:
                 raise NotSure("the file is too large to be a program that people wrote")
             content = path.read_bytes()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pinprof.fix.files import Files
 from pinprof.fix.rewrite import Mend, NotSure, Refused, Rewrite, rewritten
+from pinprof.trace.sources import project_of
 
 NO_NEWLINE = b"\n\\ No newline at end of file\n"
 CONTEXT = 3
@@ -32,7 +33,7 @@ class Patches:
     after: Mapping[Path, bytes]
     """And what becomes of it."""
     root: Path
-    """The folder to which the paths in the diffs are relative."""
+    """The folder to which the paths in the diffs are relative, as `git apply` takes them."""
 
 
 def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) -> Patches:
@@ -42,7 +43,7 @@ def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) ->
     kept: list[Rewrite] = []
     before: dict[Path, bytes] = {}
     after: dict[Path, bytes] = {}
-    root = root_of(files.folder)
+    root = project_of(files.folder)
     for mend in mends:
         trial = [*kept, *mend.rewrites]
         try:
@@ -75,11 +76,6 @@ def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NotSure("the changed file would not be valid in this version of Python") from error
     return made
-
-
-def root_of(folder: Path) -> Path:
-    """Return the folder to which `git apply` takes paths: that of the repository around a folder, else itself."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
 
 
 def diff_of(name: str, before: bytes, after: bytes) -> bytes:

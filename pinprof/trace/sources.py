@@ -13,12 +13,23 @@ are written within seconds of each other, in any order."""
 WITHIN = "PINPROF_SOURCES_WITHIN"
 """If this environment variable names a folder, only sources in it are read: a trace may name any file."""
 
+REPOSITORY = ".git"
+
 MAX_BYTES = 10_000_000
 """Nobody wrote a source file larger than this."""
 
 
+def project_of(folder: Path) -> Path:
+    """Return the top folder of the program in a folder: the git repository around it, else the folder itself."""
+    return next((each for each in (folder, *folder.parents) if (each / REPOSITORY).exists()), folder)
+
+
 class Sources:
-    """Finds the source of a file that a trace names: from the working directory, else from the trace's own folder."""
+    """Finds the source of a file that a trace names: from the working directory, else from the trace's own folder.
+
+    A trace names a file of a package as it is imported, as `mypackage/net.py`. Such a one may also be in the top folder
+    of the project, or in its `src`.
+    """
 
     def __init__(self, trace_path: str) -> None:
         self._trace = Path(trace_path)
@@ -38,7 +49,10 @@ class Sources:
         return self._at[file]
 
     def _paths(self, file: str) -> Iterator[Path]:
-        for folder in (Path(), self._trace.parent):
+        folders = [Path(), self._trace.parent]
+        if len(Path(file).parts) > 1:
+            folders += [self._project, self._project / "src"]
+        for folder in folders:
             path = folder / file
             with suppress(OSError, ValueError):  # not readable, or no name that a file can have
                 if _may_be_read(path) and path.is_file():
@@ -50,6 +64,10 @@ class Sources:
                 if self._is_as_recorded(path):
                     return path.read_text(encoding="utf-8-sig")
         return None
+
+    @cached_property
+    def _project(self) -> Path:
+        return project_of(Path.cwd())
 
     def is_edited(self, path: Path) -> bool:
         """Return whether a file was written after the trace; raises OSError if it is gone."""

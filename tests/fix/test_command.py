@@ -225,13 +225,30 @@ def test_what_the_program_was_is_told_by_its_text_where_that_was_recorded(here: 
     assert "not as it was recorded" in invoke("fix", trace).stdout
 
 
-def test_a_file_outside_of_the_working_directory_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_outside_of_the_repository_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = recorded(here)
     (here / "sub").mkdir()
+    git(here / "sub", "init", "-q")
     monkeypatch.chdir(here / "sub")
     result = invoke("fix", trace, here / "train.py")
-    assert "outside of the working directory" in result.stdout
+    assert "outside of the program's folder" in result.stdout
     assert "--- a/" not in result.stdout
+
+
+@pytest.mark.parametrize("below", ["", "src"])
+def test_a_package_of_the_project_is_found_from_a_folder_beside_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    (here / below / "package").mkdir(parents=True)
+    git(here, "mv", "train.py", f"{below or '.'}/package/train.py")
+    (here / "projects").mkdir()
+    (here / "traces").mkdir()
+    trace = recorded(here / "traces", "package/train.py")
+    monkeypatch.chdir(here / "projects")
+    result = invoke("fix", trace)
+    assert f"git -C {here} apply" in result.stderr, "git apply says nothing of files above the working directory"
+    git(here, "apply", given=result.stdout_bytes)
+    assert (here / below / "package" / "train.py").read_text() == MENDED
 
 
 def test_paths_are_those_of_the_repository(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,15 @@ def test_a_file_is_found_from_the_folder_of_the_trace(here: Path, traces: Path, 
     assert text(traces, file) == "there"
 
 
+@pytest.mark.parametrize("top", ["", "src"])
+def test_a_package_is_found_from_the_top_of_the_project_too(here: Path, traces: Path, tmp_path: Path, top: str) -> None:
+    (tmp_path / ".git").mkdir()
+    written(tmp_path / top / "mypackage" / "net.py", "above")
+    written(tmp_path / top / "train.py", "another program")
+    assert text(traces, "mypackage/net.py") == "above"
+    assert text(traces, "train.py") is None, "of a script without a package nothing tells that it is this one"
+
+
 def test_the_working_directory_comes_first(here: Path, traces: Path) -> None:
     written(here / "train.py", "here")
     written(traces / "train.py", "there")
