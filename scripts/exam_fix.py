@@ -28,7 +28,7 @@ from pinprof.fix import Chosen
 from pinprof.outputs import write_whole
 from scripts.examination.faults import VARIANTS
 from scripts.examination.grafted import grafted, seen_lines
-from scripts.examination.judged import Row, judged
+from scripts.examination.judged import Row, judged, with_reasons
 from scripts.examination.planted import Planted, patched_in_place, plant
 from scripts.examination.planting import Variant
 from scripts.examination.processes import Ended, run
@@ -133,7 +133,7 @@ def mend(out: Path, only: tuple[str, ...], jobs: int) -> None:
         else:
             return planted.name, {"error": "not recorded"}
         (folder / f"{planted.name}.patch").write_bytes(patch)
-        return planted.name, {**row, **(judged(planted, patch, seen) if "error" not in row else {})}
+        return planted.name, with_reasons({**row, **judged(planted, patch, seen)}) if "error" not in row else row
 
     with ThreadPoolExecutor(jobs) as pool:
         rows = dict(pool.map(mended, chosen(only)))

@@ -40,6 +40,21 @@ def judged(planted: Planted, patch: bytes, seen: "Lines | None" = None) -> Row:
     return row
 
 
+def with_reasons(row: Row) -> Row:
+    """Return a row in which each missed fault says why: what fix said of its line, or that nothing was found there."""
+    for fault in row.get("faults", []):
+        if fault["result"] == "missed":
+            lines = range(fault["line"], fault["line"] + fault.get("lines", 1))
+            said = [
+                each["why"]
+                for each in row["refused"]
+                if (each["line"] in lines and Path(each["file"]).name == Path(fault["file"]).name)
+                or (each["rule"][:4] == fault["rule"][:4] and fault["rule"].startswith(OF_WHAT_IS_MADE))
+            ]
+            fault["reason"] = said[0] if said else "no finding: it cost nothing in this recording"
+    return row
+
+
 def _judged_all(planted: Planted, patch: bytes) -> Row:
     faults: list[Row] = planted.truth["faults"]
     if not patch.strip():

@@ -20,7 +20,8 @@ def table_of_mends(rows: Mapping[str, Row]) -> str:
 
 
 def _of_fault(fault: Row) -> str:
-    return f"{fault['result']}: {fault['kind']} ({fault['file']}:{fault['line']})"
+    reason = f": {fault['reason']}" if "reason" in fault else ""
+    return f"{fault['result']}: {fault['kind']} ({fault['file']}:{fault['line']}){reason}"
 
 
 def summary_of_mends(rows: Mapping[str, Row]) -> Iterator[str]:
@@ -31,6 +32,8 @@ def summary_of_mends(rows: Mapping[str, Row]) -> Iterator[str]:
     mended = sum(each["result"] == "mended" for each in certain)
     yield f"- Mended: {mended} of {len(certain)} faults whose change is mechanical and certain."
     yield f"- Of {sum(other.values())} others: {other['mended']} mended, {other['left']} left, {other['FALSE']} FALSE."
+    unfound = sum(each.get("reason", "").startswith("no finding") for each in certain)
+    yield f"- Of those that were missed, {unfound} cost nothing in the recording, so nothing was found there."
     yield f"- Unseen in the steps that ran, and not counted: {sum(each['result'] == 'unseen' for each in faults)}."
     yield f"- Patches that do not apply: {sum(row.get('applies') is False for row in rows.values())}."
     yield f"- Programs without a result: {sum('faults' not in row for row in rows.values())} of {len(rows)}."
