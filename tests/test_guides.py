@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def begin_mlflow(folder: Path) -> None:
+    """Let MLflow write to the folder: it remembers the store and the experiment of other tests of this process."""
+    if library := sys.modules.get("mlflow"):
+        library.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+        library.set_experiment("Default")
+
+
 def run(words: tuple[str, ...]) -> None:
     """Run a command of pinprof, or look at its options where it needs what is not here."""
     parse(words)
@@ -230,6 +238,8 @@ def run(words: tuple[str, ...]) -> None:
     "path", [pytest.param(path, id=path.stem, marks=[] if path == README else [pytest.mark.slow]) for path in TEXTS]
 )
 def test_commands_and_code_run(path: Path, folder: Path) -> None:
+    if "mlflow" in path.read_text():
+        begin_mlflow(folder)
     here: dict[str, Any] = names()
     for block in blocks(path):
         if block.language == "python":
