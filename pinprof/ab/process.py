@@ -1,9 +1,12 @@
 """Runs a program in a fresh process, and ends that with all that it started, however the measurement ends."""
 
+import fcntl
 import os
+import pty
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +18,10 @@ ENDS_WITHIN_S = 10.0
 LOOK_S = 0.05
 LAST_LINES = 4
 TAIL_BYTES = 8192
+WINSIZE_BYTES = 8  # struct winsize: four shorts
+END_OF_FILE = b"\x04"  # what a user types: Ctrl-D
+MOST_READS = 256
+"""So often a program may read from its terminal, and is told that nothing is there."""
 
 
 class Running:
@@ -46,12 +53,12 @@ def running(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], descriptors: Sequence[int] = ()
 ) -> Iterator[Running]:
     """Run a command in a session of its own while the block is open."""
-    with tempfile.TemporaryFile() as printed:
+    with tempfile.TemporaryFile() as printed, _standard_input() as given:
         process = subprocess.Popen(  # noqa: S603  the user's program
             command,
             cwd=folder,
             env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=printed,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -61,6 +68,22 @@ def running(
             yield Running(process, printed)
         finally:
             _end(process)
+
+
+@contextmanager
+def _standard_input() -> Iterator[int]:
+    """Open an empty terminal as large as the user's, for programs that ask how wide it is; without one, nothing."""
+    if not os.isatty(0):
+        yield subprocess.DEVNULL
+        return
+    ours, given = pty.openpty()
+    try:
+        fcntl.ioctl(given, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b" " * WINSIZE_BYTES))
+        os.write(ours, END_OF_FILE * MOST_READS)
+        yield given
+    finally:
+        os.close(given)
+        os.close(ours)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
