@@ -1,11 +1,12 @@
 """Changes the program where a finding's change is mechanical and certain, and says why not where it is not."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pinprof.analysis import Analysis
 from pinprof.fix.files import Files
+from pinprof.fix.joint import joint_saving
 from pinprof.fix.outcomes import UNRECORDED
 from pinprof.fix.patch import Patch, Patches, patched
 from pinprof.fix.plan import planned
@@ -40,11 +41,13 @@ class Changes:
     mends: tuple[Mend, ...]
     refused: tuple[Refused, ...]
     files: Files
+    analysis: Analysis
 
     def patches(self, without: Iterable[Mend] = ()) -> Patches:
         """Return the diffs of all changes, or of those that are not left out."""
         left_out = list(without)
-        return patched([mend for mend in self.mends if mend not in left_out], self.refused, self.files)
+        made = patched([mend for mend in self.mends if mend not in left_out], self.refused, self.files)
+        return replace(made, saving=joint_saving([patch.mend for patch in made.patches], self.analysis))
 
 
 def changes(
@@ -58,7 +61,7 @@ def changes(
     told = Told(analysis)
     files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)
     mends, refused = planned(analysis.findings, Work(told, files, chosen))
-    return Changes(tuple(mends), tuple(refused), files)
+    return Changes(tuple(mends), tuple(refused), files, analysis)
 
 
 def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:

@@ -1,7 +1,8 @@
 """What becomes of a finding: a change at one or more of its places, or the reason why there is none."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TypeAlias, TypeVar
 
 from pinprof.fix.files import RECORD_IT
@@ -11,6 +12,7 @@ from pinprof.fix.work import Work
 from pinprof.rules.numbers import Numbers
 from pinprof.rules.rule import Finding, FoundSite, Saving
 from pinprof.trace.lines import Place, Placed
+from pinprof.whatif import Edits
 
 MadeT = TypeVar("MadeT", bound=Placed)
 
@@ -58,10 +60,10 @@ def mend_of(
     part: bool = False,
 ) -> Mend:
     """Return the change for a finding at some of its places, with what the replay says that it saves."""
-    saving = _saving(finding, mended) if not part else None
+    saving, edits = (_saving(finding, mended), _edits(finding, mended)) if not part else (None, None)
     places = [*(site.evidence.place for site in mended), *(Place(each.file, each.line) for each in rewrites)]
     known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
-    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, saving, part or saving is None)
+    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, saving, part or saving is None, edits)
 
 
 def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:
@@ -69,6 +71,13 @@ def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:
     if len(mended) == len(finding.sites):
         return finding.saving
     return mended[0].saving if len(mended) == 1 else None
+
+
+def _edits(finding: Finding, mended: Sequence[FoundSite]) -> Edits | None:
+    """Return what mending these of the places of a finding does to the trace; None where nobody can tell."""
+    whole = len(mended) == len(finding.sites)
+    each = [finding.evidence.edits] if whole else [site.evidence.edits for site in mended]
+    return reduce(or_, each) if each and all(each) else None
 
 
 def at_each(

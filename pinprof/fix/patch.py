@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pinprof.fix.files import Files
 from pinprof.fix.rewrite import Mend, NotSure, Refused, Rewrite, rewritten
+from pinprof.rules.rule import Saving
 from pinprof.trace.sources import project_of
 
 NO_NEWLINE = b"\n\\ No newline at end of file\n"
@@ -34,6 +35,8 @@ class Patches:
     """And what becomes of it."""
     root: Path
     """The folder to which the paths in the diffs are relative, as `git apply` takes them."""
+    saving: Saving | None = None
+    """What the replay predicts all of them to save of a step; None where nobody can tell of one."""
 
 
 def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) -> Patches:

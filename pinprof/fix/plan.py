@@ -1,6 +1,7 @@
 """Which change is for which finding, and the reason where none is certain."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pinprof.fix.constants import SAFE_CONSTANT
 from pinprof.fix.inputs import copies, workers
@@ -27,7 +28,10 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
             taken = _taken(outcome, work) if isinstance(outcome, Mend) else outcome
             if isinstance(taken, Mend):
                 mends.append(taken)
-            elif work.chosen.has(taken.place):
+                continue
+            if isinstance(outcome, Mend) and _new(outcome, work) == []:
+                mends = [_doing(mend, outcome) for mend in mends]
+            if work.chosen.has(taken.place):
                 refused.append(taken)
     return mends, refused
 
@@ -38,7 +42,7 @@ def _taken(mend: Mend, work: Work) -> Outcome:
         return Refused(mend.rule, mend.places[0], "it was not asked for")
     if mend.numbers == "different" and not work.chosen.changes_numbers:
         return Refused(mend.rule, mend.places[0], f"{mend.what}: {ALLOWED}")
-    new = [each for each in mend.rewrites if (each.file, id(each.node), each.what) not in work.done]
+    new = _new(mend, work)
     if not new:
         first = mend.rewrites[0]
         rule = work.done[first.file, id(first.node), first.what]
@@ -51,7 +55,19 @@ def _taken(mend: Mend, work: Work) -> Outcome:
     for rewrite in new:
         work.done[rewrite.file, id(rewrite.node), rewrite.what] = mend.rule.id
     work.made += new
-    return Mend(**{**vars(mend), "rewrites": tuple(new)})
+    return replace(mend, rewrites=tuple(new))
+
+
+def _new(mend: Mend, work: Work) -> list[Rewrite]:
+    """Return what of a change no earlier one does."""
+    return [each for each in mend.rewrites if (each.file, id(each.node), each.what) not in work.done]
+
+
+def _doing(mend: Mend, other: Mend) -> Mend:
+    """Return a change with what it does to the trace, if it does all of another one, too."""
+    done = {(each.file, id(each.node), each.what) for each in mend.rewrites}
+    does = all((each.file, id(each.node), each.what) in done for each in other.rewrites)
+    return replace(mend, edits=mend.edits | other.edits) if does and mend.edits and other.edits else mend
 
 
 def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:

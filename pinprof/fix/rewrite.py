@@ -9,6 +9,7 @@ import libcst as cst
 from pinprof.rules.numbers import Numbers
 from pinprof.rules.rule import Rule, Saving
 from pinprof.trace.lines import Place
+from pinprof.whatif import Edits
 
 NewNode: TypeAlias = "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.BaseStatement]"
 Remake: TypeAlias = Callable[[cst.CSTNode], NewNode]
@@ -59,6 +60,8 @@ class Mend:
     """What the replay predicts per step, if the change does all that the finding asks for."""
     part: bool = False
     """Whether the change does less than the finding asks for."""
+    edits: Edits | None = None
+    """What becomes of the calls of the trace, for a replay with other changes; None where nobody can tell."""
 
     @property
     def files(self) -> tuple[str, ...]:

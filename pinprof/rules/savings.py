@@ -32,14 +32,14 @@ def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[
         (saved.get(id(finding), finding) for finding in by_cost),
         key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
     )
-    return by_saving, _saving(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS)) if saved else None
+    return by_saving, saving_of(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS)) if saved else None
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:
     """Return a finding with what its fix saves at most, where no more can be told; None if that is too little."""
     if not finding.evidence.at_most:
         return finding
-    most = _saving(replay, finding.evidence.at_most)
+    most = saving_of(replay, finding.evidence.at_most)
     if most.saving_ns < WORTH * replay.before.step_ns:
         return None
     return replace(finding, most_ns=max(min(most.range_ns[1], finding.evidence.cost_ns), most.saving_ns))
@@ -47,8 +47,8 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
-    alone, then = _saving(replay, finding.evidence.edits), finding.evidence.then
-    both = _saving(replay, finding.evidence.edits | then.edits) if then else alone
+    alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
+    both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
     more = both.saving_ns - alone.saving_ns > NOISE * replay.before.step_ns
     return replace(finding, saving=alone, with_then=both if more else None)
 
@@ -57,7 +57,7 @@ def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
     """Return findings with what the fix of each of their sites brings alone, as far as replays are made of them."""
     sites = [site for finding in findings for site in finding.evidence.sites if site.edits]
     costliest = sorted(sites, key=lambda site: -site.cost_ns)[:MOST_REPLAYS]
-    alone = {id(site): _saving(replay, site.edits) for site in costliest}
+    alone = {id(site): saving_of(replay, site.edits) for site in costliest}
     return [
         replace(finding, alone=tuple(alone.get(id(site)) for site in finding.evidence.sites)) for finding in findings
     ]
@@ -72,7 +72,8 @@ def _runs(replay: Replay) -> bool:
     return replay.runs and bool(replay.before.step_ns)
 
 
-def _saving(replay: Replay, edits: Edits) -> Saving:
+def saving_of(replay: Replay, edits: Edits) -> Saving:
+    """Return what a change of the program saves of its step."""
     before = min(replay.before.step_ns, replay.step.step_ns or replay.before.step_ns)
     saving = max(before - after(replay, [edits]).step_ns, 0.0)
     if saving < NOTHING * before:

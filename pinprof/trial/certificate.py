@@ -96,16 +96,15 @@ class Certificate:
     @property
     def predicted(self) -> tuple[float, float, float] | None:
         """The share of the step that replay predicts the patch to save, with its range; None if nobody knows."""
-        if self.verified and self.verified.changes:
-            made = self.verified.prediction
-            low, high = made.range_ns
-            return tuple(1 - value / made.baseline_ns for value in (made.predicted_ns, high, low))  # type: ignore[return-value]
-        mends, step_ns = [patch.mend for patch in self.patches.patches], self.analysis.profile.step_ns
-        saving = mends[0].saving if len(mends) == 1 else None
-        if saving is None or not step_ns:
+        saving, step_ns = self.patches.saving, self.analysis.profile.step_ns
+        if saving is not None and step_ns:
+            low, high = saving.range_ns
+            return saving.saving_ns / step_ns, low / step_ns, high / step_ns
+        if self.verified is None or not self.verified.changes:
             return None
-        low, high = saving.range_ns
-        return saving.saving_ns / step_ns, low / step_ns, high / step_ns
+        made = self.verified.prediction
+        low, high = made.range_ns
+        return 1 - made.predicted_ns / made.baseline_ns, 1 - high / made.baseline_ns, 1 - low / made.baseline_ns
 
     @property
     def is_as_predicted(self) -> bool | None:

@@ -1,13 +1,17 @@
 """`pinprof fix` on a script that was recorded on a GPU, mended, and recorded again."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import invoke
 from recordings import TRACES, analysis_of
 
+from pinprof.fix import changes
+from pinprof.fix.joint import joint_saving
 from pinprof.trace.lines import Place
+from pinprof.units import duration
 
 RUNS = TRACES / "runs"
 BEFORE, AFTER = RUNS / "images.before.json.gz", RUNS / "images.after.json.gz"
@@ -37,3 +41,26 @@ def test_python_is_not_charged_to_lines_that_wait() -> None:
     found = next(each for each in analysis_of(BEFORE).findings if each.rule.id == "PIN603")
     assert found.evidence.place == Place("slow.py", 20, "main")
     assert "slow.py:19" not in found.evidence.text, "it waits for its copies"
+
+
+def test_what_all_changes_save_is_replayed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(RUNS)
+    made = changes(analysis_of(BEFORE))
+    whole = made.patches().saving
+    assert whole is not None
+    for mend in made.mends:
+        alone = made.patches(without=[other for other in made.mends if other is not mend]).saving
+        assert alone is not None
+        assert alone == mend.saving
+        assert alone.saving_ns < whole.saving_ns
+    joint = analysis_of(BEFORE).findings.joint
+    assert joint is not None
+    assert whole.saving_ns < joint.saving_ns, "some findings stay"
+    assert f"all together predicted to save {duration(whole.saving_ns)} per step" in invoke("fix", BEFORE).stdout
+
+
+def test_nobody_says_what_changes_save_of_which_one_is_not_known() -> None:
+    analysis = analysis_of(BEFORE)
+    mends = changes(analysis, [str(RUNS / "slow.py")], folder=RUNS).mends
+    assert joint_saving([replace(mends[0], edits=None), *mends[1:]], analysis) is None
+    assert joint_saving([], analysis) is None

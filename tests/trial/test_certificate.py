@@ -9,6 +9,7 @@ import pytest
 from pinprof.ab import Judgement
 from pinprof.ab.measuring import Difference, Pair
 from pinprof.report.trial.words import lines, of_share, sentence
+from pinprof.rules.rule import Saving
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
@@ -29,16 +30,16 @@ def certificate(
     gpu: str | None = "H200",
     predicted: tuple[float, float, float] = (0.27, 0.2, 0.3),
 ) -> Certificate:
-    """Return the certificate of a patch whose first fix is predicted to save so much of a step of 100 ns."""
+    """Return the certificate of a patch that is predicted to save so much of a step of 100 ns."""
     saves, low, high = (100 * each for each in predicted)
-    mend: Any = SimpleNamespace(rule="PIN201", saving=SimpleNamespace(saving_ns=saves, range_ns=(low, high)))
+    mend: Any = SimpleNamespace(rule="PIN201")
     first: Any = SimpleNamespace(gpu=gpu, steps=[1])
     pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))
     duel = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
     contest: Any = SimpleNamespace(duel=duel, first=(first, first), turns="steps", why_runs="")
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,))),  # type: ignore[arg-type]
-        patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)]),  # type: ignore[arg-type]
+        patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
         shares=tuple(Share(mend, fate) for fate in fates),
         contest=contest,
         checked=Checked(numbers, guard or Guarded(copies=60), before),

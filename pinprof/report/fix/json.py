@@ -8,6 +8,7 @@ from typing import Any
 from pinprof.fix import Mend, Patches
 from pinprof.measurement.profile import Profile
 from pinprof.report.fields import maybe_ms
+from pinprof.rules.rule import Saving
 from pinprof.version import VERSION
 
 SCHEMA = "pinprof.fix/1"
@@ -27,6 +28,7 @@ def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), ba
             for each in patches.patches
         ],
         "refused": refused_fields(patches),
+        **_saving_fields(patches.saving, profile.step_ns),
         "written": [str(each) for each in written],
         "backups": [str(each) for each in backups],
     }
@@ -40,7 +42,6 @@ def refused_fields(patches: Patches) -> list[dict[str, Any]]:
 
 def mend_fields(mend: Mend, step_ns: float | None) -> dict[str, Any]:
     """Return a change without its diff."""
-    saving = mend.saving
     return {
         "rule": mend.rule.id,
         "title": mend.rule.title,
@@ -49,8 +50,14 @@ def mend_fields(mend: Mend, step_ns: float | None) -> dict[str, Any]:
         "safe_if": mend.safe_if,
         "files": list(mend.files),
         "places": [{"file": place.file, "line": place.line} for place in mend.places],
+        **_saving_fields(mend.saving, step_ns),
+        "complete": not mend.part,
+    }
+
+
+def _saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
+    return {
         "saving_ms": maybe_ms(saving.saving_ns) if saving else None,
         "saving_fraction": saving.saving_ns / step_ns if saving and step_ns else None,
         "range_ms": [maybe_ms(bound) for bound in saving.range_ns] if saving else None,
-        "complete": not mend.part,
     }

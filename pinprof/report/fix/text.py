@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from pinprof.fix import Mend, Patches, Refused
 from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Saving
 from pinprof.units import counted, duration, percent
 
 NUMBERS = {
@@ -41,6 +42,8 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
     step = f" of a step of {duration(profile.step_ns)}" if profile.step_ns else ""
     rest = f"; {counted(kept, 'place')} {'stays' if kept == 1 else 'stay'} as {'it is' if kept == 1 else 'they are'}"
     yield f"# pinprof fix: {counted(changes, 'change')}{step}{rest if kept else ''}"
+    if changes > 1 and patches.saving:
+        yield from folded(f"all together {_predicted(patches.saving, profile.step_ns)}")
     if not profile.info.by_pinprof:
         yield from folded(NOT_BY_PINPROF)
 
@@ -50,17 +53,19 @@ def lines_of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
     yield from folded(f"{mend.rule.id} {mend.rule.title}: {mend.what}")
     where = ", ".join(dict.fromkeys(f"{place.file}:{place.line}" for place in mend.places))
     yield from folded(f"at {where}", "  ")
-    yield from folded(saving_of(mend, step_ns), "  ")
+    yield from folded(_saving_of(mend, step_ns), "  ")
     yield f"#   {NUMBERS[mend.numbers]}"
     yield from folded(f"safe if: {mend.safe_if}", "  ")
 
 
-def saving_of(mend: Mend, step_ns: float | None) -> str:
-    """Return what a change is predicted to save, in words."""
-    saving = mend.saving
-    if saving is None:
+def _saving_of(mend: Mend, step_ns: float | None) -> str:
+    if mend.saving is None:
         part = "this is a part of what the finding needs" if mend.part else "no replay tells"
         return f"predicted saving: not known, {part}"
+    return _predicted(mend.saving, step_ns)
+
+
+def _predicted(saving: Saving, step_ns: float | None) -> str:
     low, high = (duration(max(bound, 0.0)) for bound in saving.range_ns)
     share = f", {percent(saving.saving_ns / step_ns)} of it" if step_ns else ""
     return f"predicted to save {duration(saving.saving_ns)} per step ({low} to {high}{share})"
