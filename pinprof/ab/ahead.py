@@ -50,6 +50,11 @@ class Ahead:
             list(pool.map(Player.end, self._players))
         self._undo.close()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the processes of the next pair have started."""
+        return bool(self._ready)
+
     def pair(self, first: int) -> Pair:
         """Measure the next pair. Raises MeasureError if a process fails."""
         if not self._ready:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks, fewest_pairs
+from pinprof.ab.looks import FALSE_ALARMS, Look, Looks, fewest_pairs
 from pinprof.ab.measuring import Pair
 from pinprof.ab.signed_ranks import Floats, estimate, interval, rejected_sums
 from pinprof.ab.verdict import Judgement, judge
@@ -23,6 +23,10 @@ class Bounds:
     seconds: float = 600.0
     false_alarms: float = FALSE_ALARMS
 
+    def judge(self, look: Look) -> Judgement:
+        """Return what a look says."""
+        return judge(look, self.limit, fewest_pairs(self.false_alarms))
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -31,8 +35,6 @@ class Progress:
     pairs: int
     judgement: Judgement | None
     left_s: float
-    fewest: int = FEWEST_PAIRS
-    """How many pairs an interval needs at least."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,14 @@ def fight(
     measure: Callable[[int], Pair],
     bounds: Bounds,
     *,
+    is_ready: Callable[[], bool] = lambda: False,
     tell: Callable[[Progress], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
     lot: Lot | None = None,
 ) -> Duel:
     """Measure pairs, and return what they say; `measure` gets the version that is first, 0 or 1.
+
+    `is_ready` says whether the processes of the next pair have started, which then takes much less time.
 
     The lot says which is first in each pair. So in a comparison of a program with itself each difference is as likely
     up as down, whatever the noise is like and however it drifts, and the signed-rank test is exact (Fisher, The Design
@@ -71,19 +76,20 @@ def fight(
     # a lot for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
     draw, looks = lot or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
     pairs: list[Pair] = []
-    start, longest, latest, interrupted = clock(), 0.0, None, False
+    start, latest, interrupted = clock(), None, False
+    longest = {True: 0.0, False: 0.0}
     try:
         while True:
             left_s = bounds.seconds - (clock() - start)
-            tell(Progress(len(pairs), so_far(pairs, bounds), left_s, fewest_pairs(bounds.false_alarms)))
-            began = clock()
+            tell(Progress(len(pairs), so_far(pairs, bounds), left_s))
+            began, ready = clock(), is_ready()
             pairs.append(measure(int(draw.random() < 1 / 2)))
-            longest = max(longest, clock() - began)
-            is_over = clock() - start + longest > bounds.seconds
+            longest[ready] = max(longest[ready], clock() - began)
+            is_over = clock() - start + longest[is_ready()] > bounds.seconds
             share = 1.0 if is_over else (clock() - start) / bounds.seconds
             if is_over or looks.is_due(len(pairs), share):
                 latest = looks.look(differences(pairs), share)
-            if is_over or (latest is not None and judge(latest, bounds.limit).is_enough):
+            if is_over or (latest is not None and bounds.judge(latest).is_enough):
                 break
     except KeyboardInterrupt:
         if not pairs:
@@ -92,7 +98,7 @@ def fight(
         if latest is None or latest.pairs < len(pairs):
             latest = looks.look(differences(pairs), (clock() - start) / bounds.seconds)
     assert latest is not None, "it has looked"
-    return Duel(tuple(pairs), judge(latest, bounds.limit), _of_means(pairs, bounds), clock() - start, interrupted)
+    return Duel(tuple(pairs), bounds.judge(latest), _of_means(pairs, bounds), clock() - start, interrupted)
 
 
 def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:
@@ -101,7 +107,7 @@ def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:
         return None
     known = differences(pairs)
     sums = rejected_sums(len(pairs), bounds.false_alarms)
-    return judge(Look(len(pairs), estimate(known), *interval(known, sums)), bounds.limit)
+    return bounds.judge(Look(len(pairs), estimate(known), *interval(known, sums)))
 
 
 def is_by_quickest(pairs: Sequence[Pair]) -> bool:
@@ -125,4 +131,4 @@ def differences(pairs: Sequence[Pair]) -> Floats:
 def _of_means(pairs: list[Pair], bounds: Bounds) -> Judgement:
     means = np.array([pair.mean.value for pair in pairs])
     sums = rejected_sums(len(pairs), bounds.false_alarms)
-    return judge(Look(len(pairs), estimate(means), *interval(means, sums)), bounds.limit)
+    return bounds.judge(Look(len(pairs), estimate(means), *interval(means, sums)))

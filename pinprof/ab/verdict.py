@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import exp, inf, log1p
 from typing import Literal
 
-from pinprof.ab.looks import Look
+from pinprof.ab.looks import FEWEST_PAIRS, Look
 
 Verdict = Literal["faster", "slower", "no_difference", "cannot_tell"]
 FASTER: Verdict = "faster"
@@ -23,6 +23,8 @@ class Judgement:
     """With `high`, where the ratio lies; 0 and infinite after too few pairs."""
     high: float
     limit: float
+    fewest: int = FEWEST_PAIRS
+    """How many pairs an interval needs at least."""
 
     @property
     def verdict(self) -> Verdict:
@@ -57,10 +59,10 @@ class Judgement:
         return self.verdict == SLOWER and self.ratio > self.over
 
 
-def judge(look: Look, limit: float) -> Judgement:
+def judge(look: Look, limit: float, fewest: int = FEWEST_PAIRS) -> Judgement:
     """Return what a look at the logarithms of the ratios says."""
     high = exp(look.high) if look.high < inf else inf
-    return Judgement(look.pairs, exp(look.centre), exp(look.low), high, limit)
+    return Judgement(look.pairs, exp(look.centre), exp(look.low), high, limit, fewest)
 
 
 def pairs_for(judgement: Judgement) -> int | None:

@@ -76,7 +76,7 @@ def contest(
     ahead = pairs_at_once(wishes.ahead, first)
     with ExitStack() as undo:
         measured = _Measured(programs, wishes, plan, turns, why_runs, ahead, max(each.children for each in first), undo)
-        duel = fight(measured.pair, wishes.bounds, tell=tell)
+        duel = fight(measured.pair, wishes.bounds, is_ready=measured.is_ready, tell=tell)
     return Contest(programs, (first[0], first[1]), measured.turns, measured.why_runs, duel)
 
 
@@ -129,6 +129,10 @@ class _Measured:
             pair = one_after_the_other(self.programs, self.wishes.options, self.plan, first)
         self.has_pair = True
         return pair
+
+    def is_ready(self) -> bool:
+        """Return whether the processes of the next pair have started."""
+        return self.started is not None and self.started.is_ready
 
     def _ahead(self, first: int) -> Pair:
         if self.started is None:

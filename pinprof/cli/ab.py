@@ -235,7 +235,7 @@ def so_far(progress: "Progress") -> str:
     known, left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
     if known is None:
         return f"pair 1, {left}"
-    return f"pair {progress.pairs + 1}: {percent(known.ratio)} so far ({span(known, progress.fewest)}), {left}"
+    return f"pair {progress.pairs + 1}: {percent(known.ratio)} so far ({span(known)}), {left}"
 
 
 EVERY_S = 30.0

@@ -16,6 +16,7 @@ from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
 from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
 from pinprof.ab.verdict import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement, judge, pairs_for
+from pinprof.report.ab.words import sentence
 
 # ---------------------------------------------------------------- signed ranks
 
@@ -158,6 +159,27 @@ def test_it_ends_before_the_time_is_over() -> None:
     assert duel.judgement.verdict == CANNOT_TELL
     assert duel.seconds == 600
     assert not duel.interrupted
+
+
+def test_pairs_that_have_started_are_measured_although_no_others_could_start_in_time() -> None:
+    now, done = 0.0, 0
+
+    def pair(first: int) -> Pair:
+        nonlocal now, done
+        now += 2 if done % 8 else 40
+        done += 1
+        return Pair(first, (1.0, 1.2), (1.0, 1.2), Difference(0.18), Difference(0.18))
+
+    duel = fight(pair, Bounds(seconds=65, false_alarms=0.02), is_ready=lambda: done % 8 != 0, clock=lambda: now)
+    assert len(duel.pairs) == 7, "enough at this level"
+    assert duel.judgement.verdict == SLOWER
+    assert duel.seconds < 65
+
+
+def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
+    few = Turned([0.1] * 3).fight(Bounds(seconds=180, false_alarms=0.02))
+    assert "7 pairs are needed" in sentence(few.judgement)
+    assert "9 pairs are needed" in sentence(Turned([0.1] * 3).fight(Bounds(seconds=180)).judgement)
 
 
 def test_no_difference_is_told_where_the_interval_is_within_the_limit() -> None:

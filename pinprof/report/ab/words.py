@@ -6,7 +6,6 @@ from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Contest, Judgement
 from pinprof.ab.causes import Cause
 from pinprof.ab.clocks import Clocks
 from pinprof.ab.duel import is_by_quickest
-from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.verdict import pairs_for
 from pinprof.report.words import cut
 from pinprof.units import counted, duration
@@ -20,10 +19,10 @@ def percent(ratio: float) -> str:
     return "unlimited" if ratio == inf else f"{100 * (ratio - 1):+.{1 if abs(ratio - 1) < 1 else 0}f} %"
 
 
-def span(judgement: Judgement, fewest: int = FEWEST_PAIRS) -> str:
+def span(judgement: Judgement) -> str:
     """Return where the ratio lies."""
     if judgement.high == inf:
-        return f"{fewest} pairs are needed for an interval"
+        return f"{judgement.fewest} pairs are needed for an interval"
     return f"{percent(judgement.low)} to {percent(judgement.high)}"
 
 
@@ -44,7 +43,7 @@ def advice(contest: Contest) -> str:
     duel, judgement = contest.duel, contest.duel.judgement
     if judgement.verdict != CANNOT_TELL:
         return ""
-    needed = max(pairs_for(judgement) or FEWEST_PAIRS, FEWEST_PAIRS)
+    needed = max(pairs_for(judgement) or 0, judgement.fewest)
     minutes = needed * duel.seconds / max(len(duel.pairs), 1) / 60
     return f"some {needed} pairs might tell: --minutes {max(round(minutes * 1.2), 1)}, or a quieter machine"
 
