@@ -103,7 +103,7 @@ def fix(  # noqa: PLR0913  options of one command
     _tell(patches, analysis, json_file, writes=writes, backup=backup)
     if patches.patches and not writes and "-C" in (words := git_apply(patches)):
         say(f"Note: some files are above the working directory; apply the diffs by {shlex.join(words)}")
-    for nothing in _found_nothing(wanted, patches, analysis):
+    for nothing in found_nothing(wanted, patches, analysis):
         say(f"Note: {nothing}")
     again = [shlex.quote(word) for word in (trace, *scripts)]
     again += [f"--rule {rule}" for rule in sorted(wanted.rules)]
@@ -157,7 +157,7 @@ def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _found_nothing(wanted: "Chosen", patches: "Patches", analysis: "Analysis") -> Iterator[str]:
+def found_nothing(wanted: "Chosen", patches: "Patches", analysis: "Analysis") -> Iterator[str]:
     """Yield what was asked for and is in no finding, with what could be."""
     from pinprof.fix import Chosen
 

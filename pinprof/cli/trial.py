@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.ab import so_far, telling
-from pinprof.cli.fix import as_places, git_apply, known_rules
+from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, write
 
 if TYPE_CHECKING:
@@ -120,11 +120,14 @@ def trial(
     if backup and not writes:
         fail("--backup is about files that are written; add --write")
     check_outputs((json_file, patch), force=force, reads=(options["trace"],))
-    certificate = _certified(_wanted(command, options), backup=backup if writes else None)
+    wanted = _wanted(command, options)
+    certificate = _certified(wanted, backup=backup if writes else None)
     if json_file != "-":
         from pinprof.report.trial.text import to_text
 
         show(to_text(certificate))
+    for nothing in found_nothing(wanted.chosen, certificate.patches, certificate.analysis):
+        say(f"Note: {nothing}")
     if patch and certificate.patches.patches:
         _write_patch(patch, certificate)
     written, backups, failure = _write(certificate, backup=backup) if writes else ([], [], "")

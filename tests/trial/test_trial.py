@@ -206,6 +206,12 @@ def test_a_proven_patch_is_written_with_a_way_back(folder: Path, speeds: Made) -
     assert (folder / "slow.py.orig").read_text() == mine
 
 
+def test_a_choice_of_nothing_is_told(folder: Path) -> None:
+    result = invoke(*WORDS, "--only", "slow.py:1", "slow.py")
+    assert result.exit_code == 0
+    assert "Note: nothing to change was found at slow.py:1; findings are at slow.py:19" in result.stderr
+
+
 def test_nothing_to_change_ends_at_once(folder: Path) -> None:
     result = invoke(*WORDS, "--rule", "PIN303", "--json", "try.json", "slow.py")
     assert result.exit_code == 0
