@@ -20,7 +20,7 @@ from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
 
 MOST_GPU_MEMORY = 0.8
-"""The share of a GPU's memory that all processes may hold at once."""
+"""The share of a GPU's memory that all processes may hold at once, of what other programs leave."""
 CONTEXT = 0.006
 """The share of a GPU's memory that a process takes beside its tensors: some 600 MB of 80 GB and more."""
 MOST_MEMORY = 0.6
@@ -92,7 +92,8 @@ def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
     room = [wanted, cores // 2, PROCESSES_PER_CORE * cores // (2 * processes)]
     memory = max(timed.gpu_memory or 0.0 for timed in first)
     if any(timed.gpu for timed in first):
-        room.append(int(MOST_GPU_MEMORY / (2 * (memory + CONTEXT))))
+        free = min(min(timed.gpu_free for timed in first) + memory + CONTEXT, 1.0)  # its own share is free again
+        room.append(int(MOST_GPU_MEMORY * free / (2 * (memory + CONTEXT))))
     with suppress(OSError, ValueError, StopIteration):
         largest = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1) * 1024 * processes
         room.append(int(MOST_MEMORY * _free_bytes() / (2 * largest)))

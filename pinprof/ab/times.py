@@ -41,6 +41,8 @@ class Timed:
     """The share that it has taken."""
     by_clock: tuple[Floats, ...] = ()
     """The same turns by the host's clock alone, with the time of other programs; empty where the GPU timed steps."""
+    gpu_free: float = 1.0
+    """The share of the GPU's memory that no process had taken at its end."""
 
     @property
     def steps(self) -> Floats:
@@ -87,8 +89,9 @@ def _read(path: Path) -> Timed | None:
     if not turns:
         return None
     imported = tuple(document.get("imported", ()))
-    memory, children = document.get("gpu_memory"), document.get("children", 0)
-    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock)
+    memory, free, children = document.get("gpu_memory"), document.get("gpu_free"), document.get("children", 0)
+    free = 1.0 if free is None else free
+    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock, free)
 
 
 def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], tuple[Floats, ...], int]:

@@ -22,6 +22,8 @@ CHILDREN_KEY = "children"
 """Key of the number of processes that the program had started and that ran: workers of a DataLoader, for one."""
 GPU_MEMORY_KEY = "gpu_memory"
 """Key of the share of the GPU's memory that the program has taken; None without a GPU."""
+GPU_FREE_KEY = "gpu_free"
+"""Key of the share that no process has taken at the end."""
 
 
 def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
@@ -35,6 +37,7 @@ def _situation() -> dict[str, object]:
         IMPORTED_KEY: sorted(set(_imported())),
         CHILDREN_KEY: len(_children()),
         GPU_MEMORY_KEY: _gpu_memory() if uses_cuda() else None,
+        GPU_FREE_KEY: _gpu_free() if uses_cuda() else None,
     }
 
 
@@ -46,6 +49,11 @@ def _children() -> list[str]:
 
 def _gpu_memory() -> float:
     return torch.cuda.max_memory_reserved() / torch.cuda.get_device_properties().total_memory
+
+
+def _gpu_free() -> float:
+    free, total = torch.cuda.mem_get_info()
+    return free / total
 
 
 def _imported() -> Iterator[str]:

@@ -37,6 +37,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (FIRST, 8),
         (replace(FIRST, gpu_memory=0.1), 3),
         (replace(FIRST, gpu_memory=0.5), 0),
+        (replace(FIRST, gpu_memory=0.1, gpu_free=0.4), 1),  # another program holds the rest
         (replace(FIRST, children=8), 3),
         (replace(FIRST, ranks=2), 0),
         (replace(FIRST, gpu=None, gpu_memory=None), 8),
