@@ -8,6 +8,7 @@ from typing import Literal
 
 from pinprof.ab.ahead import Ahead, of_known_steps, one_turn_each, pairs_at_once
 from pinprof.ab.duel import Bounds, Duel, Progress, fight
+from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.measuring import (
     LONGEST_START_S,
     Pair,
@@ -36,8 +37,8 @@ class Wishes:
     """How long to time steps in each process."""
     turns: Turns = "auto"
     options: tuple[str, ...] = ()
-    ahead: int = 0
-    """How many pairs may start at once, which saves time; the first runs are at the same time then."""
+    ahead: int = FEWEST_PAIRS
+    """How many pairs may start at once, where the machine has room; the first runs are together then."""
 
 
 @dataclass(frozen=True)
