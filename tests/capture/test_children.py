@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from warm_python import warm_python
 
 from pinprof.capture import stuck
 from pinprof.capture.children import may_make_steps
@@ -84,12 +85,12 @@ class Ran:
         return {path.name.removesuffix(".json.gz"): json.loads(gzip.decompress(path.read_bytes())) for path in paths}
 
 
-def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = WINDOWS) -> Ran:
-    """Run the script of this source; the folder for temporary files must be empty afterwards."""
+def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = WINDOWS, python: str | None = None) -> Ran:
+    """Run the script of this source, by `warm_python` if no other; the folder for temporary files must be empty."""
     (folder / "train.py").write_text(TRAIN + source)
     with TemporaryDirectory(dir="/tmp") as temporary:  # the path of a socket in it must be short
         ran = subprocess.run(
-            [sys.executable, "-m", "pinprof", "run", *options, *(words or ("train.py",))],
+            [python or warm_python(), "-m", "pinprof", "run", *options, *(words or ("train.py",))],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": temporary},
             capture_output=True,
@@ -180,7 +181,7 @@ def test_a_launcher_of_the_user_gives_the_trace_its_name_and_its_helpers_stay_al
         "print('status', subprocess.run([sys.executable, '-u', 'train.py', '--lr', '1'], check=True).returncode)\n"
     )
     (tmp_path / "helper.py").write_text("import sys\nprint('torch' in sys.modules, __name__)\n")
-    ran = run(tmp_path, "print(sys.argv, __name__, sys.path[0])\nalone()", "launch.py")
+    ran = run(tmp_path, "print(sys.argv, __name__, sys.path[0])\nalone()", "launch.py", python=sys.executable)
     assert ran.status == 0, ran.err
     assert ran.out.startswith(f"False\nFalse __main__\n['train.py', '--lr', '1'] __main__ {tmp_path}\nstatus 0\n")
     assert list(ran.traces) == ["pinprof-launch"]
@@ -228,7 +229,7 @@ def test_a_function_of_the_script_marks_the_steps_of_a_spawned_child(tmp_path: P
         "    process = multiprocessing.get_context('spawn').Process(target=iterate)\n"
         "    process.start(); process.join(); print('status', process.exitcode)\n"
     )
-    ran = run(tmp_path, source, options=(*WINDOWS, "--step-marker", "iteration"))
+    ran = run(tmp_path, source, options=(*WINDOWS, "--step-marker", "iteration"), python=sys.executable)
     assert ran.status == 0, ran.err
     assert ran.out.startswith("status 0\n")
     assert [trace["pinprof"]["marker"] for trace in ran.traces.values()] == ["iteration()"]

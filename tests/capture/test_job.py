@@ -6,13 +6,13 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_python import warm_python
 
 pytestmark = pytest.mark.slow  # each test is a job of two processes
 
@@ -78,7 +78,7 @@ class Ran:
 def record(folder: Path, source: str, *options: str, launcher: Sequence[str] = TORCHRUN, timeout: float = 60) -> Ran:
     (folder / "train.py").write_text(source)
     done = subprocess.run(
-        [sys.executable, *launcher, *RUN, *options, "train.py"],
+        [warm_python(), *launcher, *RUN, *options, "train.py"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -179,7 +179,7 @@ def launch(folder: Path, source: str, *options: str) -> list[subprocess.Complete
     ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     started = [
         subprocess.Popen(
-            [sys.executable, *RUN, *options, "train.py"],
+            [warm_python(), *RUN, *options, "train.py"],
             cwd=folder,
             env={**os.environ, **ranks, "PYTHONPATH": str(ROOT), "RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,

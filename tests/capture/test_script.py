@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from forked_driver import forked_driver
+from forked_driver import forked
 
 from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
@@ -73,7 +73,7 @@ def run(folder: Path, source: str, *args: str, name: str = "train.py", **options
     (folder / "train.py").write_text(source)
     (folder / "steps.py").write_text("def make():\n    pass\n")
     given = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
-    done = forked_driver().run(DRIVER, [given, name, *args], folder, timeout=60)
+    done = forked(DRIVER, [given, name, *args], folder, timeout=60)
     result = folder / "result.json"
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("USDT:"))  # Kineto's
     return Ran(done.returncode, done.stdout, err, json.loads(result.read_text()) if result.exists() else {})

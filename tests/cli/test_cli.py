@@ -14,7 +14,7 @@ from bench_builder import H200, BenchBuilder, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from detector import detector
 from fitting import fitting
-from forked_driver import COMMAND, forked_driver
+from forked_driver import COMMAND, forked
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -685,7 +685,7 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
 def run_forked(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run it in a fork of a process that has loaded torch, which takes longer than all else."""
     (folder / "train.py").write_text(TRAINING)
-    return forked_driver().run(COMMAND, words, folder, timeout=120)
+    return forked(COMMAND, words, folder, timeout=120)
 
 
 @pytest.mark.slow

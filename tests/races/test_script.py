@@ -6,7 +6,7 @@ import pytest
 import torch
 from command_line import invoke
 from fake_gpu import FakeGpu
-from forked_driver import COMMAND, forked_driver
+from forked_driver import COMMAND, forked
 
 from pinprof.errors import CaptureError
 from pinprof.races.script import run_guarded
@@ -79,7 +79,7 @@ def test_a_script_that_is_not_there_is_named() -> None:
 
 def pinprof(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     source = f"import os; os.environ.update({dict(environment or {})!r}); {COMMAND}"
-    return forked_driver().run(source, ["run", *words], cwd, timeout=120)
+    return forked(source, ["run", *words], cwd, timeout=120)
 
 
 def test_the_command_prints_the_report_and_exits_as_the_script_does(tmp_path: Path) -> None:
