@@ -54,3 +54,11 @@ def browser() -> "Iterator[Browser]":
 
     with chromium() as browser:
         yield browser
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pinprof start the programs that it measures without the seconds in which each loads torch."""
+    from warm_python import warm_python  # noqa: PLC0415  most tests start none
+
+    monkeypatch.setattr("sys.executable", warm_python())

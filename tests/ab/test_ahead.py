@@ -57,6 +57,7 @@ def test_a_plan_asks_for_no_more_steps_than_are_known() -> None:
     assert (alone.turns, alone.turn_steps, alone.settling) == (1, 200, 9)
 
 
+@pytest.mark.usefixtures("warm")
 def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
     (tmp_path / "train.py").write_text(PROGRAM)

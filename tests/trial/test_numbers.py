@@ -41,23 +41,28 @@ with torch.no_grad():
 Run = Callable[..., Numbers]
 
 
+@pytest.fixture
+def run(warm: None, known: Run) -> Run:
+    return known
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return the numbers of a program, each run once."""
     folder = tmp_path_factory.mktemp("programs")
-    known: dict[tuple[str, bool, int], Numbers] = {}
+    seen_of: dict[tuple[str, bool, int], Numbers] = {}
 
     def numbers(text: str, *, nudged: bool = False, again: int = 0, **words: str) -> Numbers:
         for name, value in words.items():
             text = text.replace(name, value)
         key = text, nudged, again
-        if key not in known:
-            (folder / f"train{len(known)}.py").write_text(text)
-            program = Program("it", (f"train{len(known)}.py",), folder)
+        if key not in seen_of:
+            (folder / f"train{len(seen_of)}.py").write_text(text)
+            program = Program("it", (f"train{len(seen_of)}.py",), folder)
             (seen,) = looked([Look.at_numbers(program, 4, nudged=nudged)], together=False)
             assert not isinstance(seen, MeasureError), seen
-            known[key] = Numbers.of(seen)
-        return known[key]
+            seen_of[key] = Numbers.of(seen)
+        return seen_of[key]
 
     return numbers
 

@@ -52,7 +52,7 @@ def sum_counts(text: str) -> float:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> Path:
     """The working directory with the program and its recording, in a repository of its own."""
     place = tmp_path / "project"
     place.mkdir()
