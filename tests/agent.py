@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from anyio.from_thread import start_blocking_portal
-from mcp import Client, StdioServerParameters
 from recordings import ROOT
 
 
@@ -48,6 +47,8 @@ class Agent:
 
 def started(folder: Path, *options: str) -> Any:
     """Return how a client starts the server, with as little of this process's environment as clients give."""
+    from mcp import StdioServerParameters  # noqa: PLC0415  slow to load, and each worker of pytest reads this file
+
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "pinprof", "mcp", "--folder", str(folder), *options],
@@ -58,6 +59,8 @@ def started(folder: Path, *options: str) -> Any:
 
 @contextmanager
 def connected(folder: Path, *options: str) -> Iterator[Agent]:
+    from mcp import Client  # noqa: PLC0415  as above
+
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(Client(started(folder, *options))) as client,
