@@ -49,10 +49,15 @@ def with_reasons(row: Row) -> Row:
                 each["why"]
                 for each in row["refused"]
                 if (each["line"] in lines and Path(each["file"]).name == Path(fault["file"]).name)
-                or (each["rule"][:4] == fault["rule"][:4] and fault["rule"].startswith(OF_WHAT_IS_MADE))
+                or (fault["rule"].startswith(OF_WHAT_IS_MADE) and _family(each["rule"]) == _family(fault["rule"]))
             ]
             fault["reason"] = said[0] if said else "no finding: it cost nothing in this recording"
     return row
+
+
+def _family(rule: str) -> str:
+    """Return which rules have one fix: those of copies, those of loaders, each other by itself."""
+    return rule[:4] if rule.startswith(("PIN1", "PIN4")) else rule
 
 
 def _judged_all(planted: Planted, patch: bytes) -> Row:
