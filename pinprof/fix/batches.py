@@ -6,8 +6,9 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
+from pinprof.fix.drawn import Draw
 from pinprof.fix.rewrite import NotSure
-from pinprof.fix.source import SourceFile
+from pinprof.fix.source import Loop, SourceFile
 
 COPYING = {"to", "cuda", "type"}
 """Methods that copy a tensor to the GPU."""
@@ -19,8 +20,6 @@ ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "s
 """And methods."""
 LOOKS = {"len", "isinstance", "type"}
 """Functions that only look."""
-THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
-"""What passes on the batches of a DataLoader, as the last part of its name."""
 
 
 def method(call: cst.Call) -> str | None:
@@ -85,60 +84,15 @@ def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
     raise NotSure("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
 
 
-def target_of(loop: cst.For) -> cst.BaseExpression:
-    """Return what a loop binds to each batch: with `enumerate` its second part."""
-    drawn = loop.iter
-    target: cst.BaseExpression = loop.target
-    while isinstance(drawn, cst.Call):
-        name = drawn.func.attr.value if isinstance(drawn.func, cst.Attribute) else getattr(drawn.func, "value", "")
-        if name not in THROUGH or not drawn.args or drawn.args[0].keyword or drawn.args[0].star:
-            raise NotSure("the loop goes through more than a DataLoader")
-        if name == "enumerate":
-            if not isinstance(target, cst.Tuple) or len(target.elements) != 2:  # noqa: PLR2004  number and batch
-                raise NotSure("the loop does not name its batch")
-            target = target.elements[1].value
-        drawn = drawn.args[0].value
-    if not isinstance(drawn, cst.Name | cst.Attribute):
-        raise NotSure("the loop goes through more than a DataLoader")
-    return target
-
-
-def keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:
-    """Return where a name stands in the target of a loop."""
-    if isinstance(target, cst.Name) and target.value == name:
-        return []
-    if isinstance(target, cst.Tuple | cst.List):
-        for place, element in enumerate(target.elements):
-            if isinstance(element, cst.StarredElement):
-                raise NotSure("the loop takes its batch apart with a star")
-            if binds(element.value, name):
-                return [place, *keys_in(element.value, name)]
-    raise NotSure(f"{name} is not a part of the batch")
-
-
-def part(batch: object, keys: list[str | int]) -> object:
-    """Return what a part of a batch is, as it was recorded; None where that is not known."""
-    for key in keys:
-        if isinstance(batch, dict):
-            batch = batch.get("tuple", batch.get("dict"))
-        if isinstance(batch, dict) and isinstance(key, str):
-            batch = batch.get(key)
-        elif isinstance(batch, list) and isinstance(key, int) and 0 <= key < len(batch):
-            batch = batch[key]
-        else:
-            return None
-    return batch
-
-
 def check_uses(
-    source: SourceFile, loop: cst.For, name: str, apart: cst.CSTNode | None, copies: Callable[[int], bool]
+    source: SourceFile, draw: Draw, name: str, apart: cst.CSTNode | None, copies: Callable[[int], bool]
 ) -> None:
     """Raise NotSure where the loop may write to the host's memory of a batch, or passes it on to what may.
 
     `apart` is where it is taken apart, if it is; `copies` says whether the trace has copies to the GPU at a line, and
     none back.
     """
-    moved: int | None = None
+    loop, moved = draw.loop, None
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
         if bound is None and moved is not None and line > moved:
@@ -149,7 +103,7 @@ def check_uses(
                 raise NotSure(f"{name} is bound anew in line {line}, on a condition")
             if is_moved:
                 moved = source.end(source.statement(node))
-            elif not (bound[1] and _is_batch(loop, bound[0])):
+            elif not (bound[1] and isinstance(bound[0], cst.Name) and draw.binds(bound[0].value)):
                 raise NotSure(f"{name} is bound anew in line {line}")
         elif bound is None and not (_is_taken(source, node, apart) or _only_looks(source, node, copies)):
             raise NotSure(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
@@ -162,7 +116,7 @@ def _is_taken(source: SourceFile, node: cst.Name, apart: cst.CSTNode | None) -> 
     return node is apart or (isinstance(apart, cst.BaseComp) and source.is_within(node, apart.for_in))
 
 
-def _is_certain(source: SourceFile, node: cst.Name, loop: cst.For, name: str, *, is_moved: bool) -> bool:
+def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, name: str, *, is_moved: bool) -> bool:
     """Return whether a name means another thing from a line on, in each step or where it was copied at all."""
     statement = source.statement(node)
     if source.parent(statement) is loop.body:
@@ -176,7 +130,7 @@ def _is_certain(source: SourceFile, node: cst.Name, loop: cst.For, name: str, *,
     return is_moved and only_if and _is_only_copied_to_itself(source, loop, name)
 
 
-def _is_only_copied_to_itself(source: SourceFile, loop: cst.For, name: str) -> bool:
+def _is_only_copied_to_itself(source: SourceFile, loop: Loop, name: str) -> bool:
     """Return whether each copy of a name in a loop is bound to it: without a copy, it is free to be changed."""
     return all(
         is_copy_of(source, bound[0], name)
@@ -216,7 +170,7 @@ def _targets(source: SourceFile, use: cst.Name, name: str) -> list[tuple[cst.Bas
     return [each for each in found if each is not None] or [(use, [])]
 
 
-def _check_later_uses(source: SourceFile, loop: cst.For, name: str) -> None:
+def _check_later_uses(source: SourceFile, loop: Loop, name: str) -> None:
     """Raise NotSure where the last batch may be used once its loop has ended."""
     for node in uses_in(source, source.scope(loop), name):
         around = list(source.around(node))
@@ -224,11 +178,6 @@ def _check_later_uses(source: SourceFile, loop: cst.For, name: str) -> None:
             continue
         if source.line(node) > source.end(loop):
             raise NotSure(f"{name} is used after its loop, in line {source.line(node)}")
-
-
-def _is_batch(loop: cst.For, value: cst.BaseExpression) -> bool:
-    """Return whether an expression is a name that the loop binds."""
-    return isinstance(value, cst.Name) and binds(loop.target, value.value)
 
 
 def is_copy_of(source: SourceFile, value: cst.BaseExpression, name: str) -> bool:

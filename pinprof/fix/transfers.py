@@ -4,19 +4,9 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.batches import (
-    check_uses,
-    gone_through,
-    is_copy,
-    keys_in,
-    method,
-    part,
-    path_of,
-    target_of,
-    without_views,
-)
-from pinprof.fix.bindings import binds, bound_to, uses_in
+from pinprof.fix.batches import check_uses, gone_through, is_copy, method, path_of, without_views
 from pinprof.fix.calls import argument, check_plain, with_argument
+from pinprof.fix.drawn import batch_of, part
 from pinprof.fix.kinds import REAL_TYPES
 from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
@@ -76,19 +66,18 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
             "no loop around the line draws what it copies from a DataLoader. By hand: pin it, and copy it with "
             "non_blocking=True, if nothing writes to it meanwhile"
         )
-    names: list[tuple[str, cst.CSTNode | None]] = [(name, each_of.node if each_of else None)]
-    if not binds(loop.target, name):
-        apart, whole, within = _unpacked(source, loop, name)
-        names, name, keys = [*names, (whole, apart)], whole, [*within, *keys]
-    target = target_of(loop)
-    loader = told.loader_of(place, source.line(loop))
+    batch = batch_of(source, loop, name)
+    loader = told.loader_of(place, batch.draw.begun)
     if loader is None:
         raise NotSure("the trace does not show that the loop draws from one DataLoader")
-    kind = part(loader.batch, [*keys_in(target, name), *keys])
+    kind = part(loader.batch, [*batch.keys, *keys])
     if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
         raise NotSure(f"{source.code(copied)} is not known to be a tensor of the batch")
+    names: list[tuple[str, cst.CSTNode | None]] = [(name, each_of.node if each_of else None)]
+    if batch.apart:
+        names.append((batch.name, batch.apart))
     for each, taken in names:
-        check_uses(source, loop, each, taken, lambda line: told.are_to_gpu(place._replace(line=line)))
+        check_uses(source, batch.draw, each, taken, lambda line: told.are_to_gpu(place._replace(line=line)))
     return loader
 
 
@@ -97,20 +86,3 @@ def _are_dense(batch: object, kind: type) -> bool:
     parts = batch.get("dict") if isinstance(batch, dict) and kind is dict else batch
     values = list(parts.values()) if isinstance(parts, dict) and kind is dict else parts
     return isinstance(values, list) and bool(values) and all(each == DENSE for each in values)
-
-
-def _unpacked(source: SourceFile, loop: cst.For, name: str) -> tuple[cst.CSTNode, str, list[str | int]]:
-    """Return what a name is a part of, where the loop's body takes the batch apart: `x, y = batch`.
-
-    First comes the node of that batch, then its name, then where in it the part is.
-    """
-    for node in uses_in(source, loop.body, name):
-        bound = bound_to(source, node)
-        if bound is None:
-            continue
-        value, keys = bound
-        is_whole = isinstance(value, cst.Name) and binds(loop.target, value.value)
-        if isinstance(value, cst.Name) and is_whole and source.parent(source.statement(node)) is loop.body:
-            return value, value.value, keys
-        break
-    raise NotSure(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")

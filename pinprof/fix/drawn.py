@@ -1,0 +1,108 @@
+"""What draws the batches of a loop, and which part of a batch a name is."""
+
+from typing import NamedTuple
+
+import libcst as cst
+
+from pinprof.fix.bindings import binds, bound_to, uses_in
+from pinprof.fix.rewrite import NotSure
+from pinprof.fix.source import Loop, SourceFile
+
+THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
+"""What passes on the batches of a DataLoader, as the last part of its name."""
+
+
+class Draw(NamedTuple):
+    """What gives a loop a batch in each step."""
+
+    loop: Loop
+    target: cst.BaseExpression
+    """What is bound to each batch."""
+    begun: int
+    """The line that begins to draw."""
+
+    def binds(self, name: str) -> bool:
+        """Return whether a name is a batch or a part of it, as it is drawn."""
+        return binds(self.target, name)
+
+
+class Batch(NamedTuple):
+    """Where a name comes from: which part of which batch it is."""
+
+    draw: Draw
+    keys: list[str | int]
+    """Where in the batch the name's part is."""
+    name: str
+    """What the draw binds: the name itself, or that of the batch which the loop's body takes apart."""
+    apart: cst.CSTNode | None = None
+    """The node of that batch where it is taken apart, `batch` in `x, y = batch`."""
+
+
+def batch_of(source: SourceFile, loop: Loop, name: str) -> Batch:
+    """Return the batch that a name in the body of a loop is, or is a part of. Raises NotSure."""
+    draw = _draw_of(source, loop, name)
+    if draw:
+        return Batch(draw, _keys_in(draw.target, name), name)
+    for node in uses_in(source, loop.body, name):
+        bound = bound_to(source, node)
+        if bound is None:
+            continue
+        value, keys = bound
+        whole = value.value if isinstance(value, cst.Name) else ""
+        draw = _draw_of(source, loop, whole) if whole else None
+        if draw and source.parent(source.statement(node)) is loop.body:
+            return Batch(draw, [*_keys_in(draw.target, whole), *keys], whole, value)
+        break
+    raise NotSure(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")
+
+
+def _draw_of(source: SourceFile, loop: Loop, name: str) -> Draw | None:
+    """Return what draws a name for each step of a loop; None where nothing does. Raises NotSure."""
+    if isinstance(loop, cst.For) and binds(loop.target, name):
+        return Draw(loop, _target_of(loop), source.line(loop))
+    return None
+
+
+def _target_of(loop: cst.For) -> cst.BaseExpression:
+    """Return what a loop binds to each batch: with `enumerate` its second part."""
+    drawn = loop.iter
+    target: cst.BaseExpression = loop.target
+    while isinstance(drawn, cst.Call):
+        name = drawn.func.attr.value if isinstance(drawn.func, cst.Attribute) else getattr(drawn.func, "value", "")
+        if name not in THROUGH or not drawn.args or drawn.args[0].keyword or drawn.args[0].star:
+            raise NotSure("the loop goes through more than a DataLoader")
+        if name == "enumerate":
+            if not isinstance(target, cst.Tuple) or len(target.elements) != 2:  # noqa: PLR2004  number and batch
+                raise NotSure("the loop does not name its batch")
+            target = target.elements[1].value
+        drawn = drawn.args[0].value
+    if not isinstance(drawn, cst.Name | cst.Attribute):
+        raise NotSure("the loop goes through more than a DataLoader")
+    return target
+
+
+def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:
+    """Return where a name stands in the target of a loop."""
+    if isinstance(target, cst.Name) and target.value == name:
+        return []
+    if isinstance(target, cst.Tuple | cst.List):
+        for place, element in enumerate(target.elements):
+            if isinstance(element, cst.StarredElement):
+                raise NotSure("the loop takes its batch apart with a star")
+            if binds(element.value, name):
+                return [place, *_keys_in(element.value, name)]
+    raise NotSure(f"{name} is not a part of the batch")
+
+
+def part(batch: object, keys: list[str | int]) -> object:
+    """Return what a part of a batch is, as it was recorded; None where that is not known."""
+    for key in keys:
+        if isinstance(batch, dict):
+            batch = batch.get("tuple", batch.get("dict"))
+        if isinstance(batch, dict) and isinstance(key, str):
+            batch = batch.get(key)
+        elif isinstance(batch, list) and isinstance(key, int) and 0 <= key < len(batch):
+            batch = batch[key]
+        else:
+            return None
+    return batch
