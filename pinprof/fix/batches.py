@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.bindings import binds, bound_to, uses_in
+from pinprof.fix.bindings import bound_to, uses_in
 from pinprof.fix.drawn import Draw
+from pinprof.fix.names import is_target
+from pinprof.fix.outside import check_outside
 from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import Loop, SourceFile
 
@@ -84,36 +86,49 @@ def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
     raise NotSure("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
 
 
-def check_uses(
-    source: SourceFile, draw: Draw, name: str, apart: cst.CSTNode | None, copies: Callable[[int], bool]
-) -> None:
-    """Raise NotSure where the loop may write to the host's memory of a batch, or passes it on to what may.
+def check_uses(source: SourceFile, draw: Draw, name: str, at: cst.CSTNode, copies: Callable[[int], bool]) -> None:
+    """Raise NotSure where the program may write to the host's memory of a batch, or passes it on to what may.
 
-    `apart` is where it is taken apart, if it is; `copies` says whether the trace has copies to the GPU at a line, and
+    `at` is where it is copied or taken apart; `copies` says whether the trace has copies to the GPU at a line, and
     none back.
     """
-    loop, moved = draw.loop, None
+    loop = draw.loop
+    moved: cst.CSTNode | None = None
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
-        if bound is None and moved is not None and line > moved:
-            continue  # what the name means from there on is on the GPU, or was never copied
-        if bound is not None and moved is None:
-            is_moved = is_copy_of(source, bound[0], name) and not bound[1] and copies(source.line(bound[0]))
+        if moved is not None:
+            _check_is_not_anew(source, node, at)
+            if bound is not None or line > source.end(moved):
+                continue  # what the name means from there on is on the GPU, or was never copied
+        if bound is not None:
+            is_moved = _is_copied_of(source, bound, name) and copies(source.line(bound[0]))
             if not _is_certain(source, node, loop, name, is_moved=is_moved):
                 raise NotSure(f"{name} is bound anew in line {line}, on a condition")
             if is_moved:
-                moved = source.end(source.statement(node))
+                moved = source.statement(node)
             elif not (bound[1] and isinstance(bound[0], cst.Name) and draw.binds(bound[0].value)):
                 raise NotSure(f"{name} is bound anew in line {line}")
-        elif bound is None and not (_is_taken(source, node, apart) or _only_looks(source, node, copies)):
+        elif not (_is_taken(source, node, at) or _only_looks(source, node, copies)):
             raise NotSure(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
-    if moved is None:
-        _check_later_uses(source, loop, name)
+    if moved is None or source.line(at) < source.line(moved):
+        check_outside(source, loop, name)
 
 
-def _is_taken(source: SourceFile, node: cst.Name, apart: cst.CSTNode | None) -> bool:
+def _check_is_not_anew(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> None:
+    """Raise NotSure where a copied name means another thing before it is copied once more, at `at`."""
+    bound, line = bound_to(source, node), source.line(node)
+    if line < source.line(at) and is_target(source, node) and not (bound and _is_copied_of(source, bound, node.value)):
+        raise NotSure(f"{node.value} is bound anew in line {line}, and the copy is of that")
+
+
+def _is_taken(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> bool:
     """Return whether a use of a batch is where it is taken apart, or that of a comprehension that copies its parts."""
-    return node is apart or (isinstance(apart, cst.BaseComp) and source.is_within(node, apart.for_in))
+    return node is at or (isinstance(at, cst.BaseComp) and source.is_within(node, at.for_in))
+
+
+def _is_copied_of(source: SourceFile, bound: tuple[cst.BaseExpression, list[str | int]], name: str) -> bool:
+    """Return whether what is bound to a name is a copy of it, whole."""
+    return is_copy_of(source, bound[0], name) and not bound[1]
 
 
 def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, name: str, *, is_moved: bool) -> bool:
@@ -168,16 +183,6 @@ def _targets(source: SourceFile, use: cst.Name, name: str) -> list[tuple[cst.Bas
     statement = source.statement(use)
     found = [bound_to(source, each) for each in uses_in(source, statement, name)]
     return [each for each in found if each is not None] or [(use, [])]
-
-
-def _check_later_uses(source: SourceFile, loop: Loop, name: str) -> None:
-    """Raise NotSure where the last batch may be used once its loop has ended."""
-    for node in uses_in(source, source.scope(loop), name):
-        around = list(source.around(node))
-        if loop in around or any(isinstance(each, cst.For) and binds(each.target, name) for each in around):
-            continue
-        if source.line(node) > source.end(loop):
-            raise NotSure(f"{name} is used after its loop, in line {source.line(node)}")
 
 
 def is_copy_of(source: SourceFile, value: cst.BaseExpression, name: str) -> bool:

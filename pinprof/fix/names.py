@@ -113,12 +113,12 @@ def _sort(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
             raise NotSure(f"{name} is bound to a part of something")
         found.set.append((node, bound[0]))
         return
-    if _is_target(source, node):
+    if is_target(source, node):
         raise NotSure(f"{name} is bound in another way than by an assignment")
     found.read.append(node)
 
 
-def _is_target(source: SourceFile, node: cst.Name) -> bool:
+def is_target(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
     inner: cst.CSTNode = node
     for each in source.around(node):
@@ -147,7 +147,7 @@ def check_is_builtin(source: SourceFile, name: str) -> None:
 def _is_bound(source: SourceFile, node: cst.Name) -> bool:
     parent = source.parent(node)
     if isinstance(parent, cst.Element | cst.AssignTarget | cst.AnnAssign | cst.For | cst.NamedExpr):
-        return _is_target(source, node) or bound_to(source, node) is not None or isinstance(parent, cst.AssignTarget)
+        return is_target(source, node) or bound_to(source, node) is not None or isinstance(parent, cst.AssignTarget)
     return False
 
 

@@ -73,11 +73,11 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
     kind = part(loader.batch, [*batch.keys, *keys])
     if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
         raise NotSure(f"{source.code(copied)} is not known to be a tensor of the batch")
-    names: list[tuple[str, cst.CSTNode | None]] = [(name, each_of.node if each_of else None)]
+    names: list[tuple[str, cst.CSTNode]] = [(name, each_of.node if each_of else call)]
     if batch.apart:
         names.append((batch.name, batch.apart))
-    for each, taken in names:
-        check_uses(source, batch.draw, each, taken, lambda line: told.are_to_gpu(place._replace(line=line)))
+    for each, at in names:
+        check_uses(source, batch.draw, each, at, lambda line: told.are_to_gpu(place._replace(line=line)))
     return loader
 
 
