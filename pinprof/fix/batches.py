@@ -98,8 +98,8 @@ def check_uses(source: SourceFile, draw: Draw, name: str, at: cst.CSTNode, copie
         bound, line = bound_to(source, node), source.line(node)
         if moved is not None:
             _check_is_not_anew(source, node, at)
-            if bound is not None or line > source.end(moved):
-                continue  # what the name means from there on is on the GPU, or was never copied
+        if draw.is_by(source, node) or (moved is not None and (bound is not None or line > source.end(moved))):
+            continue  # what the name means from there on is on the GPU, or was never copied, or is a batch
         if bound is not None:
             is_moved = _is_copied_of(source, bound, name) and copies(source.line(bound[0]))
             if not _is_certain(source, node, loop, name, is_moved=is_moved):

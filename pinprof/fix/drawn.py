@@ -5,25 +5,38 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
+from pinprof.fix.iterators import asked_for
 from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import Loop, SourceFile
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
 """What passes on the batches of a DataLoader, as the last part of its name."""
+NOT_DRAWN = (
+    "no loop around the line draws what it copies from a DataLoader. By hand: pin it, and copy it with "
+    "non_blocking=True, if nothing writes to it meanwhile"
+)
 
 
 class Draw(NamedTuple):
-    """What gives a loop a batch in each step."""
+    """What gives a loop a batch in each step: its head, or a statement of its body."""
 
     loop: Loop
     target: cst.BaseExpression
     """What is bound to each batch."""
-    begun: int
-    """The line that begins to draw."""
+    begun: tuple[int, ...]
+    """The lines that may begin to draw."""
+    alike: bool = True
+    """Whether all of these begin to draw from the same thing, whatever that is."""
+    asked: tuple[cst.BaseExpression, ...] = ()
+    """What the statements of the body bind to a batch: the target, wherever it stands."""
 
     def binds(self, name: str) -> bool:
         """Return whether a name is a batch or a part of it, as it is drawn."""
         return binds(self.target, name)
+
+    def is_by(self, source: SourceFile, node: cst.Name) -> bool:
+        """Return whether a use of a name is where the loop's body draws it."""
+        return any(node is each or source.is_within(node, each) for each in self.asked)
 
 
 class Batch(NamedTuple):
@@ -38,9 +51,12 @@ class Batch(NamedTuple):
     """The node of that batch where it is taken apart, `batch` in `x, y = batch`."""
 
 
-def batch_of(source: SourceFile, loop: Loop, name: str) -> Batch:
-    """Return the batch that a name in the body of a loop is, or is a part of. Raises NotSure."""
-    draw = _draw_of(source, loop, name)
+def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
+    """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises NotSure."""
+    loop = source.loop(call)
+    if loop is None:
+        raise NotSure(NOT_DRAWN)
+    draw = _draw_of(source, loop, name, call)
     if draw:
         return Batch(draw, _keys_in(draw.target, name), name)
     for node in uses_in(source, loop.body, name):
@@ -49,18 +65,21 @@ def batch_of(source: SourceFile, loop: Loop, name: str) -> Batch:
             continue
         value, keys = bound
         whole = value.value if isinstance(value, cst.Name) else ""
-        draw = _draw_of(source, loop, whole) if whole else None
-        if draw and source.parent(source.statement(node)) is loop.body:
+        draw = _draw_of(source, loop, whole, value) if whole else None
+        if draw and source.parent(source.statement(node)) is loop.body and source.line(node) < source.line(call):
             return Batch(draw, [*_keys_in(draw.target, whole), *keys], whole, value)
         break
+    if isinstance(loop, cst.While):
+        raise NotSure(NOT_DRAWN)
     raise NotSure(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")
 
 
-def _draw_of(source: SourceFile, loop: Loop, name: str) -> Draw | None:
-    """Return what draws a name for each step of a loop; None where nothing does. Raises NotSure."""
+def _draw_of(source: SourceFile, loop: Loop, name: str, at: cst.CSTNode) -> Draw | None:
+    """Return what draws a name for each step of a loop, before `at`; None where nothing does. Raises NotSure."""
     if isinstance(loop, cst.For) and binds(loop.target, name):
-        return Draw(loop, _target_of(loop), source.line(loop))
-    return None
+        return Draw(loop, _target_of(loop), (source.line(loop),))
+    asked = asked_for(source, loop, name, at)
+    return Draw(loop, asked.targets[0], asked.begun, asked.alike, asked.targets) if asked else None
 
 
 def _target_of(loop: cst.For) -> cst.BaseExpression:

@@ -1,7 +1,7 @@
 """What a trace tells beside its findings that a change must know: copies at each line, and what the program made."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,10 +88,16 @@ class Told:
         """The DataLoaders from which the recorded steps drew."""
         return self.made.drawn if self.made else ()
 
-    def loader_of(self, place: Place, line: int) -> MadeLoader | None:
-        """Return the only DataLoader from which the loop at a line of a file draws; `place` is in that loop."""
-        here = [each for each in self.drawn if Place(place.file, line, place.function) in each.loops]
-        return here[0] if len(here) == 1 else None
+    def loader_of(self, place: Place, begun: Iterable[int], *, alike: bool = True) -> MadeLoader | None:
+        """Return the only DataLoader from which a program begins to draw at lines of the function of `place`.
+
+        Only where these are not `alike` does each of them have to be known to begin to draw from it.
+        """
+        begins = [Place(place.file, line, place.function) for line in begun]
+        here = [each for each in self.drawn if set(begins) & set(each.loops)]
+        if len(here) != 1 or not (alike or set(begins) <= set(here[0].loops)):
+            return None
+        return here[0]
 
     def waits_in_a_loop(self, place: Place) -> bool:
         """Return whether a place waits several times in a step."""

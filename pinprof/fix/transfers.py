@@ -60,14 +60,8 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
     copied = without_views(cst.ensure_type(call.func, cst.Attribute).value)
     each_of = gone_through(source, call)
     name, keys = each_of.path if each_of else path_of(copied)
-    loop = source.loop(call)
-    if not isinstance(loop, cst.For):
-        raise NotSure(
-            "no loop around the line draws what it copies from a DataLoader. By hand: pin it, and copy it with "
-            "non_blocking=True, if nothing writes to it meanwhile"
-        )
-    batch = batch_of(source, loop, name)
-    loader = told.loader_of(place, batch.draw.begun)
+    batch = batch_of(source, call, name)
+    loader = told.loader_of(place, batch.draw.begun, alike=batch.draw.alike)
     if loader is None:
         raise NotSure("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*batch.keys, *keys])
