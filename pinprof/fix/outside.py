@@ -12,7 +12,7 @@ def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
     """Raise NotSure where something else than a loop's body may use the last batch, or the one that it copies."""
     scope = source.scope(loop)
     for node in uses_in(source, scope, name):
-        around = list(source.around(node))
+        around = [node, *source.around(node)]
         if loop.body in around or _is_bound_around(loop, name, around):
             continue
         line = source.line(node)
