@@ -1,6 +1,7 @@
 """What sets the pace of a step: one rule for what is measured, what is predicted from it, and what is compared."""
 
 from pinprof.details import Details
+from pinprof.replay.feed import feed_of
 
 GPU, HOST, INPUT, COMMUNICATION = "gpu", "host", "input", "communication"
 GPU_BOUND = 0.9
@@ -8,8 +9,9 @@ GPU_BOUND = 0.9
 COMMUNICATION_BOUND = 0.5
 """Share of the step from which collectives that nothing hides are its limit: a GPU that waits counts as busy."""
 HIDDEN_LOADER = 1.25
-"""A step without profiler that is longer than the recorded one by this factor waited for input: nothing else can be
-faster under a profiler. While the recording began, the DataLoader's workers filled their queue."""
+"""A step without profiler that is longer than the recorded one by this factor waited for input, where nobody measured
+that: hardly anything else is faster under a profiler. While the recording began, the DataLoader's workers filled their
+queue."""
 BOUND_BY = {"input_wait": INPUT, "communication_wait": COMMUNICATION}
 """Idle causes that name what bounds the step; the others are the host's, but for work that is queued."""
 QUEUED = 0.5
@@ -30,11 +32,14 @@ def bound_of(details: Details, step_ns: float | None) -> str | None:
     steps = details.steps
     if not step_ns or steps.busy_ns is None:
         return None
-    if details.loader.waits and step_ns > HIDDEN_LOADER * (steps.traced_ns or step_ns):
+    feed = feed_of(details)
+    if feed is None and details.loader.waits and step_ns > HIDDEN_LOADER * (steps.traced_ns or step_ns):
         return INPUT
     if is_gpu_bound(steps.busy_ns, step_ns):
         exposed_ns = details.communication.exposed_ns / steps.divisor
         return COMMUNICATION if exposed_ns >= COMMUNICATION_BOUND * step_ns else GPU
+    if feed is not None and feed.is_late(step_ns):
+        return INPUT
     busiest = max(details.devices, key=lambda device: device.busy_ns)
     cause, idle_ns = busiest.idle_by_cause[0] if busiest.idle_by_cause else ("host_wait", 0)
     if cause == "kernel_wait":

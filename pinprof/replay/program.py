@@ -213,6 +213,18 @@ class Program:
             for work in call.works
         )
 
+    def fed(self, input_ns: float) -> "Program":
+        """Return the program with so much time for input in each step, where the step has most of it."""
+        most: dict[int, int] = {}
+        for place, call in enumerate(self.calls):
+            if call.step not in most or call.input_ns > self.calls[most[call.step]].input_ns:
+                most[call.step] = place
+        calls = []
+        for place, call in enumerate(self.calls):
+            wait = input_ns if most[call.step] == place else 0.0
+            calls.append(replace(call, gap_ns=call.gap_ns - call.input_ns + wait, input_ns=wait, input_events=0.0))
+        return replace(self, calls=tuple(calls))
+
     def of_steps(self, steps: set[int]) -> "Program":
         """Return the calls of these steps alone, on an idle GPU.
 

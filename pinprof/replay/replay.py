@@ -10,6 +10,7 @@ from pinprof.details import Details
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, bound_of, is_gpu_bound
 from pinprof.replay.building import build_program
 from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fitted, way_of
+from pinprof.replay.feed import Feed, feed_of
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.replay.ranks import alone, joined
@@ -43,11 +44,19 @@ class Replay:
         return len(self.chosen[0])
 
     @cached_property
+    def feeds(self) -> list[Feed | None]:
+        """The input of each rank's step without the profiler, where it was measured and no other step is given."""
+        return [None if self._given else feed_of(rank) for rank in self.ranks]
+
+    @cached_property
     def programs(self) -> list[Program]:
         """Those steps of each rank as a program."""
         programs = [
             build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))
             for rank, steps in zip(self.ranks, self.chosen, strict=True)
+        ]
+        programs = [
+            program.fed(feed.input_ns) if feed else program for program, feed in zip(programs, self.feeds, strict=True)
         ]
         return joined([rank.trace for rank in self.ranks], programs, self.chosen)
 
@@ -97,10 +106,25 @@ class Replay:
         """Return the pace of changed programs of all ranks."""
         cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
         after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
+        return self.settled(after, fed=any(call.input_ns for program in changed for call in program.calls))
+
+    def settled(self, after: Pace, *, fed: bool) -> Pace:
+        """Return the pace of changed programs with what no replay explains of the step; `fed`: whether they have input.
+
+        Where workers set the pace, a step that is shorter otherwise waits the longer for them.
+        """
         step = self.step.step_ns or self.before.step_ns
-        if step > HIDDEN_LOADER * self.before.step_ns:  # the step waits for input, and goes on doing so
-            return Pace(max(step, after.step_ns), after.busy_ns)
-        return after
+        if self.is_starved:
+            return Pace(max(step, after.step_ns), after.busy_ns) if fed else after
+        return Pace(after.step_ns + max(step - self.before.step_ns, 0.0), after.busy_ns)
+
+    @cached_property
+    def is_starved(self) -> bool:
+        """Whether workers of a DataLoader set the pace of the step."""
+        step, known = self.step.step_ns or self.before.step_ns, [feed for feed in self.feeds if feed is not None]
+        if not known:
+            return step > HIDDEN_LOADER * self.before.step_ns and any(rank.loader.waits for rank in self.ranks)
+        return not is_gpu_bound(self.before.busy_ns, step) and any(feed.is_late(step) for feed in known)
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:

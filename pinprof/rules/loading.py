@@ -4,27 +4,32 @@ from collections.abc import Iterator
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.replay.feed import feed_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
 from pinprof.units import duration
 from pinprof.whatif.edits import Edits
+
+SEEN = 0.8
+"""A trace that has less than this share of the wait does not show how the step without the profiler waits."""
 
 
 def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
     loader = details.loader
     if not loader.waits or profile.bound != "input" or loader.in_process:
         return
-    wait = loader.wait_in_steps_ns / profile.steps.count
+    traced_wait, feed = loader.wait_in_steps_ns / profile.steps.count, feed_of(details)
     step, traced = profile.estimate.step_ns, profile.steps.traced_ns or 0.0
-    if step is not None and step - traced > wait:
-        yield Evidence(
-            step - traced,
-            f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: the workers had "
-            "filled their queue while the recording began, and are too slow to keep it full",
-        )
-    else:
-        text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
-        yield Evidence(wait, text, edits=Edits(without_input=True))
+    wait, edits = feed.input_ns if feed else traced_wait, Edits(most_input_ns=0.0)
+    filled = "the workers had filled their queue while the recording began, and are too slow to keep it full"
+    if feed is None and step is not None and step - traced > wait:
+        text = f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: {filled}"
+        yield Evidence(step - traced, text, edits=edits)
+        return
+    text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
+    if feed and traced_wait < SEEN * wait:
+        text += f", {duration(traced_wait)} of it in the trace: {filled}"
+    yield Evidence(wait, text, edits=edits)
 
 
 def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -37,7 +42,7 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
         cost,
         f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "
         f"{duration(cost)}",
-        edits=Edits(without_input=True),
+        edits=Edits(most_input_ns=0.0),
     )
 
 
@@ -52,8 +57,8 @@ RULES = (
     Rule(
         id="PIN401",
         title="the step waits for input",
-        looks_at="Waits of the main thread for its DataLoader; and a step that is longer without profiler than in the "
-        "trace.",
+        looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else "
+        "as in the trace; and a step that is longer without profiler than in the trace.",
         why="The DataLoader does not deliver batches as fast as the GPU consumes them.",
         fix="More workers (num_workers), persistent_workers=True, cheaper or earlier preprocessing, larger reads.",
         before="loader = DataLoader(data, num_workers=1)",

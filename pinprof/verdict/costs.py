@@ -11,7 +11,6 @@ from pinprof.analyses.syncs import ALLOCATIONS
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
-from pinprof.replay.bound import HIDDEN_LOADER
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.trace.collectives import is_collective_kernel
@@ -69,19 +68,12 @@ class _Whole:
 
     @property
     def step_ns(self) -> float:
-        """The step without profiler, as far as the replay makes it."""
-        return min(self.before_ns, self.replay.step.step_ns or self.before_ns)
-
-    @property
-    def before_ns(self) -> float:
-        """The unchanged replay's step."""
-        return self.replay.before.step_ns
+        """The step without profiler."""
+        return self.replay.step.step_ns or self.replay.before.step_ns
 
     def cost(self, cause: str, after_ns: float) -> Cost:
         """Return the cost of a cause without which the step takes so long."""
-        longer = max((self.replay.step.step_ns or 0.0) - self.before_ns, 0.0)
-        waits = longer if cause == INPUT and self.before_ns * HIDDEN_LOADER < self.before_ns + longer else 0.0
-        ns = max(self.step_ns - after_ns, 0.0) + waits
+        ns = max(self.step_ns - after_ns, 0.0)
         unsure, step = UNSURE_CHANGE * ns + NOISE * self.step_ns, self.replay.step
         less = more = 0.0
         if step.source == "estimated" and step.range_ns and step.step_ns and cause not in (GPU, COPY):
@@ -113,7 +105,8 @@ class _Whole:
     def ran(self, cost: ProfilerCost, programs: list[Program] | None = None, gpu_speed: float = 1.0) -> float:
         """Return the step of programs, by default the unchanged ones."""
         chosen = self.replay.programs if programs is None else programs
-        return pace(chosen, self.replay.steps, cost, gpu_speed=gpu_speed, calls=CALLS).step_ns
+        after = pace(chosen, self.replay.steps, cost, gpu_speed=gpu_speed, calls=CALLS)
+        return self.replay.settled(after, fed=cost.input_speed < inf).step_ns
 
     def _of(self, scenario: Scenario) -> Edits:
         return edits_of(self.details, scenario)

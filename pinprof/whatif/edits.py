@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,8 +61,8 @@ class Edits:
     """Calls of optimizers that become one each."""
     without_pauses: bool = False
     """Whether the host makes no long pauses between ops any more."""
-    without_input: bool = False
-    """Whether batches are always there."""
+    most_input_ns: float = inf
+    """What a step is in its DataLoader at most; 0: batches are always there."""
 
     def __or__(self, other: "Edits") -> "Edits":
         return Edits(
@@ -77,13 +78,13 @@ class Edits:
             self.graphed | other.graphed,
             self.fused | other.fused,
             self.without_pauses or other.without_pauses,
-            self.without_input or other.without_input,
+            min(self.most_input_ns, other.most_input_ns),
         )
 
     def __bool__(self) -> bool:
         of_host = (self.unwaited, self.unblocked, self.removed_ops, self.removed_times, self.graphed, self.fused)
         of_gpu = (self.pinned, self.ahead, self.removed_works)
-        return any(of_host) or any(of_gpu) or self.without_pauses or self.without_input
+        return any(of_host) or any(of_gpu) or self.without_pauses or self.most_input_ns < inf
 
 
 NO_EDITS = Edits()
@@ -138,7 +139,7 @@ class _Change:
         for call in calls:
             share = self._share_kept(call)
             own = call.gap_ns - call.input_ns
-            kept = 0.0 if self.edits.without_input else 1.0
+            kept = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
             gap += call.input_ns * kept + own * share
             loading += call.input_ns * kept
             artefact += call.artefact_ns * share

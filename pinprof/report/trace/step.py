@@ -7,7 +7,7 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import Perhaps, Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import GpuSums, WaitsPerStep
-from pinprof.replay.bound import is_gpu_bound
+from pinprof.replay.bound import INPUT, is_gpu_bound
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
 
@@ -139,12 +139,24 @@ def of_step(time: float, mean: MeanStep) -> str:
 
 def because(profile: Profile, mean: MeanStep) -> str:
     """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
+    cause, is_all = cause_of_idle(profile, mean)
+    mostly = "" if is_all else ", mostly"
+    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE.get(cause) else ""
+
+
+def cause_of_idle(profile: Profile, mean: MeanStep) -> tuple[str, bool]:
+    """Return the cause of most idle time of the GPU of this mean step, and whether hardly any has another.
+
+    The cause is empty where it is not known. The trace may show late launches where the step without the profiler
+    waits for workers: their queues are full when the recording begins.
+    """
     times = idle_times(profile, next(gpu for gpu in profile.gpus if gpu.device == mean.device))
     if profile.withheld.causes or not any(times.values()):
-        return ""
+        return "", True
     cause = max(times, key=lambda cause: times[cause])
-    mostly = ", mostly" if times[cause] < MOST * sum(times.values()) else ""
-    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE[cause] else ""
+    if cause == "host_wait" and profile.bound == INPUT:
+        return "input_wait", False
+    return cause, times[cause] >= MOST * sum(times.values())
 
 
 def busiest_idle_times(profile: Profile) -> dict[str, float]:

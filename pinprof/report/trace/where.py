@@ -10,7 +10,7 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import IDLE
 from pinprof.report.bar import Part, drawn, legend
-from pinprof.report.trace.step import MOST, OUTSIDE, busiest, idle_times, of_step
+from pinprof.report.trace.step import OUTSIDE, busiest, cause_of_idle, of_step
 
 WIDEST = 96
 """Columns of a bar; a wider one tells no more."""
@@ -54,10 +54,6 @@ def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> li
 
 def why_idle(profile: Profile, mean: MeanStep, of_step: str | None = None) -> str:
     """Return what the GPU does while it is idle; nothing where that is not known."""
-    times = idle_times(profile, next(gpu for gpu in profile.gpus if gpu.device == mean.device))
-    if profile.withheld.causes or not any(times.values()):
-        return ""
-    cause = max(times, key=lambda cause: times[cause])
-    return ("mostly " if times[cause] < MOST * sum(times.values()) else "") + (
-        LATE_PYTHON if (cause, of_step) == ("host_wait", "python") else CAUSES[cause]
-    )
+    cause, is_all = cause_of_idle(profile, mean)
+    said = LATE_PYTHON if (cause, of_step) == ("host_wait", "python") else CAUSES.get(cause, "")
+    return f"mostly {said}" if said and not is_all else said

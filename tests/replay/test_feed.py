@@ -1,0 +1,115 @@
+"""The input of a step without the profiler: measured in the recorded run, and put in the place of what was recorded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.replay import Replay
+from pinprof.rules.savings import saving_of
+from pinprof.trace import read_trace
+from pinprof.trace.run import RunLog
+from pinprof.whatif import Scenario, predict
+from pinprof.whatif.edits import Edits
+
+MS = 1_000_000
+WORKERS, IN_PROCESS = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")
+RECORDED = 4
+
+
+def recorded(
+    folder: Path,
+    plain_ms: float,
+    input_ms: float,
+    *,
+    traced_ms: float = 0.05,
+    busy_ms: float = 0.1,
+    by: str = WORKERS,
+    pageable: bool = False,
+) -> Analysis:
+    """Return a run whose recorded steps take a millisecond, and those without the profiler as told."""
+    builder = TraceBuilder()
+    for number in range(RECORDED):
+        begin = 1000 * number
+        builder.step(number, begin, 990)
+        builder.event("user_annotation", f"enumerate(DataLoader)#{by}.__next__", begin + 5, 1000 * traced_ms)
+        if pageable:
+            builder.copy("HtoD (Pageable -> Device)", begin + 420, 30, launch=begin + 400, call=60)
+        builder.kernel(begin + 700, 1000 * busy_ms, launch=begin + 690)
+        builder.op("aten::item", begin + 710, 200)
+        builder.copy("DtoH (Device -> Pinned)", begin + 800, 2, launch=begin + 720, size=4)
+        builder.call("cudaStreamSynchronize", begin + 730, 150)
+    trace = read_trace(builder.write(folder / "trace.json"))
+    plain = 40
+    log = RunLog(
+        start_up_ns=0,
+        windows=(("plain", plain), ("recorded", RECORDED)),
+        step_ns=(round(plain_ms * MS),) * plain + (MS,) * RECORDED,
+        own_ns=(0,) * (plain + RECORDED),
+        input_ns=(round(input_ms * MS),) * plain + (round(traced_ms * MS),) * RECORDED,
+        gpu_ns=(0,) * (plain + RECORDED),
+        after_ns=0,
+    )
+    return analyse(replace(trace, run=log))
+
+
+def waits_of(replay: Replay) -> set[float]:
+    """Return how long each replayed step is in its DataLoader."""
+    (program,) = replay.programs
+    steps = {call.step for call in program.calls}
+    return {sum(call.input_ns for call in program.calls if call.step == step) for step in steps}
+
+
+def saved_ms(analysis: Analysis, edits: Edits) -> float:
+    return saving_of(analysis.replay, edits).saving_ns / MS
+
+
+def without_waits(analysis: Analysis) -> Edits:
+    return Edits(unwaited=frozenset(range(len(analysis.details.syncs.stalls.call))))
+
+
+def test_workers_that_are_late_without_the_profiler_set_the_pace(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 2.0, 1.05)
+    assert analysis.profile.bound == "input"
+    assert analysis.findings.verdict.cause == "input"
+    assert waits_of(analysis.replay) == {1.05 * MS}
+    assert analysis.replay.before.step_ns == pytest.approx(2 * MS, rel=0.01)
+    assert saved_ms(analysis, without_waits(analysis)) == 0
+    assert saved_ms(analysis, Edits(most_input_ns=0.0)) == pytest.approx(1.05, rel=0.02)
+    (finding,) = (each for each in analysis.findings if each.rule.id == "PIN401")
+    assert "1.05 ms per step for the next batch, 50.0 µs of it in the trace" in finding.evidence.text
+
+
+def test_a_batch_that_is_ready_takes_its_time_and_sets_no_pace(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 1.0, 0.3, traced_ms=0.3)
+    assert analysis.profile.bound == "host"
+    assert not analysis.replay.is_starved
+    assert saved_ms(analysis, without_waits(analysis)) > 0
+
+
+def test_a_process_that_loads_its_data_itself_takes_as_long_as_without_the_profiler(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 0.8, 0.3, traced_ms=0.5, by=IN_PROCESS)
+    assert waits_of(analysis.replay) == {0.3 * MS}
+    assert saved_ms(analysis, Edits(most_input_ns=0.0)) == pytest.approx(0.3, rel=0.03)
+    assert saved_ms(analysis, without_waits(analysis)) > 0  # it goes on loading, and nobody waits for workers
+
+
+def test_a_step_that_is_longer_for_no_known_reason_stays_longer(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 1.6, 0.05)
+    assert analysis.profile.bound == "host"
+    unchanged = predict(analysis.details.trace, Scenario())
+    assert unchanged.predicted_ns == pytest.approx(unchanged.baseline_ns) == pytest.approx(1.6 * MS)
+    assert 0 < saved_ms(analysis, without_waits(analysis)) < 0.3
+
+
+def test_late_workers_set_no_pace_where_the_gpu_does(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 1.0, 0.4, busy_ms=0.96)
+    assert analysis.profile.bound == "gpu"
+    assert not analysis.replay.is_starved
+
+
+def test_a_given_step_has_the_input_of_the_trace(tmp_path: Path) -> None:
+    details = recorded(tmp_path, 2.0, 1.05).details
+    assert waits_of(Replay([details], 1.0 * MS)) == {0.05 * MS}
