@@ -11,6 +11,7 @@ from pinprof.analyses.syncs import in_library
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
+from pinprof.replay.feed import feed_of
 from pinprof.rules.rule import Change, Evidence, Further, Look, Rule
 from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
@@ -80,11 +81,27 @@ def _batches(rule: str, what: str) -> Look:
 
         def seen(some: Sequence[Copies]) -> Evidence:
             evidence = _pageable_evidence(details, of_all(some), what)
-            return replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
+            evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
+            return _received_beside(evidence, details) if rule == "PIN104" else evidence
 
         yield from as_one(profile, copies_in_steps(details, profile, chosen), seen)
 
     return look
+
+
+def _received_beside(evidence: Evidence, details: Details) -> Evidence:
+    """Return what is seen of batches, with the time to receive them from workers: the thread that pins does that."""
+    feed = feed_of(details)
+    if feed is None or details.loader.in_process or details.loader.pins:
+        return evidence
+    saved = feed.input_ns - feed.pinned_ns
+    return replace(
+        evidence,
+        cost_ns=evidence.cost_ns + saved,
+        text=f"{evidence.text}; to receive a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
+        "which the thread that pins does beside the step",
+        edits=evidence.edits | Edits(most_input_ns=feed.pinned_ns),
+    )
 
 
 def _pageable_evidence(details: Details, copies: Copies, what: str) -> Evidence:

@@ -1,6 +1,7 @@
 """The input of a step without the profiler: measured in the recorded run, and put in the place of what was recorded."""
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,17 @@ def test_late_workers_set_no_pace_where_the_gpu_does(tmp_path: Path) -> None:
 def test_a_given_step_has_the_input_of_the_trace(tmp_path: Path) -> None:
     details = recorded(tmp_path, 2.0, 1.05).details
     assert waits_of(Replay([details], 1.0 * MS)) == {0.05 * MS}
+
+
+def test_a_thread_that_pins_receives_the_batches_beside_the_step(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 1.0, 0.3, traced_ms=0.3, pageable=True)
+    (finding,) = (each for each in analysis.findings if each.rule.id == "PIN104")
+    assert "to receive a batch from the workers takes 300 µs" in finding.evidence.text
+    alone = saved_ms(analysis, replace(finding.evidence.edits, most_input_ns=inf))
+    assert saved_ms(analysis, finding.evidence.edits) == pytest.approx(alone + 0.2, abs=0.01)
+
+
+def test_what_pins_does_not_help_workers_that_are_late(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, 2.0, 1.05, pageable=True)
+    (finding,) = (each for each in analysis.findings if each.rule.id == "PIN104")
+    assert saved_ms(analysis, finding.evidence.edits) == 0
