@@ -23,7 +23,7 @@ from pinprof.trace.threads import PIN_OPS
 from pinprof.units import counted, duration, rate, size
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import LARGE_COPY_BYTES
-from pinprof.whatif.scenarios import without_blocking
+from pinprof.whatif.scenarios import with_pinned, without_blocking
 
 MANY_COPIES = 32
 """Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
@@ -91,16 +91,15 @@ def _batches(rule: str, what: str) -> Look:
 
 def _received_beside(evidence: Evidence, details: Details) -> Evidence:
     """Return what is seen of batches, with the time to receive them from workers: the thread that pins does that."""
-    feed = feed_of(details)
-    if feed is None or details.loader.in_process or details.loader.pins:
+    feed, edits = feed_of(details), with_pinned(details, evidence.edits.pinned)
+    if feed is None or not edits.most_input_ns < feed.input_ns:
         return evidence
-    saved = feed.input_ns - feed.pinned_ns
     return replace(
         evidence,
-        cost_ns=evidence.cost_ns + saved,
+        cost_ns=evidence.cost_ns + feed.input_ns - feed.pinned_ns,
         text=f"{evidence.text}; to receive a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
         "which the thread that pins does beside the step",
-        edits=evidence.edits | Edits(most_input_ns=feed.pinned_ns),
+        edits=edits,
     )
 
 

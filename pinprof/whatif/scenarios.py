@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
 from pinprof.details import Details
 from pinprof.errors import TraceError
+from pinprof.replay.feed import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.units import listed
@@ -61,7 +63,7 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
         sites = [number for number, site in enumerate(syncs.sites) if _is_chosen(site, scenario.drop_syncs)]
         result |= without_waits(syncs, sites)
     if scenario.pin:
-        result |= Edits(pinned=frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
+        result |= with_pinned(details, frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
     if scenario.non_blocking or scenario.overlap_copies:
         result |= without_blocking(details, None, only_htod=not scenario.non_blocking)
     if scenario.overlap_copies:
@@ -90,6 +92,14 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
     reads = np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in READS])
     ops = syncs.op[rows[reads]]
     return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
+
+
+def with_pinned(details: Details, copies: frozenset[int]) -> Edits:
+    """Return the change that pins the host side of copies; a thread then receives the batches of workers, too."""
+    feed, loader = feed_of(details), details.loader
+    beside = feed is not None and loader.by_workers and loader.pinned is False and not loader.pins
+    most = feed.pinned_ns if feed and copies and beside else inf
+    return Edits(pinned=copies, most_input_ns=most)
 
 
 def without_blocking(details: Details, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:

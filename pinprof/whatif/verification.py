@@ -21,7 +21,7 @@ from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, B
 from pinprof.whatif import Edits, Prediction, Scenario, predict_edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import Change, change_of
-from pinprof.whatif.scenarios import BLOCKING_COPIES, without_blocking, without_waits
+from pinprof.whatif.scenarios import BLOCKING_COPIES, with_pinned, without_blocking, without_waits
 
 COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
 """Causes of waits that disappear if their copies are made in another way."""
@@ -137,10 +137,11 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
         if syncs.sites[number].cause in COPY_CAUSES
         and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.rows[number]] if copy != NONE)
     }
+    made = frozenset(pageable) & frozenset(pinned)
     allocations = {number for number in gone if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
     return {
         "drop_syncs": without_waits(syncs, sorted(set(gone) - made_otherwise - allocations)),
-        "pin": Edits(pinned=frozenset(pageable) & frozenset(pinned)),
+        "pin": Edits(pinned=made) if new.details.loader.pins is False else with_pinned(old.details, made),
         "non_blocking": without_blocking(old.details, frozenset(blocking)) if blocking else NO_EDITS,
         "overlap_copies": Edits(ahead=frozenset(ahead)),
         "drop_allocs": without_waits(syncs, sorted(allocations)),
