@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, TypeAlias
 
 from pinprof.ab import CANNOT_TELL, FASTER, Contest, Judgement
@@ -108,11 +109,17 @@ class Certificate:
 
     @property
     def is_as_predicted(self) -> bool | None:
-        """Whether the measured saving may lie in the predicted range; None where one of them is not known."""
+        """Whether the measured saving may lie in the predicted range; None where one of them is not known.
+
+        An interval outside of the range refutes the prediction even if it does not tell whether the patch is faster.
+        One that touches the range without telling that supports nothing.
+        """
         judgement, predicted = self.judgement, self.predicted
-        if predicted is None or judgement is None or judgement.verdict == CANNOT_TELL:
+        if predicted is None or judgement is None or judgement.high == inf:
             return None
-        return 1 - judgement.high <= predicted[2] and 1 - judgement.low >= predicted[1]
+        if 1 - judgement.high > predicted[2] or 1 - judgement.low < predicted[1]:
+            return False
+        return None if judgement.verdict == CANNOT_TELL else True
 
     @property
     def is_by_estimate_as_predicted(self) -> bool:

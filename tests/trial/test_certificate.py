@@ -104,6 +104,28 @@ def test_a_prediction_that_is_only_touched_may_be_right(predicted: tuple[float, 
     assert said in "\n".join(lines(certificate(predicted=predicted)))
 
 
+@pytest.mark.parametrize(
+    ("judgement", "is_as_predicted", "said"),
+    [
+        (Judgement(8, 0.979, 0.89, 1.018, 0.02), False, "wherever the measured saving lies, it is outside of what was"),
+        (Judgement(8, 1.3, 0.96, 1.7, 0.02), False, "wherever the measured saving lies"),
+        (Judgement(8, 0.7, 0.4, 0.85, 0.02), True, "may be within"),
+        (Judgement(8, 0.979, 0.85, 1.018, 0.02), None, ""),  # up to 15 %, which touches the range
+        (Judgement(8, 0.6, 0.2, 1.1, 0.02), None, ""),
+        (Judgement(2, 0.979, 0.0, inf, 0.02), None, ""),  # no interval
+        (Judgement(8, 1.0, 0.99, 1.01, 0.02), False, "the measured saving is NOT within"),
+    ],
+)
+def test_what_is_open_may_refute_a_prediction_but_not_support_it(
+    judgement: Judgement, is_as_predicted: bool | None, said: str
+) -> None:
+    made = certificate(judgement, predicted=(0.18, 0.14, 0.22))
+    assert made.is_as_predicted is is_as_predicted
+    told = next(line for line in lines(made) if line.startswith("predicted"))
+    assert said in told
+    assert told.endswith("(14 % to 22 %)") == (not said)
+
+
 def test_a_fix_that_is_left_alone_is_measured_by_the_whole() -> None:
     mend: Any = None
     assert of_share(Share(mend, "kept", why="the others are left out")) == (

@@ -96,7 +96,12 @@ TRY = Record(
         "measured": maybe(one("the step after against the step before", MEASURED)),
         "predicted_saving_fraction": maybe(share("what the patch was predicted to save; null where no replay tells")),
         "predicted_range": maybe(span("where that lies", "share")),
-        "as_predicted": maybe(flag("whether the measured saving may lie in that range")),
+        "as_predicted": maybe(
+            flag(
+                "whether the measured saving may lie in that range: false where all of its interval is outside, true "
+                "where it is not and the verdict on the speed is certain; else null"
+            )
+        ),
         "verification": maybe(one("prediction and measurement, by a recording of the changed program", VERIFY)),
         "verification_reason": maybe(words("why there is none")),
         "numbers": maybe(one("what both compute; null where it is not faster", NUMBERS)),

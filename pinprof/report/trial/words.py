@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 
-from pinprof.ab import FASTER, SLOWER, Contest, Judgement
+from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Contest, Judgement
 from pinprof.report.ab.words import advice, how_measured
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
@@ -137,8 +137,7 @@ def _prediction(certificate: Certificate) -> Iterator[str]:
         why = f" ({certificate.why_not_verified})" if certificate.why_not_verified else ""
         yield f"predicted: no replay tells what all of it saves{why}"
         return
-    may = "is" if certificate.is_by_estimate_as_predicted else "may be"
-    said = {None: "", True: f"; the measured saving {may} within", False: "; the measured saving is NOT within"}[within]
+    said = "" if within is None else f"; {_against_prediction(certificate)}"
     yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){said}"
     verified = certificate.verified
     if verified is None and certificate.why_not_verified:
@@ -151,6 +150,15 @@ def _prediction(certificate: Certificate) -> Iterator[str]:
         )
         if verified.new_waits:
             yield f"new waits: {counted(len(verified.new_waits), 'place')}"
+
+
+def _against_prediction(certificate: Certificate) -> str:
+    judgement = certificate.judgement
+    if certificate.is_as_predicted:
+        return f"the measured saving {'is' if certificate.is_by_estimate_as_predicted else 'may be'} within"
+    if judgement and judgement.verdict == CANNOT_TELL:
+        return "wherever the measured saving lies, it is outside of what was predicted"
+    return "the measured saving is NOT within"
 
 
 def _numbers(compared: Comparison) -> str:
