@@ -99,6 +99,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.kill()
     _signal(family, signal.SIGKILL)
     process.wait()
+    with suppress(ProcessLookupError, PermissionError):  # workers that stood still when it was killed end by themselves
+        os.killpg(process.pid, signal.SIGCONT)
 
 
 def _signal(processes: Sequence[int], number: int) -> None:

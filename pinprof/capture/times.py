@@ -1,10 +1,8 @@
 """Writes what a run without a profiler is for: the times of its steps, and which files of the user's it imported."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -13,6 +11,7 @@ from pinprof.capture.frames import INSTALLED
 from pinprof.capture.orders import HOME
 from pinprof.capture.plain import uses_cuda
 from pinprof.capture.profiler import as_capture_error
+from pinprof.capture.workers import own_workers
 
 IMPORTED_KEY = "imported"
 """Key of the imported files, as a sorted list."""
@@ -35,16 +34,10 @@ def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequen
 def _situation() -> dict[str, object]:
     return {
         IMPORTED_KEY: sorted(set(_imported())),
-        CHILDREN_KEY: len(_children()),
+        CHILDREN_KEY: len(own_workers()),
         GPU_MEMORY_KEY: _gpu_memory() if uses_cuda() else None,
         GPU_FREE_KEY: _gpu_free() if uses_cuda() else None,
     }
-
-
-def _children() -> list[str]:
-    with suppress(OSError):
-        return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return []
 
 
 def _gpu_memory() -> float:

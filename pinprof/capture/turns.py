@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinprof.capture.plain import Progress
+from pinprof.capture.workers import workers_stopped
 from pinprof.trace.run import PLAIN, SETTLING
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Turns(NamedTuple):
     told: int
     """The descriptor to which it writes that it waits."""
     settling: int
-    """Steps that begin with cold caches."""
+    """Steps that begin with cold caches, and with batches that workers made before."""
     steps: int
     number: int
 
@@ -37,8 +38,8 @@ class Turns(NamedTuple):
         return cls(*map(int, text.split(",")))
 
     def wait(self) -> None:
-        """Wait for the turn; where nobody is left who could give it, it is this program's."""
-        with suppress(OSError):
+        """Wait for the turn, and its workers with it; where nobody is left who could give it, it is this program's."""
+        with workers_stopped(), suppress(OSError):
             os.write(self.told, DONE)
             os.read(self.asked, 1)
 

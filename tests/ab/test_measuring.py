@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -186,6 +187,21 @@ def state(process: int) -> str:
     """Return the letter of the state of a process; empty where it is gone."""
     listed = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
     return listed.stdout.strip()[:1]
+
+
+def test_what_stood_still_when_a_process_was_killed_goes_on(tmp_path: Path) -> None:
+    child = (
+        "import os, signal, subprocess; worker = subprocess.Popen(['sleep', '2']).pid; os.kill(worker, signal.SIGSTOP);"
+        "print(worker, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with running([sys.executable, "-c", child], tmp_path, {}) as process:
+        assert process.wait(20) == -signal.SIGKILL
+        worker = int(process.last_lines())
+        assert state(worker) == "T"
+    end = time.monotonic() + 20
+    while state(worker) not in {"", "Z"}:
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_the_last_lines_of_a_program_are_told(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """Turns: what is told and asked, and how the steps of each turn are noted."""
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -45,6 +49,29 @@ def test_where_nobody_gives_turns_it_goes_on() -> None:
     Turns(asked, asked, 1, 1, 1).wait()  # what it reads from is closed at the other end, and cannot be written to
     os.close(asked)
     Turns(asked, asked, 1, 1, 1).wait()
+
+
+def test_its_workers_stand_still_while_it_waits() -> None:
+    with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), pipes() as (asked, go, told, tell):
+        turns = Turns(asked, tell, 1, 1, 1)
+        waiting = Thread(target=turns.wait)
+        waiting.start()
+        os.read(told, 1)
+        assert is_soon(worker.pid, "T")
+        os.write(go, b"g")
+        waiting.join()
+        assert is_soon(worker.pid, "S")
+        worker.kill()
+
+
+def is_soon(process: int, state: str) -> bool:
+    """Return whether a process comes into this state within seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == state:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_text_that_says_no_turns_is_refused() -> None:
