@@ -10,12 +10,11 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import final
 
-from pinprof.ab.measuring import FEWEST_TURNS, Pair, Plan, Player, take_turns
+from pinprof.ab.measuring import Pair, Plan, Player, take_turns
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
 
@@ -27,8 +26,6 @@ MOST_MEMORY = 0.6
 """The share of the host's free memory that they may hold."""
 PROCESSES_PER_CORE = 4
 """Processes of programs and their workers: nearly all of them wait."""
-PREFETCHED = 2
-"""Batches that a worker of a DataLoader has ready by default: made while the other version was measured."""
 
 
 @final
@@ -103,15 +100,3 @@ def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
 def _free_bytes() -> int:
     rows = Path("/proc/meminfo").read_text().splitlines()
     return 1024 * int(next(row.split()[1] for row in rows if row.startswith("MemAvailable:")))
-
-
-def of_known_steps(plan: Plan) -> Plan:
-    """Return a plan with no more turns than the first runs had steps for: the program may not have more of them."""
-    known = plan.steps // (plan.turn_steps + plan.settling)
-    return replace(plan, turns=max(FEWEST_TURNS, min(plan.turns, known)))
-
-
-def one_turn_each(plan: Plan, children: int) -> Plan:
-    """Return the plan by which each version makes all its steps in one turn, for programs whose workers go on."""
-    settling = max(plan.settling, PREFETCHED * children + 1)
-    return replace(plan, turns=1, turn_steps=plan.steps, settling_steps=settling)

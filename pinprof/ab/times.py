@@ -83,13 +83,13 @@ def _read(path: Path) -> Timed | None:
     log = run_of_metadata(document.get("pinprof_run"))
     if log is None:
         return None
-    delays = document.get("delays_ns", [])
+    memory, free, children = document.get("gpu_memory"), document.get("gpu_free"), document.get("children", 0)
+    delays = [] if children else document.get("delays_ns", [])  # its own workers have had the CPU, too
     turns, by_clock, first = _turns(log, delays)
     told = document["pinprof"]
     if not turns:
         return None
     imported = tuple(document.get("imported", ()))
-    memory, free, children = document.get("gpu_memory"), document.get("gpu_free"), document.get("children", 0)
     free = 1.0 if free is None else free
     return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock, free)
 

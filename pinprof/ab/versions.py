@@ -6,8 +6,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pinprof.ab.ahead import Ahead, of_known_steps, one_turn_each, pairs_at_once
+from pinprof.ab.ahead import Ahead, pairs_at_once
 from pinprof.ab.duel import Bounds, Duel, Progress, fight
+from pinprof.ab.known import FEWEST_BESIDE, beside_workers, in_one_turn, of_known_steps, without_turns
 from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.measuring import (
     LONGEST_START_S,
@@ -23,7 +24,7 @@ from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
 
 Turns = Literal["auto", "steps", "runs"]
-"""Whether the versions take turns every few steps, both in memory, or run after run."""
+"""Whether the versions take turns of some steps, both in memory, or run after run."""
 MOST_GPU_MEMORY = 0.4
 """The share of a GPU's memory up to which two processes may hold theirs at once."""
 
@@ -50,7 +51,14 @@ class Contest:
     turns: Turns
     why_runs: str
     """Why they ran after each other although nobody asked for that; empty where they did not."""
+    plan: Plan
+    """The steps that each process made, all in one turn if they ran after each other."""
     duel: Duel
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether a version has processes of its own."""
+        return any(timed.children for timed in self.first)
 
 
 def contest(
@@ -73,12 +81,12 @@ def contest(
     _refuse_wrong_code(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
-    turns, why_runs = _way(wishes.turns, first)
-    ahead = pairs_at_once(wishes.ahead, first)
+    ways = _way(wishes.turns, first, plan), _way_ahead(wishes.turns, first, plan)
     with ExitStack() as undo:
-        measured = _Measured(programs, wishes, plan, turns, why_runs, ahead, max(each.children for each in first), undo)
+        measured = _Measured(programs, wishes, *ways, pairs_at_once(wishes.ahead, first), undo)
         duel = fight(measured.pair, wishes.bounds, is_ready=measured.is_ready, tell=tell)
-    return Contest(programs, (first[0], first[1]), measured.turns, measured.why_runs, duel)
+    way = measured.way
+    return Contest(programs, (first[0], first[1]), way.turns, way.why_runs, way.plan, duel)
 
 
 def _first_runs(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
@@ -94,40 +102,36 @@ def _first_runs(programs: Sequence[Program], wishes: Wishes, say: Callable[[str]
     return first
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How pairs are measured."""
+
+    turns: Turns
+    why_runs: str
+    plan: Plan
+
+
 @dataclass
 class _Measured:
     """Measures the pairs; where the versions cannot be in memory together, one after the other."""
 
     programs: Sequence[Program]
     wishes: Wishes
-    plan: Plan
-    turns: Turns
-    why_runs: str
+    way: _Way
+    """That of pairs that start one at a time, until others have started at once."""
+    way_ahead: _Way
     ahead: int
     """How many pairs start at once."""
-    children: int
     undo: ExitStack
     has_pair: bool = False
     started: Ahead | None = None
 
     def pair(self, first: int) -> Pair:
-        """Measure a pair."""
-        if self.ahead > 1:
-            try:
-                return self._ahead(first)
-            except MeasureError:
-                if self.has_pair:
-                    raise
-                self.ahead = 0
-                self.undo.close()
-        measure = in_turns if self.turns == "steps" else one_after_the_other
-        try:
-            pair = measure(self.programs, self.wishes.options, self.plan, first)
-        except MeasureError as error:
-            if self.turns != "steps" or self.has_pair or self.wishes.turns == "steps":
-                raise
-            self.turns, self.why_runs = "runs", f"side by side they do not run ({error})"
-            pair = one_after_the_other(self.programs, self.wishes.options, self.plan, first)
+        """Measure a pair; the first one finds the way of all."""
+        if not self.has_pair:
+            pair = self._first(first)
+        else:
+            pair = self.started.pair(first) if self.started else self._alone(first)
         self.has_pair = True
         return pair
 
@@ -135,17 +139,58 @@ class _Measured:
         """Return whether the processes of the next pair have started."""
         return self.started is not None and self.started.is_ready
 
+    def _first(self, first: int) -> Pair:
+        if self.ahead > 1:
+            with suppress(MeasureError):  # as where the program has fewer steps than it is asked for
+                return self._ahead(first)
+            self.undo.close()
+        try:
+            return self._alone(first)
+        except MeasureError as error:
+            if self.way.turns != "steps" or self.wishes.turns == "steps":
+                raise
+            self.way = _Way("runs", f"side by side they do not run ({error})", without_turns(self.way.plan))
+            return self._alone(first)
+
     def _ahead(self, first: int) -> Pair:
-        if self.started is None:
-            in_steps = self.turns == "steps"
-            plan = of_known_steps(self.plan) if in_steps else one_turn_each(self.plan, self.children)
-            self.started = self.undo.enter_context(Ahead(self.programs, self.wishes.options, plan, self.ahead))
-        pair = self.started.pair(first)
-        self.has_pair = True
+        started = Ahead(self.programs, self.wishes.options, self.way_ahead.plan, self.ahead)
+        pair = self.undo.enter_context(started).pair(first)
+        self.started, self.way = started, self.way_ahead
         return pair
 
+    def _alone(self, first: int) -> Pair:
+        measure = in_turns if self.way.turns == "steps" else one_after_the_other
+        return measure(self.programs, self.wishes.options, self.way.plan, first)
 
-def _way(wanted: Turns, first: Sequence[Timed]) -> tuple[Turns, str]:
+
+def _way(wanted: Turns, first: Sequence[Timed], plan: Plan) -> _Way:
+    """Return the way of pairs that start one at a time."""
+    turns, why_runs = _turns(wanted, first)
+    if turns == "runs":
+        return _Way(turns, why_runs, without_turns(plan))
+    workers = _workers(first)
+    return _Way(turns, "", beside_workers(plan, workers, FEWEST_BESIDE) if workers else plan)
+
+
+def _way_ahead(wanted: Turns, first: Sequence[Timed], plan: Plan) -> _Way:
+    """Return the way of pairs that start at once: there, programs with workers may take turns, too."""
+    turns, why_runs = _turns(wanted, first)
+    workers = _workers(first)
+    if turns == "steps" and not workers:
+        return _Way(turns, "", of_known_steps(plan))
+    if wanted == "runs" or not workers:
+        return _Way("runs", why_runs, in_one_turn(plan, workers))
+    turned = beside_workers(plan, workers, FEWEST_BESIDE if wanted == "steps" else 1)
+    if turned.turns > 1:
+        return _Way("steps", "", turned)
+    return _Way("runs", f"{why_runs}, and too few steps in --seconds for turns beside them", turned)
+
+
+def _workers(first: Sequence[Timed]) -> int:
+    return max(timed.children for timed in first)
+
+
+def _turns(wanted: Turns, first: Sequence[Timed]) -> tuple[Turns, str]:
     if wanted != "auto":
         return wanted, ""
     for timed in first:

@@ -53,14 +53,15 @@ def measuring_options(command: Command) -> Command:
                 show_default=True,
                 help="steps: both versions are in memory and take turns every few steps, which tells much smaller "
                 "differences on a busy machine; runs: one process after the other; auto: steps, unless the program "
-                "has ranks, DataLoader workers, or most of the GPU's memory.",
+                "has ranks, most of the GPU's memory, or DataLoader workers and no room for several pairs at once.",
             ),
             click.option(
                 "--seconds",
                 default=3.0,
                 show_default=True,
                 type=click.FloatRange(min=0, min_open=True),
-                help="Time steps for so long in each process.",
+                help="Time steps for so long in each process. To start one takes longer, so that more seconds cost "
+                "little; with DataLoader workers, they allow for more turns.",
             ),
             click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run."),
             click.option(
@@ -102,7 +103,7 @@ def ab(
     (data, for one) and submodules are linked there from the working tree; files that git does not know are missing.
 
     After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler: either both
-    take turns every few steps, or one runs after the other. In each pair, a lot says which is first. It ends when
+    take turns of some steps, or one runs after the other. In each pair, a lot says which is first. It ends when
     the difference can be told from noise, or can only be less than --limit-percent, or the time is over. In 200
     comparisons of a program with itself, one says faster or slower on average at most, whatever the noise. It compares
     the usual step: the median, without steps that evaluate, save or compile.

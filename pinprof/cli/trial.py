@@ -54,7 +54,8 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
     default=2.0,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
-    help="Time steps for so long in each process.",
+    help="Time steps for so long in each process. To start one takes longer, so that more seconds cost little; with "
+    "DataLoader workers, they allow for more turns.",
 )
 @click.option(
     "--limit-percent",

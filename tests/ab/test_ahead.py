@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from pinprof.ab import Bounds, Program, Wishes, contest
-from pinprof.ab.ahead import of_known_steps, one_turn_each, pairs_at_once
+from pinprof.ab.ahead import pairs_at_once
+from pinprof.ab.known import beside_workers, in_one_turn, of_known_steps
 from pinprof.ab.measuring import Plan
-from pinprof.ab.times import Timed
+from pinprof.ab.times import Timed, read_times
+from pinprof.ab.versions import Turns
 from pinprof.errors import MeasureError
+from pinprof.report.ab.words import how_measured
 
 GIB = 2**30
 FIRST = Timed((np.array([2e6] * 200),), 10, "optimizer", "H200", (), 1, 0, 0.01)
@@ -53,8 +56,31 @@ def test_a_plan_asks_for_no_more_steps_than_are_known() -> None:
     assert plan.turns * (plan.turn_steps + plan.settling) > plan.steps
     less = of_known_steps(plan)
     assert (less.turns, less.turn_steps) == (8, plan.turn_steps)
-    alone = one_turn_each(plan, children=4)
-    assert (alone.turns, alone.turn_steps, alone.settling) == (1, 200, 9)
+    assert in_one_turn(plan, 0).turn_steps == 200 - plan.settling
+
+
+@pytest.mark.parametrize(
+    ("steps", "workers", "turns", "counted", "settling"),
+    [
+        (200, 1, 6, 30, 3),  # as many as there are steps for, an even number
+        (200, 4, 4, 41, 9),
+        (200, 8, 2, 83, 17),
+        (200, 12, 2, 75, 25),  # three times as many count
+        (200, 16, 1, 167, 33),  # too few for two turns
+        (199, 12, 1, 174, 25),
+        (100, 16, 1, 100, 33),  # too few for one; the program may have more
+    ],
+)
+def test_a_program_with_workers_takes_as_many_turns_as_its_steps_allow(
+    steps: int, workers: int, turns: int, counted: int, settling: int
+) -> None:
+    plan = replace(Plan.of([FIRST, FIRST], 3.0, 5.0), steps=steps)
+    made = beside_workers(plan, workers)
+    assert (made.turns, made.turn_steps, made.settling) == (turns, counted, settling)
+    assert made.turns * (made.turn_steps + made.settling) <= steps or steps == 100
+    asked = beside_workers(plan, workers, 2)
+    assert asked.turns == max(turns, 2)
+    assert asked.turn_steps >= 3 * settling or turns > 1
 
 
 @pytest.mark.usefixtures("warm")
@@ -73,3 +99,68 @@ def test_a_program_that_fails_is_told_also_ahead(tmp_path: Path) -> None:
     one, other = (Program(name, ("train.py", name), tmp_path) for name in "ab")
     with pytest.raises(MeasureError, match="no data"):
         contest((one, other), Wishes(Bounds(0.02, 30.0), 0.2, "auto", (), 2))
+
+
+WITH_WORKER = """
+import sys, time, torch
+class Made(torch.utils.data.Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        return torch.ones(2)
+net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for x in torch.utils.data.DataLoader(Made(), batch_size=None, num_workers=1):
+    time.sleep(float(sys.argv[1]))
+    net(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
+    """Let two pairs start at once, and return what all processes have timed."""
+    timed: list[Timed] = []
+
+    def read(folder: Path) -> Timed:
+        timed.append(read_times(folder))
+        return timed[-1]
+
+    monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
+    monkeypatch.setattr("pinprof.ab.ahead.read_times", read)
+    return timed
+
+
+@pytest.mark.usefixtures("warm")
+def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Timed]) -> None:
+    """The worker makes a batch in 20 ms: if it went on in the other's turn, there were ten steps of 16 ms in each."""
+    (tmp_path / "train.py").write_text(WITH_WORKER)
+    slow, fast = (Program(name, ("train.py", name), tmp_path) for name in ("0.015", "0.001"))
+    made = contest((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", (), 2))
+    assert (made.turns, made.why_runs, made.plan.settling) == ("steps", "", 3)
+    assert made.plan.turns in {2, 4}
+    assert [len(each.turns) for each in started] == [made.plan.turns] * len(started)
+    assert {len(turn) for each in started for turn in each.turns} == {made.plan.turn_steps}
+    for pair in made.duel.pairs:
+        assert min(pair.usual_ns) > 18.5e6
+        assert abs(pair.usual.value) < 0.08
+    words = how_measured(made)
+    whole = made.plan.turn_steps + 3
+    assert f"in {made.plan.turns} turns of {whole} steps; the first 3 of each turn, whose batches the" in words
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(
+    ("wanted", "why"), [("runs", ""), ("auto", "too few steps in --seconds for turns beside them")]
+)
+def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
+    tmp_path: Path, started: list[Timed], wanted: Turns, why: str
+) -> None:
+    (tmp_path / "train.py").write_text(WITH_WORKER)
+    one, other = (Program(name, ("train.py", "0"), tmp_path) for name in "ab")
+    made = contest((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, (), 2))
+    assert made.turns == "runs"
+    assert made.why_runs.endswith(why)
+    assert [len(each.turns) for each in started] == [1] * len(started)
+    assert started
+    assert f"run after run, {made.plan.turn_steps} steps each" in how_measured(made)

@@ -54,6 +54,12 @@ def test_the_time_of_other_programs_on_the_cpu_does_not_count(tmp_path: Path) ->
     assert read_times(tmp_path).by_clock == ()  # a GPU works ahead: after a long step comes a short one
 
 
+def test_the_time_of_its_own_workers_on_the_cpu_counts(tmp_path: Path) -> None:
+    log = run_log([("warm-up", 1), (PLAIN, 2)], [9, 10, 30])
+    write_times(tmp_path / "times.json", log, delays_ns=[0, 20], children=2)
+    assert read_times(tmp_path).steps.tolist() == [10, 30]
+
+
 def test_the_time_by_the_clock_is_kept_beside(tmp_path: Path) -> None:
     write_times(tmp_path / "times.json", run_log([("warm-up", 1), (PLAIN, 2)], [9, 10, 30]), delays_ns=[0, 20])
     read = read_times(tmp_path)
@@ -183,12 +189,6 @@ def test_a_process_ends_with_what_it_has_started(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
-def state(process: int) -> str:
-    """Return the letter of the state of a process; empty where it is gone."""
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
-    return listed.stdout.strip()[:1]
-
-
 def test_what_stood_still_when_a_process_was_killed_goes_on(tmp_path: Path) -> None:
     child = (
         "import os, signal, subprocess; worker = subprocess.Popen(['sleep', '2']).pid; os.kill(worker, signal.SIGSTOP);"
@@ -202,6 +202,12 @@ def test_what_stood_still_when_a_process_was_killed_goes_on(tmp_path: Path) -> N
     while state(worker) not in {"", "Z"}:
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def state(process: int) -> str:
+    """Return the letter of the state of a process; empty where it is gone."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return listed.stdout.strip()[:1]
 
 
 def test_the_last_lines_of_a_program_are_told(tmp_path: Path) -> None:

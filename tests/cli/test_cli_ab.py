@@ -13,7 +13,7 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Difference, Pair
+from pinprof.ab.measuring import Difference, Pair, Plan
 from pinprof.ab.recorded import Recorded
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -68,7 +68,7 @@ class Fake:
 
         duel = fight(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
         first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-        return Contest(programs, (first[0], first[1]), "steps", "", duel)
+        return Contest(programs, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), duel)
 
     def record(self, _made: Contest, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
         self.kept_in = folder

@@ -33,10 +33,12 @@ def certificate(
     """Return the certificate of a patch that is predicted to save so much of a step of 100 ns."""
     saves, low, high = (100 * each for each in predicted)
     mend: Any = SimpleNamespace(rule="PIN201")
-    first: Any = SimpleNamespace(gpu=gpu, steps=[1])
+    first: Any = SimpleNamespace(gpu=gpu, children=0)
     pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))
     duel = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
-    contest: Any = SimpleNamespace(duel=duel, first=(first, first), turns="steps", why_runs="")
+    contest: Any = SimpleNamespace(
+        duel=duel, first=(first, first), turns="steps", why_runs="", has_workers=False, plan=None
+    )
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,))),  # type: ignore[arg-type]
         patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Difference, Pair
+from pinprof.ab.measuring import Difference, Pair, Plan
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
@@ -96,7 +96,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
 
             duel = fight(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
             first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-            return Contest(versions, (first[0], first[1]), "steps", "", duel)
+            return Contest(versions, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), duel)
 
         monkeypatch.setattr(trial, "contest", contest)
         return compared

@@ -30,6 +30,8 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
         "mean": {"ratio": duel.mean.ratio, "range": _range(duel.mean)},
         "turns": contest.turns,
         "turns_reason": contest.why_runs or None,
+        "turn_count": contest.plan.turns,
+        "turn_steps": contest.plan.turn_steps,
         "compared_by": "quickest" if is_by_quickest(duel.pairs) else "usual",
         "seconds": round(duel.seconds, 3),
         "interrupted": duel.interrupted,

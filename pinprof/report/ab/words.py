@@ -50,19 +50,27 @@ def advice(contest: Contest) -> str:
 
 def how_measured(contest: Contest) -> str:
     """Return how many processes were timed, and how."""
-    pairs, steps = len(contest.duel.pairs), min(len(first.steps) for first in contest.first)
-    on_host = not any(first.gpu for first in contest.first)
     is_quickest = is_by_quickest(contest.duel.pairs)
-    without = ", without the time in which other programs had the CPU" if on_host and not is_quickest else ""
-    way = (
-        f"both at once, in turns of a few steps{without}"
-        if contest.turns == "steps"
-        else f"run after run, {steps} steps each"
-    )
     why = f" ({contest.why_runs})" if contest.why_runs else ""
     by = ", by the quickest step of each turn" if is_quickest else ""
     lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
-    return f"{counted(pairs, 'fresh process', 'fresh processes')} of each, {way}{why}{by}; {lot}"
+    pairs = counted(len(contest.duel.pairs), "fresh process", "fresh processes")
+    return f"{pairs} of each, {_way(contest, is_quickest=is_quickest)}{why}{by}; {lot}"
+
+
+def _way(contest: Contest, *, is_quickest: bool) -> str:
+    plan = contest.plan
+    if contest.turns == "runs":
+        return f"run after run, {plan.turn_steps} steps each"
+    if contest.has_workers:
+        whole = plan.settling + plan.turn_steps
+        return (
+            f"both at once, in {plan.turns} turns of {whole} steps; the first {plan.settling} of each turn, whose "
+            "batches the workers had made before, do not count"
+        )
+    is_on_host = not any(first.gpu for first in contest.first)
+    without = ", without the time in which other programs had the CPU" if is_on_host and not is_quickest else ""
+    return f"both at once, in turns of a few steps{without}"
 
 
 def cause(change: Cause) -> str:
