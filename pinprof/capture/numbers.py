@@ -6,7 +6,7 @@ import random
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from pinprof.capture.ending import ending_of
 from pinprof.capture.first_steps import FirstSteps
@@ -27,6 +28,9 @@ Kind: TypeAlias = Literal["loss", "parameters", "output"]
 AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size: the type of integers that shows the bits of a number."""
 PLAIN_LAYOUT = torch.strided
+Nudged: TypeAlias = Literal["bits", "updates"]
+FLOAT32_ROUNDING = 2.0**-25
+"""By so much a number from a half to 1 is off at most that is rounded to float32."""
 
 
 class Sums(NamedTuple):
@@ -88,13 +92,14 @@ def run_noted(
     *,
     module: bool = False,
     steps: int = 10,
-    nudged: bool = False,
+    nudged: Nudged | None = None,
 ) -> int:
     """Run `script` for its first steps, write the numbers that it computed to `path`, and return its exit status.
 
     The random numbers of Python, numpy and torch begin with a fixed seed, which the program may set itself afterwards;
-    torch takes kernels that always give the same result, where it has them. With `nudged` the last bit of every
-    parameter is changed before the first use of its module: what comes out differs as much as rounding makes it.
+    torch takes kernels that always give the same result, where it has them. If they are `nudged`, the last bit of every
+    parameter is changed before the first use of its module: what comes out differs as much as rounding makes it; by
+    `updates`, each update of an optimizer also is as much longer as one that rounds what it corrects the means by.
     Raises CaptureError if there is no such script.
     """
     program = UserProgram.found(script, args, module=module)
@@ -107,7 +112,7 @@ def run_noted(
         on_output=notes.output,
         on_call=Nudge() if nudged else lambda _: None,
     )
-    with program.as_main() as main, first.placed():
+    with program.as_main() as main, first.placed(), updates_nudged() if nudged == "updates" else nullcontext():
         _seed()
         ending = ending_of(program, main, None)
     if os.getpid() != process:
@@ -119,6 +124,39 @@ def run_noted(
         path.write_text(json.dumps(document))
         return 0
     return ending.exit_status
+
+
+@contextmanager
+def updates_nudged() -> Iterator[None]:
+    """Make updates of all optimizers longer, as far as rounding may."""
+    before: dict[int, list[Any]] = {}
+
+    def lengthen(optimizer: Optimizer, *_: object) -> None:
+        before[id(optimizer)] = [group.get("lr") for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            if group.get("lr") is not None:
+                group["lr"] = group["lr"] * (1 + _rounding_of_updates(group))
+
+    def put_back(optimizer: Optimizer, *_: object) -> None:
+        for group, lr in zip(optimizer.param_groups, before.pop(id(optimizer), ()), strict=False):
+            if lr is not None:
+                group["lr"] = lr
+
+    hooks = (register_optimizer_step_pre_hook(lengthen), register_optimizer_step_post_hook(put_back))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _rounding_of_updates(group: Mapping[str, Any]) -> float:
+    """Return by which share an update may be longer that corrects the bias of its means in float32.
+
+    Fused kernels do so: of `1 - beta ** step` they round the power, by 2^-25 at most; Adam takes the root of it.
+    """
+    betas = [float(beta) for beta in group.get("betas", ()) if float(beta) < 1]
+    return FLOAT32_ROUNDING / (2 * (1 - max(betas))) if betas else FLOAT32_ROUNDING
 
 
 class Nudge:

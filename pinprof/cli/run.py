@@ -23,6 +23,7 @@ from pinprof.errors import CaptureError
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.capture.agreement import Agreement
+    from pinprof.capture.numbers import Nudged
     from pinprof.capture.script import ScriptRun
     from pinprof.capture.turns import Turns
     from pinprof.report.source import Code
@@ -127,7 +128,12 @@ LONGEST_PLAIN_S = 20.0
 )
 @click.option("--turns", hidden=True, help="Take turns with another program, as pinprof ab says.")
 @click.option("--numbers", metavar="FILE", hidden=True, help="Record nothing; note what the first steps compute.")
-@click.option("--nudged", is_flag=True, hidden=True, help="With --numbers: change the last bits of the parameters.")
+@click.option(
+    "--nudged",
+    type=click.Choice(["bits", "updates"]),
+    hidden=True,
+    help="With --numbers: change the last bits of the parameters; or those of the updates, too.",
+)
 @click.option(
     "--most-steps", type=click.IntRange(min=1), hidden=True, help="With --numbers or --guard: end after them."
 )
@@ -144,7 +150,7 @@ def run(  # noqa: PLR0913  options of one command
     job_report: bool,
     guard: bool,
     numbers: str | None,
-    nudged: bool,
+    nudged: "Nudged | None",
     most_steps: int | None,
     found: str | None,
     machine: MachineFile | None,

@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from click.core import ParameterSource
 
 from pinprof.cli.terminal import fail, say, show, usual_signals, write
 from pinprof.cli.written import rank_of_job
+
+if TYPE_CHECKING:
+    from pinprof.capture.numbers import Nudged
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -44,7 +47,7 @@ def run_guarded(
 
 
 def run_noted(
-    script: str, args: tuple[str, ...], path: Path, most_steps: int | None, *, module: bool, nudged: bool
+    script: str, args: tuple[str, ...], path: Path, most_steps: int | None, *, module: bool, nudged: "Nudged | None"
 ) -> NoReturn:
     """Note the numbers of the script's first steps, and exit with its status."""
     from pinprof.capture.numbers import run_noted as run_script

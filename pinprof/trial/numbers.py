@@ -94,7 +94,7 @@ class Comparison:
     distance: float | None = None
     """The largest difference, as a share."""
     rounding: float | None = None
-    """That of the original after a nudge of the last bits of its parameters."""
+    """That of the original after a nudge of the last bits: of its parameters, of updates if the change rounds these."""
     repeated: float | None = None
     """That of two runs of the original; None where it ran once, because the numbers are equal."""
 
@@ -103,8 +103,8 @@ def compared(before: Numbers, after: Numbers, others: Others) -> Comparison:
     """Return what the numbers of a version before a change and after it say.
 
     Where they are not equal bit for bit, `others` runs the original again, and once nudged: with the last bit of every
-    parameter changed. What differs no more than these do is rounding, and what differs between two runs of the original
-    cannot be charged to the change.
+    parameter changed, and of every update where the change is known to round them otherwise. What differs no more than
+    these do is rounding, and what differs between two runs of the original cannot be charged to the change.
     """
     if not before.figures or not after.figures:
         return Comparison("cannot_tell", before.steps, before.kinds, _nothing_seen(before))

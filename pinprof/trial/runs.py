@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
@@ -18,6 +18,9 @@ LIMIT_S = 300.0
 SAME_NUMBERS = {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """With these Python orders sets alike, and cuBLAS computes alike (its own documentation, `Results reproducibility`)."""
 
+Nudged: TypeAlias = Literal["bits", "updates"]
+"""Whether the last bits of the parameters are changed, or those of the updates, too."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -27,10 +30,10 @@ class Look:
     options: tuple[str, ...]
 
     @classmethod
-    def at_numbers(cls, program: Program, steps: int, *, nudged: bool = False) -> "Look":
+    def at_numbers(cls, program: Program, steps: int, *, nudged: Nudged | None = None) -> "Look":
         """Return the run that notes what the first steps compute."""
         own = replace(program, environment={**program.environment, **SAME_NUMBERS})
-        return cls(own, (*(["--nudged"] if nudged else []), "--most-steps", str(steps), "--numbers"))
+        return cls(own, (*(["--nudged", nudged] if nudged else []), "--most-steps", str(steps), "--numbers"))
 
     @classmethod
     def at_copies(cls, program: Program, steps: int) -> "Look":

@@ -18,7 +18,7 @@ from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share, eliminated
 from pinprof.trial.numbers import Comparison, Numbers, compared
-from pinprof.trial.runs import Guarded, Look, guarded, looked
+from pinprof.trial.runs import Guarded, Look, Nudged, guarded, looked
 from pinprof.trial.versions import Command, Versions
 from pinprof.whatif.verification import Verification, verify
 
@@ -107,7 +107,8 @@ class Trial:
         if result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped)
-        kept = replace(kept, checked=self._checked(versions, versions.original(), program, result))
+        made_now = [mend for mend in mends if mend not in dropped]
+        kept = replace(kept, checked=self._checked(versions, versions.original(), program, result, made_now))
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
@@ -150,8 +151,10 @@ class Trial:
             return shares, result
         return shares, self._measured(versions, dropped, self.wanted.seconds)
 
-    def _checked(self, versions: Versions, before: Program, after: Program, result: Contest) -> Checked:
-        """Compare the numbers, and look for races."""
+    def _checked(
+        self, versions: Versions, before: Program, after: Program, result: Contest, mends: Sequence[Mend]
+    ) -> Checked:
+        """Compare the numbers before and after these changes, and look for races."""
         if any(timed.ranks > 1 for timed in result.first):
             return Checked(Comparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
         together = all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in result.first)
@@ -166,7 +169,8 @@ class Trial:
 
             def others() -> tuple[Numbers, Numbers]:
                 self.say("the numbers are not the same: running the original again, twice")
-                again = [Look.at_numbers(before, steps), Look.at_numbers(before, steps, nudged=True)]
+                nudged: Nudged = "updates" if any(mend.numbers == "rounding" for mend in mends) else "bits"
+                again = [Look.at_numbers(before, steps), Look.at_numbers(before, steps, nudged=nudged)]
                 return _numbers_of(looked(again, together=together))
 
             numbers = compared(Numbers.of(one), Numbers.of(other), others)

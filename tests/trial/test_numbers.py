@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from pinprof.ab import Program
-from pinprof.capture.numbers import Nudge
+from pinprof.capture.numbers import Nudge, updates_nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
-from pinprof.trial.runs import Look, looked
+from pinprof.trial.runs import Look, Nudged, looked
 
 TRAINING = """
 import torch
@@ -50,9 +50,9 @@ def run(warm: None, known: Run) -> Run:
 def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return the numbers of a program, each run once."""
     folder = tmp_path_factory.mktemp("programs")
-    seen_of: dict[tuple[str, bool, int], Numbers] = {}
+    seen_of: dict[tuple[str, str | None, int], Numbers] = {}
 
-    def numbers(text: str, *, nudged: bool = False, again: int = 0, **words: str) -> Numbers:
+    def numbers(text: str, *, nudged: Nudged | None = None, again: int = 0, **words: str) -> Numbers:
         for name, value in words.items():
             text = text.replace(name, value)
         key = text, nudged, again
@@ -67,11 +67,11 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return numbers
 
 
-def training(run: Run, **changed: str) -> Comparison:
+def training(run: Run, nudged: Nudged = "bits", **changed: str) -> Comparison:
     """Return how a changed program compares with the one as it is."""
 
     def others() -> tuple[Numbers, Numbers]:
-        return run(TRAINING, again=1, **AS_IT_IS), run(TRAINING, nudged=True, **AS_IT_IS)
+        return run(TRAINING, again=1, **AS_IT_IS), run(TRAINING, nudged=nudged, **AS_IT_IS)
 
     return compared(run(TRAINING, **AS_IT_IS), run(TRAINING, **{**AS_IT_IS, **changed}), others)
 
@@ -89,9 +89,16 @@ def test_a_fused_optimizer_differs_by_rounding(run: Run) -> None:
     assert 0 < (found.distance or 0) < 1e-6
 
 
+def test_updates_that_round_otherwise_are_rounding_where_the_change_is_known_to_do_so(run: Run) -> None:
+    """Fused kernels on a GPU correct the means in float32, which is more than a last bit of an update."""
+    assert training(run, LR="0.01 * 1.0001").verdict == "different"
+    assert training(run, "updates", LR="0.01 * 1.0001").verdict == "rounding"
+    assert training(run, "updates", LR="0.01001").verdict == "different", "a thousandth is no rounding"
+
+
 @pytest.mark.parametrize("change", [{"LR": "0.01001"}, {"TOTAL": "[p.data.mul_(1.00001) for p in one.parameters()]"}])
 def test_a_small_change_of_the_numbers_is_not_taken_for_rounding(run: Run, change: dict[str, str]) -> None:
-    found = training(run, **change)
+    found = training(run, "bits", **change)
     assert found.verdict == "different"
     assert found.why.startswith(("parameters after step", "loss "))
 
@@ -105,7 +112,7 @@ def test_a_program_that_only_computes_is_compared_by_its_outputs(run: Run) -> No
     one, same, other = (run(INFERENCE, again=again, SCALE=scale) for again, scale in ((0, "1"), (1, "1"), (0, "1.001")))
     assert one.kinds == ("output",)
     assert compared(one, same, lambda: (same, same)).verdict == "equal"
-    assert compared(one, other, lambda: (same, run(INFERENCE, nudged=True, SCALE="1"))).verdict == "different"
+    assert compared(one, other, lambda: (same, run(INFERENCE, nudged="bits", SCALE="1"))).verdict == "different"
 
 
 def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> None:
@@ -129,6 +136,21 @@ def test_a_nudge_changes_last_bits_and_leaves_what_has_no_values() -> None:
     Nudge()(torch.nn.Sequential(known, lazy, torch.nn.Linear(2, 2, device="meta")))
     assert 0 < (known.weight - before).abs().max() < 1e-6
     assert torch.nn.parameter.is_lazy(lazy.weight)
+
+
+def test_longer_updates_leave_learning_rates_as_they_were() -> None:
+    one, other = (torch.nn.Parameter(torch.ones(1)) for _ in "ab")
+    groups: list[dict[str, object]] = [{"params": [one]}, {"params": [other], "lr": torch.tensor(0.5)}]
+    optimizer = torch.optim.Adam(groups, lr=0.1)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    one.grad, other.grad = torch.ones(1), torch.ones(1)
+    with updates_nudged():
+        optimizer.step()
+    assert all(now["lr"] is before for now, before in zip(optimizer.param_groups, rates, strict=True))
+    assert float(1 - one.detach()) == pytest.approx(0.1 * (1 + 2**-26 / 0.001), rel=2e-6)
+    moved = one.detach().clone()
+    optimizer.step()
+    assert float(moved - one.detach()) == pytest.approx(0.1, rel=2e-6), "no longer"
 
 
 # ---------------------------------------------------------------- the comparison itself
