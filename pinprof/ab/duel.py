@@ -87,7 +87,9 @@ def fight(
             longest[ready] = max(longest[ready], clock() - began)
             is_over = clock() - start + longest[is_ready()] > bounds.seconds
             share = 1.0 if is_over else (clock() - start) / bounds.seconds
-            if is_over or looks.is_due(len(pairs), share):
+            # a look spends some of the chance of a false alarm: pairs that have started come first
+            is_due = looks.is_due(len(pairs), share) and (is_over or not is_ready())
+            if is_due or (is_over and latest is None):
                 latest = looks.look(differences(pairs), share)
             if is_over or (latest is not None and bounds.judge(latest).is_enough):
                 break

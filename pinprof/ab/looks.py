@@ -52,7 +52,7 @@ class Looks:
 
     def is_due(self, pairs: int, share: float) -> bool:
         """Return whether a look after so many pairs and this share of the time can tell more than the last one."""
-        return pairs >= self._next and rejected_sums(pairs, self._left(share)) > 0
+        return (pairs >= self._next or share >= 1) and rejected_sums(pairs, self._left(share)) > 0
 
     def look(self, differences: Floats, share: float) -> Look:
         """Look at all differences so far."""

@@ -18,6 +18,7 @@ from pinprof.ab.program import Program
 from pinprof.ab.signed_ranks import Floats
 from pinprof.ab.times import Timed, read_times
 from pinprof.errors import MeasureError
+from pinprof.replay.feed import STARVED
 
 TURN_S = 0.05
 """How long a turn is at least: long against the change of turns, short against what else changes on a machine."""
@@ -94,7 +95,8 @@ class Pair:
     mean: Difference
     """Of the means, which see what is only in some of the steps."""
     quickest: Difference | None = None
-    """Of the quickest step of each turn; None where that tells something else: where the GPU or workers are ahead."""
+    """Of the quickest step of each turn; None where that tells something else: where workers set the pace, so that the
+    quickest step is one whose batch was ready."""
 
     @classmethod
     def of(cls, first: int, timed: Sequence[Timed]) -> "Pair":
@@ -108,8 +110,8 @@ class Pair:
         if len(one.turns) == 1 or len(one.turns) != len(other.turns):
             return cls(first, usual, mean, Difference(log(usual[1] / usual[0])), Difference(log(mean[1] / mean[0])))
         beside = list(zip(one.turns, other.turns, strict=True))
-        by_clock = () if one.children or other.children else zip(one.by_clock, other.by_clock, strict=True)
-        quickest = [log(b.min() / a.min()) for a, b in by_clock]
+        fed = max(one.input_fraction, other.input_fraction) < STARVED
+        quickest = [log(b.min() / a.min()) for a, b in zip(one.untouched, other.untouched, strict=True)] if fed else []
         return cls(
             first,
             usual,

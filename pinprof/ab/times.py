@@ -44,6 +44,14 @@ class Timed:
     gpu_free: float = 1.0
     """The share of the GPU's memory that no process had taken at its end."""
 
+    input_fraction: float = 0.0
+    """The share of the steps' time in a DataLoader with workers."""
+
+    @property
+    def untouched(self) -> tuple[Floats, ...]:
+        """The turns as they were timed, with the time of other programs: it makes steps longer, never shorter."""
+        return self.by_clock or self.turns
+
     @property
     def steps(self) -> Floats:
         """The times of all steps."""
@@ -91,7 +99,14 @@ def _read(path: Path) -> Timed | None:
         return None
     imported = tuple(document.get("imported", ()))
     free = 1.0 if free is None else free
-    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock, free)
+    waits = _input_fraction(log) if children else 0.0
+    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock, free, waits)
+
+
+def _input_fraction(log: RunLog) -> float:
+    plain = np.repeat([window == PLAIN for window, _ in log.windows], [count for _, count in log.windows]).astype(bool)
+    steps, waits = (np.array(each, dtype=np.float64)[plain].sum() for each in (log.step_ns, log.input_ns))
+    return float(waits / steps) if steps else 0.0
 
 
 def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], tuple[Floats, ...], int]:

@@ -122,7 +122,14 @@ def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:
     assert pair.quickest.value == pytest.approx(log(6 / 5))
     back = Pair.of(0, [other, one])
     assert back.quickest == Difference(-pair.quickest.value, pair.quickest.error)
-    assert Pair.of(0, [timed([1], [2]), timed([1], [2])]).quickest is None
+    waiting = replace(one, input_fraction=0.3)
+    assert Pair.of(0, [waiting, other]).quickest is None, "its quickest steps are those whose batch was ready"
+
+
+def test_the_quickest_step_of_each_turn_counts_where_the_gpu_timed_it() -> None:
+    pair = Pair.of(0, [timed([5.0, 50], [90, 5], [6, 70]), timed([6.0, 9], [8, 6], [9, 9])])
+    assert pair.quickest is not None
+    assert pair.quickest.value == pytest.approx(log(6 / 5))
 
 
 def test_runs_are_compared_by_their_usual_step_and_by_their_mean() -> None:

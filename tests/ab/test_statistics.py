@@ -79,8 +79,12 @@ def test_a_look_is_due_only_where_it_can_reject_and_some_pairs_later() -> None:
     looks = Looks()
     assert not looks.is_due(8, 1.0)
     assert looks.is_due(9, 1.0)
-    looks.look(np.ones(9), 1.0)
-    assert not looks.is_due(11, 1.0)
+    looks.look(np.ones(9), 0.9)
+    assert not looks.is_due(11, 0.99)
+    assert looks.is_due(40, 1.0)
+    looks = Looks(0.02)
+    looks.look(np.ones(8), 0.9)
+    assert looks.is_due(9, 1.0), "the last one, however few have come since"
 
 
 # ---------------------------------------------------------------- verdict
@@ -171,9 +175,16 @@ def test_pairs_that_have_started_are_measured_although_no_others_could_start_in_
         return Pair(first, (1.0, 1.2), (1.0, 1.2), Difference(0.18), Difference(0.18))
 
     duel = fight(pair, Bounds(seconds=65, false_alarms=0.02), is_ready=lambda: done % 8 != 0, clock=lambda: now)
-    assert len(duel.pairs) == 7, "enough at this level"
+    assert len(duel.pairs) == duel.judgement.pairs == 8, "all that have started, though seven are enough at this level"
     assert duel.judgement.verdict == SLOWER
     assert duel.seconds < 65
+
+
+def test_an_interval_that_is_known_stays_where_the_last_look_could_tell_nothing() -> None:
+    turned = Turned([0.01 * (number % 3) for number in range(8)])
+    duel = turned.fight(Bounds(seconds=8 * 60, false_alarms=0.02))
+    assert (len(duel.pairs), duel.judgement.pairs) == (8, 7), "the look at seven leaves too little for one at eight"
+    assert duel.judgement.high < inf
 
 
 def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
