@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pinprof.details import Details
 
 STARVED = 0.15
-"""From this share of the step on, workers that have no batch ready set its pace. Of 30 recordings of programs with
-workers, those that wait have 0.24 and more, the others 0.09 at most."""
-
-
+"""From this share of the step on, workers that have no batch ready set its pace. Of 37 recordings of programs with
+workers, twelve have 0.28 to 0.69, the others 0.10 at most."""
 HANDED_OVER_NS = 100_000.0
-"""What it takes to get a batch from a thread that pins, once it is there: 0.04 to 0.15 ms in 12 recordings."""
+"""What it takes to get a batch from a thread that pins, once it is there: 0.04 to 0.15 ms in 12 recordings. Of one
+program, before and after pin_memory=True, the steps were in the DataLoader for 1.6 ms and for 0.1."""
 
 
 @dataclass(frozen=True)
