@@ -46,10 +46,12 @@ class Said(Told):
     def __init__(self, made: Made, copies: Mapping[Place, CopiesAt], **told: Any) -> None:
         self.made = made
         self._said = copies
-        self._told = {"torch_version": (2, 11), "has_scaler": False, "often": False, "gpus": 1, "allocating": ()} | told
+        self._told = {"torch_version": (2, 11), "has_scaler": False, "often": False, "gpus": 1, "allocating": ()}
+        self._told |= {"sparse": False} | told
 
     torch_version = property(lambda self: self._told["torch_version"])
     has_scaler = property(lambda self: self._told["has_scaler"])
+    has_sparse_gradients = property(lambda self: self._told["sparse"])
     gpus = property(lambda self: self._told["gpus"])
     allocating = property(lambda self: self._told["allocating"])
     processes = property(lambda _: 1)
@@ -99,9 +101,13 @@ def mended(
     pinned: bool = False,
     ways: frozenset[str] = frozenset({"HtoD"}),
     chosen: Chosen | None = None,
+    beside: MadeLoader | MadeOptimizer | None = None,
     **told: Any,
 ) -> Outcome:
-    """Return what becomes of a program in a folder; `pinned` says of what memory the copies at its places are."""
+    """Return what becomes of a program in a folder; `pinned` says of what memory the copies at its places are.
+
+    `beside` is another one that the calls make which are marked for its kind.
+    """
     content = code if isinstance(code, bytes) else code.encode()
     path = folder / FILE
     path.write_bytes(content)
@@ -122,6 +128,10 @@ def mended(
     optimizers = [
         replace(optimizer, line=p.line, function=str(p.function)) for mark, p in places if mark == "optimizer"
     ]
+    if isinstance(beside, MadeLoader):
+        loaders += [replace(beside, line=each.line, function=each.function) for each in loaders]
+    if isinstance(beside, MadeOptimizer):
+        optimizers += [replace(beside, line=each.line, function=each.function) for each in optimizers]
     copies = {place: CopiesAt(ways, pinned) for mark, place in places if mark in {"PIN101", "PIN102", "PIN104", "copy"}}
     allocating = tuple(place for mark, place in places if mark == "PIN303")
     said = Said(Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16)), copies, allocating=allocating, **told)

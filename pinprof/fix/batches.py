@@ -7,7 +7,7 @@ import libcst as cst
 
 from pinprof.fix.bindings import bound_to, uses_in
 from pinprof.fix.drawn import Draw
-from pinprof.fix.names import is_target
+from pinprof.fix.names import check_is_not_looked_at, is_target
 from pinprof.fix.outside import check_outside
 from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import Loop, SourceFile
@@ -93,6 +93,7 @@ def check_uses(source: SourceFile, draw: Draw, name: str, at: cst.CSTNode, copie
     none back.
     """
     loop = draw.loop
+    check_is_not_looked_at(source, source.scope(loop), name)
     moved: cst.CSTNode | None = None
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)

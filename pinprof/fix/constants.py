@@ -9,6 +9,7 @@ from pinprof.fix.calls import argument
 from pinprof.fix.names import uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.waits import check_is_on_one_stream, check_no_other, last_name
 
 SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 MAKERS = {"torch.tensor", "torch.as_tensor"}
@@ -16,6 +17,7 @@ KNOWN = {"device", "dtype", "requires_grad"}
 LARGEST = 2**15
 """Up to it numbers fit every kind that is usual: `torch.full` refuses where `torch.tensor` makes an infinity of one."""
 MOVES = {"to", "cuda"}
+SETTERS = {"set_device", "set_default_device", "set_default_dtype", "set_default_tensor_type"}
 KEPT = VIEWS | MOVES | {"bfloat16", "bool", "double", "float", "half", "int", "long"}
 """Methods that make another constant of one."""
 REAL = {"torch.float", "torch.float32", "torch.double", "torch.float64"}
@@ -31,6 +33,8 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     if len(calls) != 1:
         raise NotSure(source.names(len(calls), "torch.tensor by its imported name"))
     call = calls[0]
+    check_no_other(source)
+    check_is_on_one_stream(source, call)
     positional = [each for each in call.args if not each.keyword]
     if any(each.star for each in call.args) or len(positional) != 1:
         raise NotSure("its arguments are not known")
@@ -135,6 +139,11 @@ def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExp
     for given in (each for link in chain if isinstance(link, cst.Call) for each in link.args):
         if not _is_constant(given.value) and not (given.keyword and source.code(given.value) in {"True", "False"}):
             _check_fixed(source, given.value, loop, given.keyword.value if given.keyword else "device")
+    return _hoisted(source, statement, loop, name.value)
+
+
+def _hoisted(source: SourceFile, statement: cst.SimpleStatementLine, loop: Loop, name: str) -> list[Rewrite]:
+    """Return the rewrites that put a statement before its loop, with its comments."""
 
     def hoisted(node: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
         compound = cst.ensure_type(node, cst.For) if isinstance(node, cst.For) else cst.ensure_type(node, cst.While)
@@ -145,12 +154,14 @@ def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExp
 
     return [
         source.anew(statement, "made before the loop", cst.RemoveFromParent()),
-        source.rewrite(loop, f"{name.value} before", hoisted),
+        source.rewrite(loop, f"{name} before", hoisted),
     ]
 
 
 def _check_reads(source: SourceFile, read: list[cst.Name], loop: Loop, made: int) -> None:
     """Raise NotSure unless a tensor that is made in a line is only read, behind it and within the loop."""
+    if any(isinstance(each, cst.Call) and last_name(each) in SETTERS for each in walk(loop)):
+        raise NotSure("the loop sets the device, or the type of tensors")
     for node in read:
         if not source.is_within(node, loop.body) or source.line(node) <= made:
             raise NotSure(f"{node.value} is used outside of the loop, or before it is made")
@@ -167,9 +178,14 @@ def _check_fixed(source: SourceFile, node: cst.BaseExpression, loop: Loop, keywo
     if isinstance(node, cst.Name):
         bound = [each for each in walk(loop) if isinstance(each, cst.Name) and each.value == node.value]
         targets = [each for each in bound if not _is_argument(source, each)]
-        if not targets and f"global {node.value}" not in source.text:
+        if not targets and not _is_others(source, node.value):
             return
     raise NotSure(f"{keyword}={source.code(node)} may change in the loop")
+
+
+def _is_others(source: SourceFile, name: str) -> bool:
+    """Return whether a function may set a variable of another one, or of the module."""
+    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in walk(source.module))
 
 
 def _is_argument(source: SourceFile, node: cst.Name) -> bool:
@@ -180,7 +196,9 @@ def _is_argument(source: SourceFile, node: cst.Name) -> bool:
 def _only_reads(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a use of a tensor makes a new one of it: arithmetic, comparisons, functions of torch."""
     parent = source.parent(node)
-    if isinstance(parent, cst.BinaryOperation | cst.UnaryOperation | cst.ComparisonTarget):
+    if isinstance(parent, cst.UnaryOperation):
+        return not isinstance(parent.operator, cst.Plus)  # which returns the tensor itself
+    if isinstance(parent, cst.BinaryOperation | cst.ComparisonTarget):
         return True
     if isinstance(parent, cst.Comparison):
         return parent.left is node

@@ -5,11 +5,12 @@ from functools import partial
 
 from pinprof.fix.constants import SAFE_CONSTANT, made_once_or_there
 from pinprof.fix.fresh import copies_of
-from pinprof.fix.loaders import check_pinnable, more_workers, with_options
+from pinprof.fix.loaders import check_pinnable, made_loader, with_options
 from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
 from pinprof.fix.rewrite import NotSure, Refused, Rewrite
 from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
+from pinprof.fix.workers import check_can_start, may_change_data, more_workers
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.lines import Place
 from pinprof.trace.made import MadeLoader
@@ -73,6 +74,9 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
     if loader.pin_memory:
         return []
     check_pinnable(loader)
+    for other in work.told.made.loaders if work.told.made else ():
+        if other.place == loader.place and other.num_workers and other.batch is not None:
+            check_pinnable(other)  # made by the same call
     return with_options(work.files, loader, {"pin_memory": "True"})
 
 
@@ -99,4 +103,13 @@ def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
 
 def _with_workers(loader: MadeLoader, work: Work) -> list[Rewrite]:
     cpus = work.told.made.cpus if work.told.made else None
-    return with_options(work.files, loader, more_workers(loader, cpus, work.told.processes))
+    options = more_workers(loader, cpus, work.told.processes)
+    others = [each for each in (work.told.made.loaders if work.told.made else ()) if each.place == loader.place]
+    if any(each.iterable for each in others):
+        raise NotSure("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
+    source, call = made_loader(work.files, loader)
+    if not loader.num_workers:
+        check_can_start(source)
+    if may_change_data(source, call):
+        options.pop("persistent_workers", None)
+    return with_options(work.files, loader, options)

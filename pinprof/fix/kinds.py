@@ -20,6 +20,11 @@ CRITERIA = "torch.nn."
 ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 PLACED = {"to", "cuda", "cpu"}
 SIZES = {"numel", "nelement"}
+METHODS = COMPARING | REAL | KEEPING | {SUM, "all", "any", "argmax", "argmin", "count_nonzero", "prod"}
+"""Methods of tensors that return tensors."""
+WAYS_OUT = (cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Yield)
+MANY_PARTS = ("complex", "fft", "stft")
+"""Words of programs whose means may be complex numbers."""
 
 
 def is_real(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
@@ -45,6 +50,8 @@ def _returns_real(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
     method = call.func.attr.value
     if method in {"type", "to"}:
         return any(source.qualified(each.value) in REAL_TYPES for each in call.args)
+    if method == "mean" and any(word in source.text for word in MANY_PARTS):
+        return is_real(source, call.func.value, at)
     keeps = method in KEEPING and not call.args and is_real(source, call.func.value, at)
     return method in REAL or keeps
 
@@ -61,6 +68,30 @@ def _is_backward_of(call: cst.Call, name: str) -> bool:
     if isinstance(of, cst.Call) and isinstance(of.func, cst.Attribute) and of.func.attr.value == "scale" and of.args:
         of = of.args[0].value
     return isinstance(of, cst.Name) and of.value == name
+
+
+def is_tensor(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
+    """Return whether what `float()` or `int()` reads is a tensor each time, not a number of Python now and then."""
+    if isinstance(tensor, cst.Name):
+        return _only_has_losses(source, tensor, at) or any(
+            isinstance(node, cst.Call) and _is_backward_of(node, tensor.value) and _is_beside(source, node, at)
+            for node in walk(source.scope(at))
+        )
+    if isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and not source.qualified(tensor.func):
+        return tensor.func.attr.value in METHODS
+    return is_real(source, tensor, at) or is_count(source, tensor)
+
+
+def _is_beside(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
+    """Return whether a call runs whenever a node does: in the same block or one around it, with no way out between."""
+    line = next(each for each in source.around(call) if isinstance(each, cst.BaseStatement))
+    block = source.parent(line)
+    mine = next((each for each in (at, *source.around(at)) if source.parent(each) is block), None)
+    if mine is None or not isinstance(block, cst.IndentedBlock | cst.Module):
+        return False
+    body = list(block.body)
+    first, last = (next(n for n, each in enumerate(body) if each is node) for node in (mine, line))
+    return not any(isinstance(node, WAYS_OUT) for each in body[first : last + 1] for node in walk(each))
 
 
 def _only_has_losses(source: SourceFile, tensor: cst.Name, at: cst.CSTNode) -> bool:

@@ -2,26 +2,22 @@
 
 import libcst as cst
 
+from pinprof.fix.counters import check_are_numbers, is_counted
+from pinprof.fix.kinds import is_tensor
 from pinprof.fix.names import (
+    Uses,
     check_errors_pass,
     check_is_not_shown,
-    check_waits_are_not_needed,
-    is_remainder,
     is_seldom,
     uses_of,
 )
-from pinprof.fix.reads import check_is_tensor, read_at
+from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
-from pinprof.fix.source import SourceFile
+from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.waits import check_is_on_one_stream, check_no_other, check_waits_are_not_needed
 
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
-
-COUNTED = (
-    *(cst.Name, cst.Integer, cst.BinaryOperation, cst.Add, cst.Subtract, cst.Modulo),
-    *(cst.LeftParen, cst.RightParen, cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.Newline),
-)
-"""What conditions on a number of steps are made of."""
 
 
 def read_where_used(source: SourceFile, line: int) -> Change:
@@ -43,19 +39,31 @@ def read_where_used(source: SourceFile, line: int) -> Change:
         raise NotSure(f"{name.value} is set in several places")
     if not uses.read:
         raise NotSure(f"nothing uses {name.value}; remove the line")
-    check_is_tensor(source, read)
-    for node in uses.read:
-        check_is_not_shown(source, node)
-        if not is_seldom(source, node, loop):
-            raise NotSure(f"{name.value} is used in each step, in line {source.line(node)}: use it every N steps")
-        if source.line(node) <= source.line(small):
-            raise NotSure(f"{name.value} is used before it is set, in line {source.line(node)}")
+    _check_tensor(source, read)
+    _check_uses(source, small, uses, loop)
     check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
+    check_is_on_one_stream(source, read.node)
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
     text = "X.item()" if read.function == "item" else f"{read.function}(X)"
     remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]
     return Change([source.anew(read.node, "stays on the GPU", kept), *remade])
+
+
+def _check_tensor(source: SourceFile, read: Read) -> None:
+    check_is_tensor(source, read)
+    if read.function != "item" and not is_tensor(source, read.tensor, read.node):
+        raise NotSure(f"{source.code(read.tensor)} may be no tensor")
+
+
+def _check_uses(source: SourceFile, small: cst.CSTNode, uses: Uses, loop: Loop) -> None:
+    """Raise NotSure unless a number is used behind the line that reads it, and not in each step."""
+    for node in uses.read:
+        check_is_not_shown(source, node)
+        if not is_seldom(source, node, loop):
+            raise NotSure(f"{node.value} is used in each step, in line {source.line(node)}: use it every N steps")
+        if source.line(node) <= source.line(small):
+            raise NotSure(f"{node.value} is used before it is set, in line {source.line(node)}")
 
 
 def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:
@@ -66,31 +74,17 @@ def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:
     test = tests[0]
     if not isinstance(test.operator, cst.And):
         raise NotSure("a decision in each step depends on the value")
-    if not _is_counted(test.right):
+    if not is_counted(test.right):
         raise NotSure("a decision in each step depends on the value")
     if not _is_pure(source, test.left):
         raise NotSure(f"{source.code(test.left)} may change something")
-    return [source.rewrite(test, "the cheap condition first", _swapped)]
-
-
-def _is_counted(test: cst.BaseExpression) -> bool:
-    """Return whether a condition is about a remainder of variables of the host."""
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        left: cst.BaseExpression = test.expression
-        rest: list[cst.BaseExpression] = []
-    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        left, rest = test.left, [test.comparisons[0].comparator]
-        if not isinstance(test.comparisons[0].operator, cst.Equal):
-            return False
+    check_are_numbers(source, test.right)
+    loop = source.loop(tests[0])
+    if loop is None:
+        check_no_other(source)
     else:
-        return False
-    if not is_remainder(left):
-        return False
-    divisor = cst.ensure_type(left, cst.BinaryOperation).right
-    if not (isinstance(divisor, cst.Integer) and divisor.evaluated_value):
-        return False
-    parts = [part for each in (left, *rest) for part in walk(each)]
-    return all(isinstance(part, COUNTED) for part in parts)
+        check_waits_are_not_needed(source, loop)
+    return [source.rewrite(test, "the cheap condition first", _swapped)]
 
 
 def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:

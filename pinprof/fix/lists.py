@@ -6,11 +6,10 @@ import libcst as cst
 
 from pinprof.fix.emptied import is_used_within, read_in_blocks
 from pinprof.fix.grown import grown, is_counted, is_empty, is_shared, numbers_of
-from pinprof.fix.kinds import is_real
+from pinprof.fix.kinds import is_real, is_tensor
 from pinprof.fix.names import (
     Uses,
     check_errors_pass,
-    check_waits_are_not_needed,
     comes_after,
     is_seldom,
     uses_of,
@@ -18,6 +17,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
+from pinprof.fix.waits import check_is_on_one_stream, check_waits_are_not_needed
 
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 """What may go through many more steps than an epoch has: each keeps memory of the GPU."""
@@ -40,8 +40,9 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
         rewrites = [_read_behind(source, read, name, node, uses, inner)]
     check_errors_pass(source, read.node, inner)
     check_waits_are_not_needed(source, inner)
+    check_is_on_one_stream(source, read.node)
     check_is_tensor(source, read)
-    if read.function != "item" and not is_real(source, read.tensor, read.node):
+    if read.function != "item" and not is_tensor(source, read.tensor, read.node):
         raise NotSure(f"{source.code(read.tensor)} may be no tensor")
     kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
     return Change([kept, *rewrites])

@@ -14,9 +14,6 @@ CLASS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
 KIND = "torch.utils.data.dataloader.DataLoader"
 POSITIONAL = {"num_workers": 5, "pin_memory": 7, "persistent_workers": 99}
 """How many arguments can come by position before each of these does."""
-IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
-MOST_WORKERS = 8
-FEW_WORKERS = 4
 
 
 def made_loader(files: Files, loader: MadeLoader) -> tuple[SourceFile, cst.Call]:
@@ -53,45 +50,29 @@ def check_pinnable(loader: MadeLoader) -> None:
             "with num_workers=0 the main thread would pin; whether that is faster depends on the machine (pinprof "
             "bench measures it, E1)"
         )
-    for part in _leaves(loader.batch):
+    for part in leaves_of(loader.batch):
         if part == "tuple":
             raise NotSure("its batches are tuples, which older versions of torch turn into lists when they pin")
         if part.startswith(("cuda", "cpu")):
             raise NotSure(f"its batches hold tensors that cannot be pinned ({part})")
         if part not in {DENSE, "str", "int", "float", "bool", "bytes", "NoneType"}:
             raise NotSure(f"its batches hold objects of your own class ({part}); PIN105 shows how to pin them")
-    if DENSE not in _leaves(loader.batch):
+    if DENSE not in leaves_of(loader.batch):
         raise NotSure("its batches hold no tensors")
 
 
-def _leaves(batch: object) -> Iterator[str]:
+def leaves_of(batch: object) -> Iterator[str]:
     """Yield what a batch is made of; "tuple" for each tuple."""
     if isinstance(batch, str):
         yield batch
     elif isinstance(batch, list):
         for part in batch:
-            yield from _leaves(part)
+            yield from leaves_of(part)
     elif isinstance(batch, dict) and "tuple" in batch:
         yield "tuple"
     elif isinstance(batch, dict):
         for part in batch.get("dict", {}).values():
-            yield from _leaves(part)
-
-
-def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[str, str]:
-    """Return the options that give a DataLoader more workers. Raises NotSure where that may change its batches."""
-    if loader.iterable:
-        raise NotSure("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
-    if not cpus:
-        raise NotSure("the trace does not show how many cores the program has")
-    room = max(1, cpus // max(1, processes)) - 1
-    wanted = min(room, FEW_WORKERS if not loader.num_workers else max(2 * loader.num_workers, FEW_WORKERS))
-    if loader.num_workers == 0 and loader.dataset != IN_MEMORY:
-        raise NotSure(f"the source does not show whether several processes can read {loader.dataset}")
-    if wanted <= loader.num_workers:
-        raise NotSure(f"its {loader.num_workers} workers already share {cpus} cores with the program")
-    options = {"num_workers": str(min(wanted, max(MOST_WORKERS, loader.num_workers)))}
-    return options if loader.persistent_workers else {**options, "persistent_workers": "True"}
+            yield from leaves_of(part)
 
 
 def _refuse_later_changes(source: SourceFile, call: cst.Call, options: Mapping[str, str]) -> None:

@@ -7,10 +7,11 @@ import libcst as cst
 
 from pinprof.fix.bindings import bound_to
 from pinprof.fix.rewrite import NotSure, walk
-from pinprof.fix.source import NESTED, Loop, SourceFile
+from pinprof.fix.source import NESTED, Loop, Scope, SourceFile
 
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
-CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer"}
+SHOWS = {"ic", "pp"}
+"""Functions of libraries that show the code of what they are given."""
 
 
 @dataclass
@@ -35,10 +36,19 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
         raise NotSure(f"{name} is an argument of its function")
     for own in _own(source, scope, name):
         _sort(source, own, name, found)
+    check_is_not_looked_at(source, scope, name)
+    return found
+
+
+def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
+    """Raise NotSure where something may look at a variable of a scope without naming it."""
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
             raise NotSure(f"{node.func.value}() may look at {name}")
-    return found
+        if isinstance(node, cst.SimpleString) and f"@{name}" in node.value:
+            raise NotSure(f"a text in line {source.line(node)} names {name}")
+    if "f_locals" in source.text:
+        raise NotSure(f"f_locals may look at {name}")
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
@@ -166,6 +176,8 @@ def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
     for each in source.around(node):
         if isinstance(each, cst.FormattedStringExpression | cst.TemplatedStringExpression) and each.equal is not None:
             raise NotSure(f"line {source.line(node)} shows its own code")
+        if isinstance(each, cst.Call) and isinstance(each.func, cst.Name) and each.func.value in SHOWS:
+            raise NotSure(f"line {source.line(node)} shows its own code")
         if isinstance(each, cst.BaseStatement):
             return
 
@@ -206,18 +218,3 @@ def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None
         suppresses = isinstance(each, cst.With) and any("suppress" in source.code(item.item) for item in each.items)
         if suppresses or isinstance(each, cst.Try | cst.TryStar):
             raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")
-
-
-def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
-    """Raise NotSure where something else may rely on a wait in a loop: clocks, and copies that nobody waits for."""
-    for node in walk(source.module):
-        if not isinstance(node, cst.Call):
-            continue
-        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
-        if name in CLOCKS and source.is_within(node, loop.body) and not is_seldom(source, node, loop):
-            raise NotSure(f"line {source.line(node)} reads a clock in the loop, which needs the wait")
-        later = [each for each in node.args if each.keyword and each.keyword.value == "non_blocking"]
-        if later and source.code(later[0].value) != "False":
-            to_host = name == "cpu" or any(source.code(each.value).strip("\"'") == "cpu" for each in node.args)
-            if name == "copy_" or to_host:
-                raise NotSure(f"line {source.line(node)} copies without its own wait, and may rely on this one")

@@ -1,5 +1,7 @@
 """Fused optimizers, and gradients that are given back instead of set to zero."""
 
+import re
+
 import libcst as cst
 
 from pinprof.fix.calls import argument, check_plain, in_place_of, with_argument, without_argument
@@ -26,6 +28,8 @@ FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
 MOST_POSITIONAL = 5
 """The options come behind at least so many arguments."""
+LIBRARIES = r"(?:import|from)\s+(apex|deepspeed|colossalai)\b"
+"""Libraries that put another optimizer in the place of one."""
 
 
 def made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile, cst.Call]:
@@ -49,6 +53,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
     name = optimizer.kind.rpartition(".")[2]
     check_plain(call, MOST_POSITIONAL, name)
     _check_options(source, call, optimizer)
+    _check_others(optimizer, told)
     if optimizer.fused:
         raise NotSure(f"{name} is fused already")
     if optimizer.differentiable:
@@ -59,6 +64,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
     said = source.code(foreach.value) if foreach is not None else None
     if optimizer.kind in FUSED:
         _check_fusible(name, told, source)
+        _check_state(source, call)
         if said is None:
             return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
         if argument(call, "fused") is not None:
@@ -67,6 +73,14 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
     if optimizer.kind in FOREACH and said == "False":
         return [_without(source, call, "foreach")]
     raise NotSure(f"{name} has no certain fused form, and already updates all parameters at once")
+
+
+def _check_others(optimizer: MadeOptimizer, told: Told) -> None:
+    """Raise NotSure where the same call makes another optimizer, for which the change is not right."""
+    made = told.made.optimizers if told.made else ()
+    for other in made:
+        if other.place == optimizer.place and (other.kind != optimizer.kind or not other.plain_on_gpu):
+            raise NotSure("the line also makes an optimizer whose parameters are not all dense and on a GPU")
 
 
 def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
@@ -83,10 +97,31 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
 def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
     if told.torch_version < FIRST_FUSED:
         raise NotSure(f"it is unknown whether this version of torch has a fused {name}")
+    if told.has_sparse_gradients:
+        raise NotSure(f"gradients are sparse, which a fused {name} does not take")
+    library = re.search(LIBRARIES, source.text)
+    if library:
+        raise NotSure(f"{library[1]} changes the optimizer, and may not know a fused one")
     if told.has_scaler or "GradScaler" in source.text:
         raise NotSure(
             "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
         )
+
+
+def _check_state(source: SourceFile, call: cst.Call) -> None:
+    """Raise NotSure where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
+    for node in walk(source.module):
+        if isinstance(node, cst.Attribute) and node.attr.value == "state" and _is_optimizer(source, node.value, call):
+            raise NotSure(f"line {source.line(node)} uses what the optimizer keeps, which a fused one keeps on the GPU")
+
+
+def _is_optimizer(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:
+    """Return whether an expression is called as the variable that gets an optimizer, or like one."""
+    assign = source.parent(call)
+    targets = [each.target for each in assign.targets] if isinstance(assign, cst.Assign) else []
+    names = {source.names_in(each)[-1] for each in targets if source.names_in(each)}
+    last = (source.names_in(node) or [""])[-1]
+    return last in names or "optim" in last
 
 
 def zero_grads(source: SourceFile) -> list[Rewrite]:

@@ -74,9 +74,16 @@ def _may_be_number(source: SourceFile, name: cst.Name) -> bool:
         uses = uses_of(source, name)
     except NotSure:
         return False
-    return any(
-        isinstance(value, cst.BaseNumber | cst.BaseString) or source.code(value) in WORDS for _, value in uses.set
-    )
+    return any(_has_number(source, value) for _, value in uses.set)
+
+
+def _has_number(source: SourceFile, value: cst.BaseExpression) -> bool:
+    """Return whether an expression is, or may be, a number, a text or a word: `0.0 if skip else loss`."""
+    if isinstance(value, cst.IfExp):
+        return _has_number(source, value.body) or _has_number(source, value.orelse)
+    if isinstance(value, cst.BooleanOperation):
+        return _has_number(source, value.left) or _has_number(source, value.right)
+    return isinstance(value, cst.BaseNumber | cst.BaseString) or source.code(value) in WORDS
 
 
 def why_it_waits(source: SourceFile, line: int) -> str:

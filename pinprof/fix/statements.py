@@ -1,5 +1,7 @@
 """Statements that are taken out: an emptied cache, and the second of two synchronizations in a row."""
 
+import re
+
 import libcst as cst
 
 from pinprof.fix.rewrite import NotSure, Rewrite
@@ -17,14 +19,25 @@ OF_MEMORY = (
     "nvml",
     "nvidia-smi",
     "nvidia_smi",
+    *("memory_cached", "device_memory_used", "GPUtil", "gpustat", "_snapshot", "max_split_size"),
 )
 """How a program that tells of the GPU's memory does so."""
+SHORT = ("out of memory", "OutOfMemoryError", "set_per_process_memory_fraction", "MemPool")
+"""Words of programs that go on when memory is short, or bound it."""
+LIBRARIES = r"(?:import|from)\s+(cupy|cudf|jax|tensorflow|numba|pycuda|tensorrt|onnxruntime|vllm|paddle)\b"
+"""Other libraries that take memory of the GPU."""
 SYNCHRONIZE = "torch.cuda.synchronize"
 
 
 def without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
     """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises NotSure."""
     statement = _statement_of(source, line, EMPTY_CACHE)
+    if any(isinstance(each, cst.ExceptHandler | cst.ExceptStarHandler) for each in source.around(statement)):
+        raise NotSure("it follows an error, and is not for each step")
+    library = re.search(LIBRARIES, source.text)
+    other = library[1] if library else next((word for word in SHORT if word in source.text), None)
+    if other:
+        raise NotSure(f"the program may need the memory that torch keeps ({other})")
     told = next((word for word in OF_MEMORY if word in source.text), None)
     if told:
         raise NotSure(f"the program looks at memory ({told}), and would see the memory that torch keeps")

@@ -5,12 +5,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import libcst as cst
 
-from pinprof.fix.kinds import is_count, is_host_number, is_real
+from pinprof.fix.kinds import is_count, is_host_number, is_real, is_tensor
 from pinprof.fix.names import (
     Uses,
     check_errors_pass,
+    check_is_builtin,
     check_is_not_shown,
-    check_waits_are_not_needed,
     comes_after,
     is_seldom,
     uses_of,
@@ -18,6 +18,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.waits import check_is_of_one_mode, check_is_on_one_stream, check_waits_are_not_needed
 
 Kind: TypeAlias = Literal["float", "int"]
 APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
@@ -25,6 +26,8 @@ APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
     cst.MultiplyAssign: cst.Multiply,
 }
 """What is done to a sum after its loop."""
+NO_FLOAT64 = ("mps", "directml")
+"""Words of programs that may run on such a GPU."""
 REAL_FORMATS = "eEfFgG%"
 """How formats end that show 0 and 0.0 alike."""
 
@@ -50,12 +53,18 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     _check_sum(source, uses, added, loop)
     check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
+    check_is_on_one_stream(source, read.node)
+    check_is_of_one_mode(source, read.node)
     kind = _kind(source, read, added, uses)
-    if kind == "float" and "mps" in source.text:
-        raise NotSure("the program may run on Apple's GPUs, which have no float64 to sum in")
-    apart = [each for each in uses.changed if each is not added.node]
+    check_is_builtin(source, kind)
+    if kind == "float" and any(word in source.text for word in NO_FLOAT64):
+        raise NotSure("the program may run on Apple's GPUs or others, which have no float64 to sum in")
+    changed = [each for each in uses.changed if each is not added.node]
+    apart = [each for each in changed if not _is_apart_already(source, each, added, changed)]
     if kind == "int":
-        _check_shares(source, added, apart, uses)
+        _check_shares(source, added, changed, uses)
+    elif any(isinstance(each.operator, cst.MultiplyAssign) for each in apart) and _begins_whole(source, uses):
+        raise NotSure(f"{added.total.value} begins at the whole number 0, which times a number is a whole one")
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     waiting = [node for node in uses.read if _waits(source, node, added, apart)]
     for node in waiting:
@@ -73,8 +82,13 @@ def _waits(source: SourceFile, node: cst.Name, added: _Sum, apart: Sequence[cst.
     """Return whether a sum may be on the GPU where it is read: not behind `total /= n`, which makes it a number."""
     if source.is_within(node, added.node):
         return False  # `total = total + ...`
-    lines = [source.statement(each) for each in apart]
-    return not any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
+    return not _is_apart_already(source, node, added, apart)
+
+
+def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: _Sum, apart: Sequence[cst.AugAssign]) -> bool:
+    """Return whether a node always follows a line that makes a number of the sum, with nothing added between."""
+    lines = [source.statement(each) for each in apart if each is not node]
+    return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
 def _sum(source: SourceFile, read: cst.Call) -> _Sum:
@@ -129,6 +143,8 @@ def _kind(source: SourceFile, read: Read, added: _Sum, uses: Uses) -> Kind:
     """Return what the sum is of, as Python has it. Raises NotSure where the source does not show it."""
     _check_factor(source, read, added.value)
     tensor = check_is_tensor(source, read)
+    if read.function != "item" and not is_tensor(source, tensor, read.node):
+        raise NotSure(f"{source.code(tensor)} may be no tensor")
     is_whole = not is_real(source, tensor, read.node)
     if is_whole and not is_count(source, tensor):
         raise NotSure(f"the source does not show whether {source.code(tensor)} is a whole number")
@@ -189,7 +205,7 @@ def _check_shares(source: SourceFile, added: _Sum, apart: Sequence[cst.AugAssign
 
 def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> None:
     """Raise NotSure where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
-    if kind == "int" or all(source.code(value) != "0" for _, value in uses.set if _is_literal(value)):
+    if kind == "int" or not _begins_whole(source, uses):
         return
     parent = source.parent(node)
     if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Divide) and parent.left is node:
@@ -201,6 +217,10 @@ def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> N
     raise NotSure(
         f"{node.value} begins at the whole number 0, and line {source.line(node)} would show 0.0 if nothing was added"
     )
+
+
+def _begins_whole(source: SourceFile, uses: Uses) -> bool:
+    return any(source.code(value) == "0" for _, value in uses.set if _is_literal(value))
 
 
 def _is_literal(value: cst.BaseExpression) -> bool:

@@ -13,6 +13,8 @@ from pinprof.trace.tables import DIRECTIONS, HTOD, PINNED
 
 UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"
 """The op by which a GradScaler looks at gradients."""
+SPARSE = "sparse_backward"
+"""A part of the names of ops that make sparse gradients."""
 AT_ONCE = 1.5
 """From so many waits in a step on a place waits in a loop within the step."""
 
@@ -59,6 +61,11 @@ class Told:
     def has_scaler(self) -> bool:
         """Whether a GradScaler was at work."""
         return bool(self.analysis.trace.ops.named(lambda name: UNSCALE in name).any())
+
+    @cached_property
+    def has_sparse_gradients(self) -> bool:
+        """Whether a gradient was made that is sparse, as that of `Embedding(sparse=True)`."""
+        return bool(self.analysis.trace.ops.named(lambda name: SPARSE in name).any())
 
     @cached_property
     def _copies(self) -> Mapping[Place, CopiesAt]:

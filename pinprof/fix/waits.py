@@ -1,0 +1,168 @@
+"""What may rely on a wait that a change removes: clocks, events, copies that nobody waits for, and other streams."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from pinprof.fix.bindings import bound_to, uses_in
+from pinprof.fix.names import comes_after, is_seldom
+from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.source import Loop, SourceFile
+
+CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer", "utcnow"}
+CLOCKS_IN_FULL = {"datetime.datetime.now", "time.process_time", "time.process_time_ns"}
+"""Clocks whose last name alone may be another function's."""
+COPYING = {"to", "cuda", "copy_"}
+
+
+def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
+    """Raise NotSure where something may rely on a wait in a loop: a clock in it, or what `check_no_other` finds."""
+    for call in _calls(source):
+        if _is_clock(source, call) and source.is_within(call, loop.body) and not is_seldom(source, call, loop):
+            raise NotSure(f"line {source.line(call)} reads a clock in the loop, which needs the wait")
+    check_no_other(source)
+
+
+def check_no_other(source: SourceFile) -> None:
+    """Raise NotSure where memory that is copied, or an event, may rely on a wait somewhere in a file."""
+    for call in _calls(source):
+        if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
+            raise NotSure(f"line {source.line(call)} copies without its own wait, and may rely on this one")
+        if last_name(call) == "query" and not call.args and isinstance(call.func, cst.Attribute):
+            raise NotSure(f"line {source.line(call)} asks whether the GPU is done, which depends on the wait")
+        if last_name(call) == "elapsed_time" and not _is_synchronized(source, call):
+            raise NotSure(f"line {source.line(call)} asks events for a time, which fails before the GPU is done")
+    _check_refills(source)
+
+
+def check_is_on_one_stream(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure where a node may run on another stream than what uses its result: only the wait is between them."""
+    if any(last_name(call) == "set_stream" for call in _calls(source)):
+        raise NotSure("the program sets the current stream: work on another one may rely on the wait")
+    scope = source.scope(node)
+    name = scope.name.value if isinstance(scope, cst.FunctionDef) else None
+    for block in _with_streams(source):
+        is_called = name is not None and any(isinstance(each, cst.Name) and each.value == name for each in walk(block))
+        if is_called or source.is_within(node, block):
+            raise NotSure(f"line {source.line(block)} changes the stream: work on another one may rely on the wait")
+
+
+def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure where a tensor may be made in inference mode, and changed outside of it, which torch refuses."""
+    for each in source.around(node):
+        if isinstance(each, cst.With) and any(_says_mode(source, item.item) for item in each.items):
+            raise NotSure(f"line {source.line(each)} turns inference mode on and off, and the sum may outlive it")
+
+
+def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether inference mode depends on a value: `torch.inference_mode(phase == "val")`."""
+    return "inference_mode" in source.names_in(node) and not (isinstance(node, cst.Call) and not node.args)
+
+
+def last_name(call: cst.Call) -> str:
+    """Return the last name of what is called: `item` of `x.item()`."""
+    if isinstance(call.func, cst.Attribute):
+        return call.func.attr.value
+    return call.func.value if isinstance(call.func, cst.Name) else ""
+
+
+def _calls(source: SourceFile) -> Iterator[cst.Call]:
+    return (node for node in walk(source.module) if isinstance(node, cst.Call))
+
+
+def _is_clock(source: SourceFile, call: cst.Call) -> bool:
+    named = source.qualified(call.func) or ""
+    return last_name(call) in CLOCKS or named.rpartition(".")[2] in CLOCKS or named in CLOCKS_IN_FULL
+
+
+def _is_later(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a copy may not wait: by its word for that, or by position."""
+    if last_name(call) not in COPYING | {"cpu"}:
+        return False
+    said = [each for each in call.args if each.keyword and each.keyword.value == "non_blocking"]
+    said += [each for each in call.args[1:] if not each.keyword and isinstance(each.value, cst.Name)][-1:]
+    values = [(source.code(each.value), each.keyword) for each in said]
+    return any(value == "True" or (word is not None and value != "False") for value, word in values)
+
+
+def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
+    return last_name(call) == "cpu" or any(_is_host(source, each.value) for each in call.args)
+
+
+def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is the host, or a name that stands for nothing else."""
+    if isinstance(node, cst.Name):
+        bound = [each for each in _bound(source, node) if not isinstance(each, cst.Name)]
+        return bool(bound) and all(_is_host(source, each) for each in bound)
+    if isinstance(node, cst.Call) and source.qualified(node.func) == "torch.device" and node.args:
+        return _is_host(source, node.args[0].value)
+    return isinstance(node, cst.SimpleString) and node.evaluated_value == "cpu"
+
+
+def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
+    """Return what assignments bind to a name, in its function or else in the module."""
+    own = source.scope(name)
+    for scope in (own, source.module):
+        params = walk(scope.params) if isinstance(scope, cst.FunctionDef) else ()
+        if any(isinstance(each, cst.Param) and each.name.value == name.value for each in params):
+            return []
+        uses = [each for each in uses_in(source, scope, name.value) if source.scope(each) is scope]
+        found = [bound[0] for each in uses if (bound := bound_to(source, each)) is not None]
+        if found:
+            return found
+    return []
+
+
+def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a call always follows a synchronization in its function."""
+    waits = (each for each in _calls(source) if last_name(each) == "synchronize")
+    return any(_follows(source, call, each) for each in waits)
+
+
+def _follows(source: SourceFile, call: cst.Call, wait: cst.Call) -> bool:
+    if source.scope(call) is not source.scope(wait):
+        return False
+    line = next((each for each in source.around(wait) if isinstance(each, cst.SimpleStatementLine)), None)
+    return line is not None and comes_after(source, call, line)
+
+
+def _check_refills(source: SourceFile) -> None:
+    """Raise NotSure where the program writes to pinned memory of its own, which it copies without a wait."""
+    if not any(_is_later(source, call) for call in _calls(source)):
+        return
+    for call in _calls(source):
+        asks = any(each.keyword and each.keyword.value == "pin_memory" for each in call.args)
+        if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
+            raise NotSure(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
+        if last_name(call) == "pin_memory" and _is_written(source, call):
+            raise NotSure(f"line {source.line(call)} pins memory that the program writes to, and copies without a wait")
+
+
+def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
+    """Return whether the program writes to what a call pins, by the name that it gets."""
+    target = source.parent(pinned)
+    if not isinstance(target, cst.Assign):
+        return False
+    names = {source.code(each.target) for each in target.targets}
+    for node in walk(source.module):
+        if isinstance(node, cst.Subscript) and source.code(node.value) in names:
+            around = source.parent(node)
+            if isinstance(around, cst.AssignTarget) or (isinstance(around, cst.AugAssign) and around.target is node):
+                return True
+        if isinstance(node, cst.AugAssign) and source.code(node.target) in names:
+            return True
+        function = node.func if isinstance(node, cst.Call) else None
+        if isinstance(function, cst.Attribute) and function.attr.value.endswith("_"):
+            written = source.code(function.value).partition("[")[0]
+            if written in names:
+                return True
+    return False
+
+
+def _with_streams(source: SourceFile) -> Iterator[cst.With]:
+    """Yield the blocks that run on a stream of their own, as far as the source says so."""
+    for node in walk(source.module):
+        if isinstance(node, cst.With):
+            names = [name for each in node.items for name in source.names_in(each.item)]
+            if any("stream" in name.lower() for name in names):
+                yield node

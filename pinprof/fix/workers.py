@@ -1,0 +1,65 @@
+"""Workers of DataLoaders: how many more, and whether they read what the main process would."""
+
+import libcst as cst
+
+from pinprof.fix.calls import argument
+from pinprof.fix.loaders import leaves_of
+from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.source import SourceFile
+from pinprof.trace.made import MadeLoader
+
+IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
+MOST_WORKERS = 8
+FEW_WORKERS = 4
+
+
+def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[str, str]:
+    """Return the options that give a DataLoader more workers. Raises NotSure where that may change its batches."""
+    if loader.iterable:
+        raise NotSure("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
+    if not cpus:
+        raise NotSure("the trace does not show how many cores the program has")
+    room = max(1, cpus // max(1, processes)) - 1
+    wanted = min(room, FEW_WORKERS if not loader.num_workers else max(2 * loader.num_workers, FEW_WORKERS))
+    if loader.num_workers == 0:
+        _check_can_be_shared(loader)
+    if wanted <= loader.num_workers:
+        raise NotSure(f"its {loader.num_workers} workers already share {cpus} cores with the program")
+    options = {"num_workers": str(min(wanted, max(MOST_WORKERS, loader.num_workers)))}
+    return options if loader.persistent_workers else {**options, "persistent_workers": "True"}
+
+
+def _check_can_be_shared(loader: MadeLoader) -> None:
+    """Raise NotSure unless other processes can make its batches: of tensors on the host, by torch alone."""
+    if loader.dataset != IN_MEMORY:
+        raise NotSure(f"the source does not show whether several processes can read {loader.dataset}")
+    if loader.own_collate:
+        raise NotSure("a function of the program's own makes its batches, which may need the GPU or the main process")
+    if loader.batch is None or any(part.startswith("cuda") for part in leaves_of(loader.batch)):
+        raise NotSure("its batches may be on the GPU, which other processes cannot read")
+
+
+def check_can_start(source: SourceFile) -> None:
+    """Raise NotSure where a first worker may run the whole program once more, as processes that do not fork do."""
+    if "spawn" in source.text or "forkserver" in source.text:
+        raise NotSure("the program says how its processes start, and the workers may not get its data that way")
+    if "__name__" not in source.text:
+        raise NotSure('without `if __name__ == "__main__":` a worker that is not forked runs the whole program')
+
+
+def may_change_data(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether the program may change a data set while it trains, which workers that persist would not see."""
+    given = argument(call, "dataset") or next((each for each in call.args if not each.keyword), None)
+    names = source.names_in(given.value) if given and isinstance(given.value, cst.Name | cst.Attribute) else []
+    known = {"dataset", *names[-1:]}
+    for node in walk(source.module):
+        if not isinstance(node, cst.Attribute):
+            continue
+        around = source.parent(node)
+        is_used = isinstance(around, cst.AssignTarget | cst.AugAssign) or (
+            isinstance(around, cst.Call) and around.func is node
+        )
+        of = (source.names_in(node.value) or [""])[-1]
+        if is_used and (of in known or (node.attr.value == "set_epoch" and "sampler" not in of)):
+            return True
+    return False

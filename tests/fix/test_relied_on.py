@@ -1,0 +1,342 @@
+"""Waits that something else in the program relies on, and what a program may do with a number, a tensor or a batch."""
+
+from dataclasses import replace
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+from fixing import LOADER, OPTIMIZER, mended
+
+from pinprof.fix import Chosen
+
+ANY = Chosen(changes_numbers=True)
+LOSS = "loss = F.mse_loss(model(x), y)\nloss.backward()\n"
+SUM = LOSS + "total += loss.item()  #? PIN201\n"
+COUNT = "total += (x == y).sum().item()  #? PIN201\n"
+NUMBER = "v = loss.item()  #? PIN201\nif step % 9 == 0:\n    log(v)\n"
+CONDITION = "if torch.isnan(loss).any() and {} % 50 == 0:  #? PIN202\n    print(x)\n"
+CONSTANT = "w = torch.tensor([1, 2], device='cuda')  #? PIN209\nx = x * w\n"
+
+
+def steps(body: str, after: str = "return total", start: str = "total = 0.0", before: str = "") -> str:
+    return (
+        f"import torch\nimport torch.nn.functional as F\n{before}\ndef train(model, loader):\n{indent(start, '    ')}\n"
+        f"    for step, (x, y) in enumerate(loader):\n{indent(body, '        ')}\n{indent(after, '    ')}\n"
+    )
+
+
+def drawn(body: str, options: str = "num_workers=2, pin_memory=True", before: str = "") -> str:
+    return (
+        "import torch\nfrom torch.utils.data import DataLoader\n"
+        f"loader = DataLoader(data, {options})  #! loader\n{before}"
+        f"for i, (x, y) in enumerate(loader):  #! loop\n{indent(body, '    ')}\n"
+    )
+
+
+def emptied(body: str, before: str = "") -> str:
+    return f"import torch\n{before}\nfor x in loader:\n{indent(body, '    ')}\n"
+
+
+EMPTY = "torch.cuda.empty_cache()  #? PIN303\n"
+OPTIMIZED = "import torch\n{}\nopt = torch.optim.AdamW(p)  #! optimizer\nstep()  #? PIN602\n"
+COPIED = "a = x.to(device)  #? PIN102\nmodel(a)\n"
+PINNED: dict[str, Any] = {"loader": replace(LOADER, pin_memory=True), "pinned": True}
+IN_MEMORY = replace(LOADER, num_workers=0, dataset="torch.utils.data.dataset.TensorDataset")
+WORKERS = "f(x)  #? PIN402\nif __name__ == '__main__': pass\n"
+OTHER_STREAM = "changes the stream: work on another one may rely on the wait"
+MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
+    # what relies on the wait
+    "a sum on a stream": (
+        steps("with torch.cuda.stream(s):\n" + indent(SUM, "    ")),
+        {},
+        f"line 7 {OTHER_STREAM}",
+    ),
+    "a number on a stream": (steps("with torch.cuda.stream(s):\n" + indent(NUMBER, "    "), ""), {}, OTHER_STREAM),
+    "a function that runs on a stream": (
+        steps(SUM) + "with torch.cuda.stream(s):\n    train(model, loader)\n",
+        {},
+        OTHER_STREAM,
+    ),
+    "a stream that is set": (steps("torch.cuda.set_stream(s)\n" + SUM), {}, "sets the current stream"),
+    "a batch that is copied on a stream": (
+        drawn("with torch.cuda.stream(s):\n" + indent(COPIED, "    ")),
+        PINNED,
+        OTHER_STREAM,
+    ),
+    "a constant that is made on a stream": (
+        drawn("with torch.cuda.stream(s):\n    y = x * torch.tensor(0.5, device='cuda')  #? PIN209\nf(y)"),
+        {},
+        OTHER_STREAM,
+    ),
+    "events that are asked for a time": (
+        steps(SUM + "times.append(start.elapsed_time(end))"),
+        {},
+        "line 10 asks events for a time, which fails before the GPU is done",
+    ),
+    "an event that is asked whether it is done": (
+        steps(SUM + "assert end.query()"),
+        {},
+        "asks whether the GPU is done",
+    ),
+    "a clock by another name": (
+        steps(SUM + "times.append(timer())", before="from timeit import default_timer as timer"),
+        {},
+        "reads a clock",
+    ),
+    "a date": (
+        steps(SUM + "times.append(datetime.now())", before="from datetime import datetime"),
+        {},
+        "reads a clock",
+    ),
+    "pinned memory that is filled anew": (
+        steps(
+            "buffer.copy_(x)\nx = buffer.cuda(non_blocking=True)\n" + SUM,
+            start="total, buffer = 0.0, torch.empty(9, pin_memory=True)",
+        ),
+        {},
+        "line 5 makes pinned memory, which is copied without a wait of its own",
+    ),
+    "memory that is pinned and written to": (
+        steps(
+            "buffer[:] = x\nx = buffer.cuda(non_blocking=True)\n" + SUM,
+            start="total = 0.0\nbuffer = first.pin_memory()",
+        ),
+        {},
+        "pins memory that the program writes to",
+    ),
+    "a copy to a device that is the host": (
+        steps("h = x.to(torch.device('cpu'), non_blocking=True)\n" + SUM),
+        {},
+        "copies without its own wait",
+    ),
+    "a copy to the host by a name": (
+        steps("h = x.to(host, non_blocking=True)\n" + SUM, before="host = torch.device('cpu')"),
+        {},
+        "copies without its own wait",
+    ),
+    "a copy that says so by position": (steps("h.copy_(x, True)\n" + SUM), {}, "copies without its own wait"),
+    "a copy back beside a condition": (
+        steps("h.copy_(x, non_blocking=True)\n" + CONDITION.format("step") + "show(h)"),
+        {},
+        "copies without its own wait",
+    ),
+    "a copy back beside a batch": (
+        drawn(COPIED + "show(h)\nh.copy_(model(a), non_blocking=True)"),
+        PINNED,
+        "copies without its own wait",
+    ),
+    "a copy back beside a constant": (
+        steps("h.copy_(x, non_blocking=True)\n" + CONSTANT + "show(h)"),
+        {},
+        "copies without its own wait",
+    ),
+    # numbers
+    "0 times a number": (steps(SUM, "total *= 2\nreturn total", "total = 0"), {}, "times a number is a whole one"),
+    "a share to which more is added, after it was multiplied": (
+        steps("for x, y in parts:\n" + indent(COUNT, "    ") + "total *= 100\ntotal /= n", start="total, n = 0, 3"),
+        {},
+        "a share of one later",
+    ),
+    "a float of the program's own": (steps(SUM, before="from mine import float"), {}, "has a float of its own"),
+    "an int of the program's own": (
+        steps(COUNT, start="total = 0", before="def int(x):\n    return 3"),
+        {},
+        "has a int of its own",
+    ),
+    "a loss that is a number in some steps": (
+        steps(
+            "loss = F.mse_loss(x, y) if step else 0.0\nif step:\n    loss.backward()\ntotal += float(loss)  #? PIN201"
+        ),
+        {},
+        "loss may be no tensor",
+    ),
+    "a loss that has gradients in some steps": (
+        steps("loss = lossy(x, y)\nif step:\n    loss.backward()\ntotal += float(loss)  #? PIN201"),
+        {},
+        "loss may be no tensor",
+    ),
+    "what a function returns": (
+        steps("loss, right = evaluate(x)\n" + NUMBER.replace("loss.item()", "float(right)"), ""),
+        {},
+        "right may be no tensor",
+    ),
+    "a mean of complex numbers": (
+        steps("z = torch.fft.fft(x)\ntotal += z.mean().item()  #? PIN201"),
+        {},
+        "whole number",
+    ),
+    "a GPU without float64": (steps(SUM, before="import torch_directml"), {}, "float64"),
+    "inference mode now and then": (
+        steps("for phase in phases:\n    with torch.inference_mode(phase == 'val'):\n" + indent(SUM, "        ")),
+        {},
+        "line 8 turns inference mode on and off",
+    ),
+    "a library that shows its code": (steps(SUM, "ic(total)"), {}, "shows its own code"),
+    "a text that names it": (steps(SUM, "return df.query('loss < @total')"), {}, "names total"),
+    "a frame's variables": (steps(SUM, "print(inspect.currentframe().f_locals)"), {}, "f_locals may look at total"),
+    # conditions
+    "no number at first": (
+        steps(CONDITION.format("last"), start="total = last = None"),
+        {},
+        "last may not be a number each time: the first condition may guard it",
+    ),
+    "no number unless it is given": (
+        "import torch\ndef f(loss, x, step=None):\n" + indent(CONDITION.format("step"), "    "),
+        {},
+        "step may not be a number",
+    ),
+    "a number that is set later": (
+        steps(CONDITION.format("last") + "if step > 5:\n    last = 4"),
+        {},
+        "last may not be a number",
+    ),
+    # constants
+    "a device that a function sets": (
+        "import torch\ndevice = 'cuda'\ndef swap():\n    global kept, device\n    device = 'cpu'\n"
+        "for x in loader:\n    swap()\n" + indent(CONSTANT.replace("'cuda'", "device"), "    "),
+        {},
+        "device=device may change in the loop",
+    ),
+    "a device that the loop sets": (steps("torch.cuda.set_device(step)\n" + CONSTANT), {}, "the loop sets the device"),
+    "a constant that plus returns": (steps(CONSTANT.replace("x * w", "+w\nx += 1")), {}, "may change w, or keep it"),
+    # memory given back
+    "after an error": (
+        emptied("try:\n    f(x)\nexcept RuntimeError:\n    " + EMPTY),
+        {},
+        "it follows an error",
+    ),
+    "where memory may be short": (
+        emptied("try:\n    f(x)\nexcept torch.cuda.OutOfMemoryError:\n    skip()\n" + EMPTY),
+        {},
+        "may need the memory that torch keeps (OutOfMemoryError)",
+    ),
+    "memory that another library takes": (emptied("f(x)\n" + EMPTY, "import cupy as cp"), {}, "keeps (cupy)"),
+    "memory that another library tells of": (emptied("GPUtil.showUtilization()\n" + EMPTY), {}, "looks at memory"),
+    # optimizers
+    "sparse gradients": (OPTIMIZED.format(""), {"sparse": True}, "gradients are sparse"),
+    "what an optimizer keeps": (
+        OPTIMIZED.format("") + "opt.state[w]['step'] = torch.tensor(0.0)\n",
+        {},
+        "line 5 uses what the optimizer keeps",
+    ),
+    "a library that changes the optimizer": (OPTIMIZED.format("from apex import amp"), {}, "apex changes"),
+    "an optimizer of parameters on the host, of the same line": (
+        OPTIMIZED.format(""),
+        {"beside": replace(OPTIMIZER, plain_on_gpu=False)},
+        "the line also makes an optimizer",
+    ),
+    # DataLoaders
+    "batches of the same line that cannot be pinned": (
+        drawn("x = x.to(device)  #? PIN104", "num_workers=2"),
+        {"beside": replace(LOADER, batch=["cuda Tensor"], drawn=0)},
+        "cannot be pinned",
+    ),
+    "an iterable data set of the same line": (
+        drawn("f(x)  #? PIN401"),
+        {"beside": replace(LOADER, iterable=True, drawn=0)},
+        "iterable",
+    ),
+    "a first worker for batches on the GPU": (
+        drawn(WORKERS, "shuffle=True"),
+        {"loader": replace(IN_MEMORY, batch=["cuda Tensor"])},
+        "may be on the GPU",
+    ),
+    "a first worker for a function of the program's own": (
+        drawn(WORKERS, "collate_fn=f"),
+        {"loader": replace(IN_MEMORY, own_collate=True)},
+        "a function of the program's own makes its batches",
+    ),
+    "a first worker that does not fork": (
+        drawn(WORKERS, "shuffle=True", "mp.set_start_method('spawn')\n"),
+        {"loader": IN_MEMORY},
+        "says how its processes start",
+    ),
+    "a first worker of a program that runs when it is imported": (
+        drawn("f(x)  #? PIN402", "shuffle=True"),
+        {"loader": IN_MEMORY},
+        "runs the whole program",
+    ),
+    "a batch that may be looked at": (drawn(COPIED + "augment(**locals())"), PINNED, "locals() may look at x"),
+}
+"""What is left, and why."""
+HITS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "events that are asked behind a synchronization": (
+        steps(SUM + "if step == 9:\n    torch.cuda.synchronize()\n    print(start.elapsed_time(end))"),
+        {},
+        "return float(total)",
+    ),
+    "a device that may be the host": (
+        steps("x = x.to(d, non_blocking=True)\n" + SUM, before="if gpu:\n    d = 'cuda'\nelse:\n    d = 'cpu'"),
+        {},
+        "return float(total)",
+    ),
+    "memory that is pinned for each step": (
+        steps("x = x.pin_memory().to(d, non_blocking=True)\n" + SUM),
+        {},
+        "return float(total)",
+    ),
+    "a stream beside it": (
+        steps("with torch.cuda.stream(s):\n    z = f(y)\n" + SUM) + "with open(stream):\n    print(1)\n",
+        {},
+        "return float(total)",
+    ),
+    "a share that is multiplied": (
+        steps(COUNT, "total /= len(loader)\ntotal *= 100\nreturn total", "total = 0"),
+        {},
+        "total = int(total) / len(loader)\n    total *= 100\n    return total",
+    ),
+    "a product that becomes a share": (
+        steps(COUNT, "total *= 100\ntotal /= 7\nreturn total", "total = 0"),
+        {},
+        "total = int(total) * 100\n    total /= 7\n    return total",
+    ),
+    "a loss that has gradients in each step": (
+        steps("loss = lossy(x, y)\ntotal += float(loss)  #? PIN201\nloss.backward()"),
+        {},
+        "return float(total)",
+    ),
+    "a count of steps": (
+        steps("n += 1\n" + CONDITION.format("n"), start="n = 0"),
+        {},
+        "if n % 50 == 0 and torch.isnan(loss).any():",
+    ),
+    "a number of steps that is an argument": (
+        "import torch\ndef f(loss, x, step=0):\n" + indent(CONDITION.format("step"), "    "),
+        {},
+        "if step % 50 == 0 and torch.isnan(loss).any():",
+    ),
+    "a data set that may change between epochs": (
+        drawn("f(x)  #? PIN401", "num_workers=2", "data.set_epoch(3)\n"),
+        {},
+        "DataLoader(data, num_workers=4)",
+    ),
+    "a sampler that changes between epochs": (
+        drawn("f(x)  #? PIN401", "num_workers=2", "sampler.set_epoch(3)\n"),
+        {},
+        "DataLoader(data, num_workers=4, persistent_workers=True)",
+    ),
+    "a first worker": (
+        drawn(WORKERS, "shuffle=True"),
+        {"loader": IN_MEMORY},
+        "DataLoader(data, shuffle=True, num_workers=4, persistent_workers=True)",
+    ),
+}
+"""What is changed for all that, and a part of the new program."""
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_what_something_may_rely_on_stays(name: str, tmp_path: Path) -> None:
+    code, told, why = MISSES[name]
+    compile(code, name, "exec")
+    outcome = mended(tmp_path, code, chosen=ANY, **told)
+    assert outcome.is_unchanged, outcome.code
+    assert why in outcome.why
+
+
+@pytest.mark.parametrize("name", HITS)
+def test_what_nothing_relies_on_is_changed(name: str, tmp_path: Path) -> None:
+    code, told, part = HITS[name]
+    compile(code, name, "exec")
+    outcome = mended(tmp_path, code, chosen=ANY, **told)
+    assert part in outcome.code, outcome.why
