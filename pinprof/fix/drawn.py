@@ -6,11 +6,14 @@ import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.iterators import asked_for
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.names import check_is_builtin
+from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import Loop, SourceFile
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
 """What passes on the batches of a DataLoader, as the last part of its name."""
+PROGRESS = {"tqdm", "rich", "fastprogress", "accelerate"}
+"""Libraries of such functions."""
 NOT_DRAWN = (
     "no loop around the line draws what it copies from a DataLoader. By hand: pin it, and copy it with "
     "non_blocking=True, if nothing writes to it meanwhile"
@@ -77,18 +80,24 @@ def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
 def _draw_of(source: SourceFile, loop: Loop, name: str, at: cst.CSTNode) -> Draw | None:
     """Return what draws a name for each step of a loop, before `at`; None where nothing does. Raises NotSure."""
     if isinstance(loop, cst.For) and binds(loop.target, name):
-        return Draw(loop, _target_of(loop), (source.line(loop),))
+        return Draw(loop, _target_of(source, loop), (source.line(loop),))
     asked = asked_for(source, loop, name, at)
     return Draw(loop, asked.targets[0], asked.begun, asked.alike, asked.targets) if asked else None
 
 
-def _target_of(loop: cst.For) -> cst.BaseExpression:
+def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:
     """Return what a loop binds to each batch: with `enumerate` its second part."""
     drawn = loop.iter
     target: cst.BaseExpression = loop.target
     while isinstance(drawn, cst.Call):
         name = drawn.func.attr.value if isinstance(drawn.func, cst.Attribute) else getattr(drawn.func, "value", "")
-        if name not in THROUGH or not drawn.args or drawn.args[0].keyword or drawn.args[0].star:
+        if (
+            name not in THROUGH
+            or _is_own(source, drawn.func)
+            or not drawn.args
+            or drawn.args[0].keyword
+            or drawn.args[0].star
+        ):
             raise NotSure("the loop goes through more than a DataLoader")
         if name == "enumerate":
             if not isinstance(target, cst.Tuple) or len(target.elements) != 2:  # noqa: PLR2004  number and batch
@@ -98,6 +107,32 @@ def _target_of(loop: cst.For) -> cst.BaseExpression:
     if not isinstance(drawn, cst.Name | cst.Attribute):
         raise NotSure("the loop goes through more than a DataLoader")
     return target
+
+
+def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
+    """Return whether a function may be the program's own, not that of Python or of a library for progress."""
+    named = source.qualified(function)
+    if named is not None:
+        return named.partition(".")[0] not in PROGRESS
+    if not isinstance(function, cst.Name):
+        return True
+    try:
+        check_is_builtin(source, function.value)
+    except NotSure:
+        return not _is_of_libraries(source, function.value)
+    return False
+
+
+def _is_of_libraries(source: SourceFile, name: str) -> bool:
+    """Return whether a name is only ever imported, and from libraries for progress: in a `try`, or in both branches."""
+    found = [
+        each for each in walk(source.module) if isinstance(each, cst.ImportFrom) and f" {name}" in source.code(each)
+    ]
+    return bool(found) and all(_module(source, each).partition(".")[0] in PROGRESS for each in found)
+
+
+def _module(source: SourceFile, imported: cst.ImportFrom) -> str:
+    return source.code(imported.module) if imported.module is not None and not imported.relative else ""
 
 
 def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:

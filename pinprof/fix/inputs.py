@@ -11,6 +11,7 @@ from pinprof.fix.rewrite import NotSure, Refused, Rewrite
 from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
 from pinprof.fix.workers import check_can_start, may_change_data, more_workers
+from pinprof.fix.written import check_parts_are_not_written
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.lines import Place
 from pinprof.trace.made import MadeLoader
@@ -77,6 +78,9 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
     for other in work.told.made.loaders if work.told.made else ():
         if other.place == loader.place and other.num_workers and other.batch is not None:
             check_pinnable(other)  # made by the same call
+    if loader.own_collate or loader.batch_size is None:
+        for place in loader.loops:
+            check_parts_are_not_written(work.files.at(place), place)
     return with_options(work.files, loader, {"pin_memory": "True"})
 
 

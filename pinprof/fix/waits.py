@@ -8,6 +8,7 @@ from pinprof.fix.bindings import bound_to, uses_in
 from pinprof.fix.names import comes_after, is_seldom
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.written import written
 
 CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer", "utcnow"}
 CLOCKS_IN_FULL = {"datetime.datetime.now", "time.process_time", "time.process_time_ns"}
@@ -28,6 +29,8 @@ def check_no_other(source: SourceFile) -> None:
     for call in _calls(source):
         if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
             raise NotSure(f"line {source.line(call)} copies without its own wait, and may rely on this one")
+        if source.qualified(call.func) == "os.fork":
+            raise NotSure(f"line {source.line(call)} makes a process that cannot read the GPU")
         if last_name(call) == "query" and not call.args and isinstance(call.func, cst.Attribute):
             raise NotSure(f"line {source.line(call)} asks whether the GPU is done, which depends on the wait")
         if last_name(call) == "elapsed_time" and not _is_synchronized(source, call):
@@ -144,19 +147,7 @@ def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
     if not isinstance(target, cst.Assign):
         return False
     names = {source.code(each.target) for each in target.targets}
-    for node in walk(source.module):
-        if isinstance(node, cst.Subscript) and source.code(node.value) in names:
-            around = source.parent(node)
-            if isinstance(around, cst.AssignTarget) or (isinstance(around, cst.AugAssign) and around.target is node):
-                return True
-        if isinstance(node, cst.AugAssign) and source.code(node.target) in names:
-            return True
-        function = node.func if isinstance(node, cst.Call) else None
-        if isinstance(function, cst.Attribute) and function.attr.value.endswith("_"):
-            written = source.code(function.value).partition("[")[0]
-            if written in names:
-                return True
-    return False
+    return any(written(source, source.module, names))
 
 
 def _with_streams(source: SourceFile) -> Iterator[cst.With]:

@@ -175,6 +175,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a library that shows its code": (steps(SUM, "ic(total)"), {}, "shows its own code"),
     "a text that names it": (steps(SUM, "return df.query('loss < @total')"), {}, "names total"),
     "a frame's variables": (steps(SUM, "print(inspect.currentframe().f_locals)"), {}, "f_locals may look at total"),
+    "a process that cannot read the GPU": (
+        steps(SUM, "if os.fork() == 0:\n    print(total)", before="import os"),
+        {},
+        "makes a process that cannot read the GPU",
+    ),
     # conditions
     "no number at first": (
         steps(CONDITION.format("last"), start="total = last = None"),
@@ -257,6 +262,23 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"loader": IN_MEMORY},
         "runs the whole program",
     ),
+    "batches whose parts may share memory": (
+        drawn("x = x.to(device)  #? PIN104\ny[y == 0] = -100\nmodel(x)", "num_workers=2, collate_fn=f"),
+        {"loader": replace(LOADER, own_collate=True)},
+        "line 6 writes to a part of a batch",
+    ),
+    "a generator of the program's own that draws": (
+        drawn(COPIED)
+        .replace("enumerate(loader)", "enumerate(track(loader))")
+        .replace("import torch", "from mine import track\nimport torch", 1),
+        PINNED,
+        "more than a DataLoader",
+    ),
+    "an enumerate of the program's own": (
+        "def enumerate(batches):\n    return augmented(batches)\n" + drawn(COPIED),
+        PINNED,
+        "more than a DataLoader",
+    ),
     "a batch that may be looked at": (drawn(COPIED + "augment(**locals())"), PINNED, "locals() may look at x"),
 }
 """What is left, and why."""
@@ -315,6 +337,17 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         drawn("f(x)  #? PIN401", "num_workers=2", "sampler.set_epoch(3)\n"),
         {},
         "DataLoader(data, num_workers=4, persistent_workers=True)",
+    ),
+    "batches of the program's own code that are written to on the GPU": (
+        drawn("x = x.to(device)  #? PIN104\nx.div_(255)\nmodel(x)", "num_workers=2, collate_fn=f"),
+        {"loader": replace(LOADER, own_collate=True)},
+        "x.to(device, non_blocking=True)",
+    ),
+    "a bar of one of two libraries": (
+        "try:\n    from tqdm.notebook import tqdm\nexcept ImportError:\n    from tqdm import tqdm\n"
+        + drawn(COPIED).replace("enumerate(loader)", "enumerate(tqdm(loader))"),
+        PINNED,
+        "x.to(device, non_blocking=True)",
     ),
     "a first worker": (
         drawn(WORKERS, "shuffle=True"),
