@@ -9,7 +9,7 @@ from pinprof.fix.calls import argument
 from pinprof.fix.names import uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_is_on_one_stream, check_no_other, last_name
+from pinprof.fix.waits import check_no_other, check_runs_in_order, last_name
 
 SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 MAKERS = {"torch.tensor", "torch.as_tensor"}
@@ -34,7 +34,7 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
         raise NotSure(source.names(len(calls), "torch.tensor by its imported name"))
     call = calls[0]
     check_no_other(source)
-    check_is_on_one_stream(source, call)
+    check_runs_in_order(source, call)
     positional = [each for each in call.args if not each.keyword]
     if any(each.star for each in call.args) or len(positional) != 1:
         raise NotSure("its arguments are not known")

@@ -56,7 +56,9 @@ def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:
 def _is_always_set(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a variable is an argument, or is set before; and only ever to what may be a number."""
     for scope in dict.fromkeys((source.scope(node), source.module)):
-        params = walk(scope.params) if isinstance(scope, cst.FunctionDef) else ()
+        params = list(walk(scope.params)) if isinstance(scope, cst.FunctionDef) else []
+        if any(isinstance(each, cst.Param) and _may_be_none(source, each, node.value) for each in params):
+            return False
         defaults = [each.default for each in params if isinstance(each, cst.Param) and each.name.value == node.value]
         uses = [each for each in uses_in(source, scope, node.value) if source.scope(each) is scope]
         set_there = [each for each in uses if _is_set(source, each)]
@@ -67,6 +69,12 @@ def _is_always_set(source: SourceFile, node: cst.Name) -> bool:
         is_first = bool(defaults) or any(_comes_first(source, each, node, scope) for each in set_there)
         return is_first and all(given) and not any(_is_no_number(source, each) for each in values)
     return False
+
+
+def _may_be_none(source: SourceFile, param: cst.Param, name: str) -> bool:
+    """Return whether an argument of a name says that it may be None: `step: int | None`."""
+    said = source.code(param.annotation.annotation) if param.annotation else ""
+    return param.name.value == name and ("None" in said or "Optional" in said)
 
 
 def _is_set(source: SourceFile, node: cst.Name) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from pinprof.fix.grown import given_to, is_counted, is_empty, is_shared, numbers_of
-from pinprof.fix.names import Uses, asks_remainder, check_errors_pass, check_is_builtin, comes_after
+from pinprof.fix.names import Uses, asks_remainder, catches, check_errors_pass, check_is_builtin, comes_after
 from pinprof.fix.rewrite import NotSure, Remake, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
 
@@ -56,6 +56,7 @@ def read_in_blocks(
         _check_is_not_kept(source, used, "cleared later")
     for block in blocks:
         check_errors_pass(source, block, loop)
+    _check_begins_anew(source, starts, loop)
     _check_memory(source, name, node, blocks)
     first = {id(block): block for block in blocks}.values()
     return [source.rewrite(block, f"{name} is read first", _begun_with(name, function)) for block in first]
@@ -75,6 +76,14 @@ def _starts(
     if not any(comes_after(source, loop, start) for start in starts):
         raise NotSure(f"{name} does not begin as [] before its loop, in the same function")
     return starts
+
+
+def _check_begins_anew(source: SourceFile, starts: list[cst.SimpleStatementLine], loop: Loop) -> None:
+    """Raise NotSure where an error may leave a list of numbers, to which tensors are added later."""
+    first = [each for each in starts if comes_after(source, loop, each)]
+    for around in source.around(loop):
+        if catches(source, around) and not any(source.is_within(each, around) for each in first):
+            raise NotSure(f"line {source.line(around)} may catch an error, and the list goes on with what is in it")
 
 
 def _check_is_not_kept(source: SourceFile, used: list[cst.Name], why: str) -> None:

@@ -14,7 +14,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_is_on_one_stream, check_no_other, check_waits_are_not_needed
+from pinprof.fix.waits import check_no_other, check_runs_in_order, check_waits_are_not_needed
 
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
@@ -43,7 +43,7 @@ def read_where_used(source: SourceFile, line: int) -> Change:
     _check_uses(source, small, uses, loop)
     check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
-    check_is_on_one_stream(source, read.node)
+    check_runs_in_order(source, read.node)
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
     text = "X.item()" if read.function == "item" else f"{read.function}(X)"
     remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]

@@ -17,7 +17,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
-from pinprof.fix.waits import check_is_on_one_stream, check_waits_are_not_needed
+from pinprof.fix.waits import check_runs_in_order, check_waits_are_not_needed
 
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 """What may go through many more steps than an epoch has: each keeps memory of the GPU."""
@@ -40,7 +40,7 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
         rewrites = [_read_behind(source, read, name, node, uses, inner)]
     check_errors_pass(source, read.node, inner)
     check_waits_are_not_needed(source, inner)
-    check_is_on_one_stream(source, read.node)
+    check_runs_in_order(source, read.node)
     check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, read.tensor, read.node):
         raise NotSure(f"{source.code(read.tensor)} may be no tensor")

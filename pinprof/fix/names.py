@@ -210,11 +210,17 @@ def is_remainder(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
 
 
+def catches(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a statement may catch the errors of what is in it."""
+    if isinstance(node, cst.With):
+        return any("suppress" in source.code(item.item) for item in node.items)
+    return isinstance(node, cst.Try | cst.TryStar)
+
+
 def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
     """Raise NotSure where a loop goes on after an error of a read, which would come later."""
     for each in source.around(node):
         if each is loop:
             return
-        suppresses = isinstance(each, cst.With) and any("suppress" in source.code(item.item) for item in each.items)
-        if suppresses or isinstance(each, cst.Try | cst.TryStar):
+        if catches(source, each):
             raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")

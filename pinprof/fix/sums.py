@@ -18,7 +18,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_is_of_one_mode, check_is_on_one_stream, check_waits_are_not_needed
+from pinprof.fix.waits import check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
 
 Kind: TypeAlias = Literal["float", "int"]
 APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
@@ -53,7 +53,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     _check_sum(source, uses, added, loop)
     check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
-    check_is_on_one_stream(source, read.node)
+    check_runs_in_order(source, read.node)
     check_is_of_one_mode(source, read.node)
     kind = _kind(source, read, added, uses)
     check_is_builtin(source, kind)

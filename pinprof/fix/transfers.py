@@ -11,7 +11,7 @@ from pinprof.fix.kinds import REAL_TYPES
 from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
-from pinprof.fix.waits import check_is_on_one_stream, check_no_other
+from pinprof.fix.waits import check_no_other, check_runs_in_order
 from pinprof.trace.lines import Place
 from pinprof.trace.made import DENSE, MadeLoader
 
@@ -40,7 +40,7 @@ def non_blocking(copied: Copied) -> Rewrite | None:
     source, call = copied.source, copied.call
     _check_arguments(source, call)
     check_no_other(source)
-    check_is_on_one_stream(source, call)
+    check_runs_in_order(source, call)
     given = argument(call, "non_blocking")
     if given is not None and source.code(given.value) == "True":
         return None

@@ -13,6 +13,8 @@ from pinprof.fix.written import written
 CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer", "utcnow"}
 CLOCKS_IN_FULL = {"datetime.datetime.now", "time.process_time", "time.process_time_ns"}
 """Clocks whose last name alone may be another function's."""
+COMPILING = ("compile", "jit", "script")
+"""Words of decorators that compile a function."""
 COPYING = {"to", "cuda", "copy_"}
 
 
@@ -38,8 +40,9 @@ def check_no_other(source: SourceFile) -> None:
     _check_refills(source)
 
 
-def check_is_on_one_stream(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure where a node may run on another stream than what uses its result: only the wait is between them."""
+def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure where a node may run on another stream than what uses its result, or is compiled with it."""
+    _check_is_not_compiled(source, node)
     if any(last_name(call) == "set_stream" for call in _calls(source)):
         raise NotSure("the program sets the current stream: work on another one may rely on the wait")
     scope = source.scope(node)
@@ -48,6 +51,19 @@ def check_is_on_one_stream(source: SourceFile, node: cst.CSTNode) -> None:
         is_called = name is not None and any(isinstance(each, cst.Name) and each.value == name for each in walk(block))
         if is_called or source.is_within(node, block):
             raise NotSure(f"line {source.line(block)} changes the stream: work on another one may rely on the wait")
+
+
+def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure in a function that is compiled: what stays on the GPU may be fused with it, and round otherwise."""
+    names = set()
+    for each in source.around(node):
+        if isinstance(each, cst.FunctionDef):
+            names.add(each.name.value)
+            if any(word in source.code(one.decorator) for one in each.decorators for word in COMPILING):
+                raise NotSure(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
+    for call in _calls(source):
+        if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):
+            raise NotSure(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
 
 
 def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:

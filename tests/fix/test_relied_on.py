@@ -180,6 +180,27 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "makes a process that cannot read the GPU",
     ),
+    "a function that is compiled": (
+        steps(SUM).replace("def train", "@torch.compile(mode='reduce-overhead')\ndef train"),
+        {},
+        "train is compiled",
+    ),
+    "a function that is compiled later": (
+        steps(SUM) + "train = torch.compile(train)\n",
+        {},
+        "line 12 compiles it",
+    ),
+    "a list that an error leaves with numbers": (
+        steps(
+            "try:\n    for x, y in parts:\n        losses.append(F.mse_loss(x, y).item())  #? PIN201\n        n += 1\n"
+            "        if n % 9 == 0:\n            show(losses)\n            losses = []\n"
+            "except ValueError:\n    continue",
+            "return n",
+            "losses, n = [], 0",
+        ),
+        {},
+        "line 7 may catch an error, and the list goes on with what is in it",
+    ),
     # conditions
     "no number at first": (
         steps(CONDITION.format("last"), start="total = last = None"),
@@ -188,6 +209,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "no number unless it is given": (
         "import torch\ndef f(loss, x, step=None):\n" + indent(CONDITION.format("step"), "    "),
+        {},
+        "step may not be a number",
+    ),
+    "no number, as its annotation says": (
+        "import torch\ndef f(loss, x, step: int | None):\n" + indent(CONDITION.format("step"), "    "),
         {},
         "step may not be a number",
     ),

@@ -38,7 +38,17 @@ SUMS = {
         *("show(v)", "show(v / 3)", "show(f'{v:.3f}')", "show(f'{v}')", "show('{:.2f}'.format(v))", "show('%s' % v)"),
         *("show(max(v, 1))", "show(v == 0, type(v))", "show([v, v])", "u = v; show(u)", "show(round(v, 3))"),
     ),
-    "changes": ("v /= 7", "v = v / 7", "v *= 2", "v /= len(data)", "v = 0", "v = 0.0", "v += 1", "v -= 1"),
+    "changes": (
+        "v /= 7",
+        "v = v / 7",
+        "v *= 2",
+        "v /= len(data)",
+        "v = 0",
+        "v = 0.0",
+        "v += 1",
+        "v -= 1",
+        "v /= 7\nv *= 100",
+    ),
 }
 LISTS = {
     "grows": ("v.append({0})", "v.append({0})", "v += [{0}]"),
