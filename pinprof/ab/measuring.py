@@ -97,6 +97,9 @@ class Pair:
     quickest: Difference | None = None
     """Of the quickest step of each turn; None where that tells something else: where workers set the pace, so that the
     quickest step is one whose batch was ready."""
+    by_mean: bool = False
+    """Whether the mean is the usual step, because workers set the pace: they bring batches in bursts, so that most
+    steps find one that is ready."""
 
     @classmethod
     def of(cls, first: int, timed: Sequence[Timed]) -> "Pair":
@@ -106,20 +109,19 @@ class Pair:
         what disturbs a few turns, nor how the machine changes meanwhile.
         """
         one, other = timed
-        usual, mean = (one.usual_ns, other.usual_ns), (one.mean_ns, other.mean_ns)
+        by_mean = max(one.input_fraction, other.input_fraction) >= STARVED
+        mean_ns = (one.mean_ns, other.mean_ns)
+        usual_ns = mean_ns if by_mean else (one.usual_ns, other.usual_ns)
         if len(one.turns) == 1 or len(one.turns) != len(other.turns):
-            return cls(first, usual, mean, Difference(log(usual[1] / usual[0])), Difference(log(mean[1] / mean[0])))
+            usual, mean = (Difference(log(b / a)) for a, b in (usual_ns, mean_ns))
+            return cls(first, usual_ns, mean_ns, usual, mean, by_mean=by_mean)
         beside = list(zip(one.turns, other.turns, strict=True))
-        fed = max(one.input_fraction, other.input_fraction) < STARVED
-        quickest = [log(b.min() / a.min()) for a, b in zip(one.untouched, other.untouched, strict=True)] if fed else []
-        return cls(
-            first,
-            usual,
-            mean,
-            Difference.of([_step_by_step(a, b) for a, b in beside]),
-            Difference.of([log(b.mean() / a.mean()) for a, b in beside]),
-            Difference.of(quickest) if quickest else None,
-        )
+        mean = Difference.of([log(b.mean() / a.mean()) for a, b in beside])
+        if by_mean:
+            return cls(first, usual_ns, mean_ns, mean, mean, by_mean=True)
+        usual = Difference.of([_step_by_step(a, b) for a, b in beside])
+        quickest = [log(b.min() / a.min()) for a, b in zip(one.untouched, other.untouched, strict=True)]
+        return cls(first, usual_ns, mean_ns, usual, mean, Difference.of(quickest))
 
 
 def _step_by_step(turn: Floats, other: Floats) -> float:

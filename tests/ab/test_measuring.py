@@ -122,8 +122,17 @@ def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:
     assert pair.quickest.value == pytest.approx(log(6 / 5))
     back = Pair.of(0, [other, one])
     assert back.quickest == Difference(-pair.quickest.value, pair.quickest.error)
-    waiting = replace(one, input_fraction=0.3)
-    assert Pair.of(0, [waiting, other]).quickest is None, "its quickest steps are those whose batch was ready"
+
+
+def test_steps_that_wait_for_workers_are_compared_by_their_mean() -> None:
+    """Two workers at 6 each: a batch at once, and one that takes all; less work beside does not change their pace."""
+    slow, quick = ([2.0, 4, 2, 4], [2.0, 4, 2, 4]), ([1.0, 5, 1, 5], [1.0, 5, 1, 5])
+    one, other = (replace(timed(*turns), input_fraction=share) for turns, share in ((slow, 0.1), (quick, 0.4)))
+    pair = Pair.of(0, [one, other])
+    assert pair.by_mean
+    assert (pair.usual.value, pair.quickest, pair.usual_ns) == (0, None, (3, 3))
+    assert Pair.of(0, [replace(one, turns=one.turns[:1]), other]).usual.value == 0
+    assert not Pair.of(0, [one, replace(other, input_fraction=0.1)]).by_mean
 
 
 def test_the_quickest_step_of_each_turn_counts_where_the_gpu_timed_it() -> None:

@@ -25,11 +25,12 @@ def _parts(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) 
     yield Text(printable(f"{before.name} → {after.name}"), "bold")
     yield Text(f"{sentence(contest.duel.judgement)}.")
     yield section("Step")
+    which = "mean" if any(pair.by_mean for pair in contest.duel.pairs) else "usual"
     for number, program in enumerate(contest.programs):
         usual = sorted(pair.usual_ns[number] for pair in contest.duel.pairs)
         runs = counted(len(usual), "process", "processes")
         around = f"{usual[0] / NS_PER_MS:.4g} to {usual[-1] / NS_PER_MS:.4g} ms in {runs}"
-        yield fact(duration(usual[len(usual) // 2]), printable(f"{program.name}: the usual step; {around}"))
+        yield fact(duration(usual[len(usual) // 2]), printable(f"{program.name}: the {which} step; {around}"))
     yield bullet(how_measured(contest))
     mean = contest.duel.mean
     if mean.verdict not in {contest.duel.judgement.verdict, CANNOT_TELL}:

@@ -53,6 +53,8 @@ def how_measured(contest: Contest) -> str:
     is_quickest = is_by_quickest(contest.duel.pairs)
     why = f" ({contest.why_runs})" if contest.why_runs else ""
     by = ", by the quickest step of each turn" if is_quickest else ""
+    if any(pair.by_mean for pair in contest.duel.pairs):
+        by = ", by the mean step, for workers set the pace"
     lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
     pairs = counted(len(contest.duel.pairs), "fresh process", "fresh processes")
     return f"{pairs} of each, {_way(contest, is_quickest=is_quickest)}{why}{by}; {lot}"

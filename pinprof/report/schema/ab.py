@@ -90,7 +90,10 @@ AB = Record(
         "turns_reason": maybe(words("why they ran after each other, where nobody asked for that")),
         "turn_count": count("turns of each process; 1 where they ran after each other"),
         "turn_steps": count("steps of each turn that count"),
-        "compared_by": one_of("whether usual steps are compared, or the quickest of each turn", ("usual", "quickest")),
+        "compared_by": one_of(
+            "whether usual steps are compared, the quickest of each turn, or the mean, where workers set the pace",
+            ("usual", "quickest", "mean"),
+        ),
         "seconds": number("how long the pairs took", "s"),
         "interrupted": flag("whether Ctrl-C ended it"),
         "pairs": many("all pairs, in order", PAIR),
