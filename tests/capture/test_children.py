@@ -127,7 +127,13 @@ def test_spawned_ranks_are_recorded_together_and_reported_on_as_a_job(tmp_path: 
 
 @pytest.mark.slow
 def test_a_rank_that_fails_ends_the_script_as_without_pinprof(tmp_path: Path) -> None:
-    fails = "def during(rank, model):\n    train(model, 4 if rank else 100000)\n    raise ValueError('boom')\n"
+    # the other rank waits for none: one whose all-reduce breaks off may end before the failed one does
+    fails = (
+        "def during(rank, model):\n"
+        "    train(model.module, 4 if rank else 1)\n"
+        "    time.sleep(0 if rank else 100)\n"
+        "    raise ValueError('boom')\n"
+    )
     ran = run(tmp_path, fails + SPAWN)
     assert ran.status == 1
     assert "-- Process 1 terminated with the following error" in ran.err
