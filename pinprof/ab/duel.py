@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import median
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from pinprof.ab.looks import FALSE_ALARMS, Look, Looks, fewest_pairs
 from pinprof.ab.measuring import Pair
 from pinprof.ab.signed_ranks import Floats, estimate, interval, rejected_sums
 from pinprof.ab.verdict import Judgement, judge
+
+ComparedBy: TypeAlias = Literal["usual", "quickest", "mean"]
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,13 @@ def is_by_quickest(pairs: Sequence[Pair]) -> bool:
     """
     quickest = [pair.quickest.error for pair in pairs if pair.quickest is not None]
     return 0 < len(quickest) == len(pairs) and median(quickest) < median(pair.usual.error for pair in pairs)
+
+
+def compared_by(pairs: Sequence[Pair]) -> ComparedBy:
+    """Return which steps are judged: the means where workers set the pace, else the quickest or the usual ones."""
+    if any(pair.by_mean for pair in pairs):
+        return "mean"
+    return "quickest" if is_by_quickest(pairs) else "usual"
 
 
 def differences(pairs: Sequence[Pair]) -> Floats:

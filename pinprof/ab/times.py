@@ -43,7 +43,6 @@ class Timed:
     """The same turns by the host's clock alone, with the time of other programs; empty where the GPU timed steps."""
     gpu_free: float = 1.0
     """The share of the GPU's memory that no process had taken at its end."""
-
     input_fraction: float = 0.0
     """The share of the steps' time in a DataLoader with workers."""
 
@@ -104,9 +103,14 @@ def _read(path: Path) -> Timed | None:
 
 
 def _input_fraction(log: RunLog) -> float:
-    plain = np.repeat([window == PLAIN for window, _ in log.windows], [count for _, count in log.windows]).astype(bool)
+    plain = _is_plain(log)
     steps, waits = (np.array(each, dtype=np.float64)[plain].sum() for each in (log.step_ns, log.input_ns))
     return float(waits / steps) if steps else 0.0
+
+
+def _is_plain(log: RunLog) -> NDArray[np.bool_]:
+    """Return which steps are of a window that times them."""
+    return np.repeat([window == PLAIN for window, _ in log.windows], [count for _, count in log.windows]).astype(bool)
 
 
 def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], tuple[Floats, ...], int]:
@@ -117,7 +121,7 @@ def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], t
     """
     clock, gpu = (np.array(each, dtype=np.float64) for each in (log.step_ns, log.gpu_ns))
     host = clock.copy()
-    plain = np.repeat([window == PLAIN for window, _ in log.windows], [count for _, count in log.windows]).astype(bool)
+    plain = _is_plain(log)
     if len(delays_ns) == plain.sum():
         host[plain] = np.maximum(host[plain] - np.array(delays_ns), LEAST * host[plain])
     regular = ~np.isin(np.arange(len(host)), _irregular(log))

@@ -29,6 +29,7 @@ AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size: the type of integers that shows the bits of a number."""
 PLAIN_LAYOUT = torch.strided
 Nudged: TypeAlias = Literal["bits", "updates"]
+"""Whether the last bits of the parameters are changed, or those of the updates, too."""
 FLOAT32_ROUNDING = 2.0**-25
 """By so much a number from a half to 1 is off at most that is rounded to float32."""
 

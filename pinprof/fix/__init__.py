@@ -61,7 +61,6 @@ def changes(
     told = Told(analysis)
     files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)
     mends, refused = planned(analysis.findings, Work(told, files, chosen))
-    mends = [replace(mend, saving=joint_saving([mend], analysis)) if mend.saving else mend for mend in mends]
     return Changes(tuple(mends), tuple(refused), files, analysis)
 
 

@@ -7,6 +7,13 @@ import libcst as cst
 from pinprof.fix.rewrite import NotSure, Remake
 
 
+def last_name(call: cst.Call) -> str:
+    """Return the last name of what is called: `item` of `x.item()`."""
+    if isinstance(call.func, cst.Attribute):
+        return call.func.attr.value
+    return call.func.value if isinstance(call.func, cst.Name) else ""
+
+
 def argument(call: cst.Call, name: str) -> cst.Arg | None:
     """Return a keyword argument of a call."""
     return next((each for each in call.args if each.keyword and each.keyword.value == name), None)

@@ -5,11 +5,11 @@ from itertools import takewhile
 import libcst as cst
 
 from pinprof.fix.batches import VIEWS
-from pinprof.fix.calls import argument
-from pinprof.fix.names import uses_of
+from pinprof.fix.calls import argument, last_name
+from pinprof.fix.names import is_set_by_others, uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_no_other, check_runs_in_order, last_name
+from pinprof.fix.waits import check_no_other, check_runs_in_order
 
 SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 MAKERS = {"torch.tensor", "torch.as_tensor"}
@@ -178,14 +178,9 @@ def _check_fixed(source: SourceFile, node: cst.BaseExpression, loop: Loop, keywo
     if isinstance(node, cst.Name):
         bound = [each for each in walk(loop) if isinstance(each, cst.Name) and each.value == node.value]
         targets = [each for each in bound if not _is_argument(source, each)]
-        if not targets and not _is_others(source, node.value):
+        if not targets and not is_set_by_others(source, node.value):
             return
     raise NotSure(f"{keyword}={source.code(node)} may change in the loop")
-
-
-def _is_others(source: SourceFile, name: str) -> bool:
-    """Return whether a function may set a variable of another one, or of the module."""
-    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in walk(source.module))
 
 
 def _is_argument(source: SourceFile, node: cst.Name) -> bool:

@@ -3,7 +3,7 @@
 import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
-from pinprof.fix.names import comes_after, is_remainder, is_target
+from pinprof.fix.names import follows, is_grown, is_remainder, is_target, line_of
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
 
@@ -64,7 +64,7 @@ def _is_always_set(source: SourceFile, node: cst.Name) -> bool:
         set_there = [each for each in uses if _is_set(source, each)]
         if not (defaults or set_there):
             continue
-        given = [bound_to(source, each) for each in set_there if not _is_grown(source, each)]
+        given = [bound_to(source, each) for each in set_there if not is_grown(source, each)]
         values = [*(each for each in defaults if each is not None), *(each[0] for each in given if each is not None)]
         is_first = bool(defaults) or any(_comes_first(source, each, node, scope) for each in set_there)
         return is_first and all(given) and not any(_is_no_number(source, each) for each in values)
@@ -79,22 +79,17 @@ def _may_be_none(source: SourceFile, param: cst.Param, name: str) -> bool:
 
 def _is_set(source: SourceFile, node: cst.Name) -> bool:
     parent = source.parent(node)
-    return _is_grown(source, node) or is_target(source, node) or isinstance(parent, cst.NameItem)
-
-
-def _is_grown(source: SourceFile, node: cst.Name) -> bool:
-    parent = source.parent(node)
-    return isinstance(parent, cst.AugAssign) and parent.target is node
+    return is_grown(source, node) or is_target(source, node) or isinstance(parent, cst.NameItem)
 
 
 def _comes_first(source: SourceFile, first: cst.Name, node: cst.Name, scope: cst.CSTNode) -> bool:
     """Return whether a variable is set in a line that always runs before a node, or in the module."""
-    line = next((each for each in source.around(first) if isinstance(each, cst.SimpleStatementLine)), None)
-    if line is None or _is_grown(source, first):
+    if is_grown(source, first):
         return False
     if scope is not source.scope(node):
-        return source.parent(line) is scope
-    return comes_after(source, node, line)
+        line = line_of(source, first)
+        return line is not None and source.parent(line) is scope
+    return follows(source, node, first)
 
 
 def _is_no_number(source: SourceFile, value: cst.BaseExpression) -> bool:

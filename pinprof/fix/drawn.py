@@ -5,6 +5,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
+from pinprof.fix.calls import last_name
 from pinprof.fix.iterators import asked_for
 from pinprof.fix.names import check_is_builtin
 from pinprof.fix.rewrite import NotSure, walk
@@ -90,7 +91,7 @@ def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:
     drawn = loop.iter
     target: cst.BaseExpression = loop.target
     while isinstance(drawn, cst.Call):
-        name = drawn.func.attr.value if isinstance(drawn.func, cst.Attribute) else getattr(drawn.func, "value", "")
+        name = last_name(drawn)
         if (
             name not in THROUGH
             or _is_own(source, drawn.func)

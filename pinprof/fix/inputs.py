@@ -75,8 +75,8 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
     if loader.pin_memory:
         return []
     check_pinnable(loader)
-    for other in work.told.made.loaders if work.told.made else ():
-        if other.place == loader.place and other.num_workers and other.batch is not None:
+    for other in work.told.loaders_at(loader.place):
+        if other.num_workers and other.batch is not None:
             check_pinnable(other)  # made by the same call
     if loader.own_collate or loader.batch_size is None:
         for place in loader.loops:
@@ -108,8 +108,7 @@ def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
 def _with_workers(loader: MadeLoader, work: Work) -> list[Rewrite]:
     cpus = work.told.made.cpus if work.told.made else None
     options = more_workers(loader, cpus, work.told.processes)
-    others = [each for each in (work.told.made.loaders if work.told.made else ()) if each.place == loader.place]
-    if any(each.iterable for each in others):
+    if any(each.iterable for each in work.told.loaders_at(loader.place)):
         raise NotSure("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
     source, call = made_loader(work.files, loader)
     if not loader.num_workers:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.bindings import bound_to, uses_in
-from pinprof.fix.names import Uses, check_is_builtin, is_target, uses_of
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.names import Uses, check_is_builtin, is_grown, is_set_by_others, is_target, uses_of
+from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import Loop, SourceFile
 
 LEAVES = (cst.Break, cst.Continue, cst.Return, cst.Raise)
@@ -138,15 +138,9 @@ def _are_alike(source: SourceFile, begun: Sequence[cst.Call]) -> bool:
         return False
     scope = source.scope(first)
     own = [each for each in uses_in(source, scope, first.value) if source.scope(each) is scope]
-    return sum(_is_bound(source, each) for each in own) == 1 and not any(
-        item.name.value == first.value
-        for node in walk(source.module)
-        if isinstance(node, cst.Global | cst.Nonlocal)
-        for item in node.names
-    )
+    return sum(_is_bound(source, each) for each in own) == 1 and not is_set_by_others(source, first.value)
 
 
 def _is_bound(source: SourceFile, node: cst.Name) -> bool:
     parent = source.parent(node)
-    is_changed = isinstance(parent, cst.AugAssign) and parent.target is node
-    return is_target(source, node) or is_changed or (isinstance(parent, cst.Param) and parent.name is node)
+    return is_target(source, node) or is_grown(source, node) or (isinstance(parent, cst.Param) and parent.name is node)

@@ -128,6 +128,17 @@ def _sort(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
     found.read.append(node)
 
 
+def is_grown(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a name is what an augmented assignment changes: `x += 1`."""
+    parent = source.parent(node)
+    return isinstance(parent, cst.AugAssign) and parent.target is node
+
+
+def is_set_by_others(source: SourceFile, name: str) -> bool:
+    """Return whether a function says that it sets a variable of another one, or of the module."""
+    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in walk(source.module))
+
+
 def is_target(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
     inner: cst.CSTNode = node
@@ -169,6 +180,17 @@ def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -
     place = next(number for number, each in enumerate(block.body) if each is statement)
     later = block.body[place + 1 :]
     return any(each is outer for outer in (node, *source.around(node)) for each in later)
+
+
+def line_of(source: SourceFile, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
+    """Return the line of simple statements around a node; None in the head of a compound one."""
+    return next((each for each in source.around(node) if isinstance(each, cst.SimpleStatementLine)), None)
+
+
+def follows(source: SourceFile, node: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Return whether a node always runs behind the line of another one in the same block."""
+    line = line_of(source, other)
+    return line is not None and comes_after(source, node, line)
 
 
 def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:

@@ -1,7 +1,5 @@
 """Fused optimizers, and gradients that are given back instead of set to zero."""
 
-import re
-
 import libcst as cst
 
 from pinprof.fix.calls import argument, check_plain, in_place_of, with_argument, without_argument
@@ -28,7 +26,7 @@ FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
 MOST_POSITIONAL = 5
 """The options come behind at least so many arguments."""
-LIBRARIES = r"(?:import|from)\s+(apex|deepspeed|colossalai)\b"
+LIBRARIES = ("apex", "deepspeed", "colossalai")
 """Libraries that put another optimizer in the place of one."""
 
 
@@ -99,9 +97,9 @@ def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
         raise NotSure(f"it is unknown whether this version of torch has a fused {name}")
     if told.has_sparse_gradients:
         raise NotSure(f"gradients are sparse, which a fused {name} does not take")
-    library = re.search(LIBRARIES, source.text)
+    library = source.imported(LIBRARIES)
     if library:
-        raise NotSure(f"{library[1]} changes the optimizer, and may not know a fused one")
+        raise NotSure(f"{library} changes the optimizer, and may not know a fused one")
     if told.has_scaler or "GradScaler" in source.text:
         raise NotSure(
             "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from pinprof.fix.constants import SAFE_CONSTANT
 from pinprof.fix.inputs import copies, workers
+from pinprof.fix.joint import joint_saving
 from pinprof.fix.outcomes import OfFinding, Outcome, each_place
 from pinprof.fix.rewrite import Mend, Refused, Rewrite
 from pinprof.fix.settings import optimizers, precision
@@ -30,7 +31,7 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
                 mends.append(taken)
                 continue
             if isinstance(outcome, Mend) and _new(outcome, work) == []:
-                mends = [_doing(mend, outcome) for mend in mends]
+                mends = [_doing(mend, outcome, work) for mend in mends]
             if work.chosen.has(taken.place):
                 refused.append(taken)
     return mends, refused
@@ -63,11 +64,14 @@ def _new(mend: Mend, work: Work) -> list[Rewrite]:
     return [each for each in mend.rewrites if (each.file, id(each.node), each.what) not in work.done]
 
 
-def _doing(mend: Mend, other: Mend) -> Mend:
-    """Return a change with what it does to the trace, if it does all of another one, too."""
+def _doing(mend: Mend, other: Mend, work: Work) -> Mend:
+    """Return a change with what it does to the trace, and saves there, if it does all of another one, too."""
     done = {(each.file, id(each.node), each.what) for each in mend.rewrites}
     does = all((each.file, id(each.node), each.what) in done for each in other.rewrites)
-    return replace(mend, edits=mend.edits | other.edits) if does and mend.edits and other.edits else mend
+    if not (does and mend.edits and other.edits):
+        return mend
+    both = replace(mend, edits=mend.edits | other.edits)
+    return replace(both, saving=joint_saving([both], work.told.analysis)) if mend.saving else both
 
 
 def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:

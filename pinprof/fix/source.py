@@ -1,6 +1,7 @@
 """A source file as a syntax tree, and what is asked of it: what stands on a line, in which loop, what names mean."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -112,6 +113,11 @@ class SourceFile:
                 return each
             inner = each
         return None
+
+    def imported(self, libraries: Iterable[str]) -> str | None:
+        """Return the first of some libraries that the source imports."""
+        found = re.search(rf"(?:import|from)\s+({'|'.join(libraries)})\b", self.text)
+        return found[1] if found else None
 
     def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
         """Return the line of simple statements around a node. Raises NotSure if it has several, or none is."""

@@ -1,7 +1,5 @@
 """Statements that are taken out: an emptied cache, and the second of two synchronizations in a row."""
 
-import re
-
 import libcst as cst
 
 from pinprof.fix.rewrite import NotSure, Rewrite
@@ -24,7 +22,7 @@ OF_MEMORY = (
 """How a program that tells of the GPU's memory does so."""
 SHORT = ("out of memory", "OutOfMemoryError", "set_per_process_memory_fraction", "MemPool")
 """Words of programs that go on when memory is short, or bound it."""
-LIBRARIES = r"(?:import|from)\s+(cupy|cudf|jax|tensorflow|numba|pycuda|tensorrt|onnxruntime|vllm|paddle)\b"
+LIBRARIES = ("cupy", "cudf", "jax", "tensorflow", "numba", "pycuda", "tensorrt", "onnxruntime", "vllm", "paddle")
 """Other libraries that take memory of the GPU."""
 SYNCHRONIZE = "torch.cuda.synchronize"
 
@@ -34,8 +32,7 @@ def without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
     statement = _statement_of(source, line, EMPTY_CACHE)
     if any(isinstance(each, cst.ExceptHandler | cst.ExceptStarHandler) for each in source.around(statement)):
         raise NotSure("it follows an error, and is not for each step")
-    library = re.search(LIBRARIES, source.text)
-    other = library[1] if library else next((word for word in SHORT if word in source.text), None)
+    other = source.imported(LIBRARIES) or next((word for word in SHORT if word in source.text), None)
     if other:
         raise NotSure(f"the program may need the memory that torch keeps ({other})")
     told = next((word for word in OF_MEMORY if word in source.text), None)

@@ -95,6 +95,10 @@ class Told:
         """The DataLoaders from which the recorded steps drew."""
         return self.made.drawn if self.made else ()
 
+    def loaders_at(self, place: Place) -> tuple[MadeLoader, ...]:
+        """Return the DataLoaders that the program makes at a place."""
+        return tuple(each for each in self.made.loaders if each.place == place) if self.made else ()
+
     def loader_of(self, place: Place, begun: Iterable[int], *, alike: bool = True) -> MadeLoader | None:
         """Return the only DataLoader from which a program begins to draw at lines of the function of `place`.
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from pinprof.fix.bindings import bound_to, uses_in
-from pinprof.fix.names import comes_after, is_seldom
+from pinprof.fix.calls import last_name
+from pinprof.fix.names import follows, is_seldom
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.written import written
@@ -78,13 +79,6 @@ def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
     return "inference_mode" in source.names_in(node) and not (isinstance(node, cst.Call) and not node.args)
 
 
-def last_name(call: cst.Call) -> str:
-    """Return the last name of what is called: `item` of `x.item()`."""
-    if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value
-    return call.func.value if isinstance(call.func, cst.Name) else ""
-
-
 def _calls(source: SourceFile) -> Iterator[cst.Call]:
     return (node for node in walk(source.module) if isinstance(node, cst.Call))
 
@@ -135,14 +129,7 @@ def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
 def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a call always follows a synchronization in its function."""
     waits = (each for each in _calls(source) if last_name(each) == "synchronize")
-    return any(_follows(source, call, each) for each in waits)
-
-
-def _follows(source: SourceFile, call: cst.Call, wait: cst.Call) -> bool:
-    if source.scope(call) is not source.scope(wait):
-        return False
-    line = next((each for each in source.around(wait) if isinstance(each, cst.SimpleStatementLine)), None)
-    return line is not None and comes_after(source, call, line)
+    return any(source.scope(call) is source.scope(each) and follows(source, call, each) for each in waits)
 
 
 def _check_refills(source: SourceFile) -> None:

@@ -82,6 +82,11 @@ class Replay:
         """Whether there is something to run: calls, in steps, on every rank."""
         return bool(self.steps) and all(program.calls for program in self.programs)
 
+    @property
+    def step_ns(self) -> float:
+        """The step without the profiler; that of the replay where it is not known."""
+        return self.step.step_ns or self.before.step_ns
+
     @cached_property
     def cost(self) -> ProfilerCost:
         """The profiler's cost, with which the unchanged programs run at the step's pace."""
@@ -97,10 +102,9 @@ class Replay:
     @cached_property
     def bound(self) -> str:
         """What limits the unchanged step: of one trace as its report says, of several ranks `gpu` or `host`."""
-        step = self.step.step_ns or self.before.step_ns
         if len(self.ranks) > 1:
-            return GPU if is_gpu_bound(self.before.busy_ns, step) else HOST
-        return bound_of(self.ranks[0], step) or HOST
+            return GPU if is_gpu_bound(self.before.busy_ns, self.step_ns) else HOST
+        return bound_of(self.ranks[0], self.step_ns) or HOST
 
     def run(self, changed: Sequence[Program], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
         """Return the pace of changed programs of all ranks."""
@@ -113,18 +117,17 @@ class Replay:
 
         Where workers set the pace, a step that is shorter otherwise waits the longer for them.
         """
-        step = self.step.step_ns or self.before.step_ns
         if self.is_starved:
-            return Pace(max(step, after.step_ns), after.busy_ns) if fed else after
-        return Pace(after.step_ns + max(step - self.before.step_ns, 0.0), after.busy_ns)
+            return Pace(max(self.step_ns, after.step_ns), after.busy_ns) if fed else after
+        return Pace(after.step_ns + max(self.step_ns - self.before.step_ns, 0.0), after.busy_ns)
 
     @cached_property
     def is_starved(self) -> bool:
         """Whether workers of a DataLoader set the pace of the step."""
-        step, known = self.step.step_ns or self.before.step_ns, [feed for feed in self.feeds if feed is not None]
+        known = [feed for feed in self.feeds if feed is not None]
         if not known:
-            return step > HIDDEN_LOADER * self.before.step_ns and any(rank.loader.waits for rank in self.ranks)
-        return not is_gpu_bound(self.before.busy_ns, step) and any(feed.is_late(step) for feed in known)
+            return self.step_ns > HIDDEN_LOADER * self.before.step_ns and any(rank.loader.waits for rank in self.ranks)
+        return not is_gpu_bound(self.before.busy_ns, self.step_ns) and any(feed.is_late(self.step_ns) for feed in known)
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:

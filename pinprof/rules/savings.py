@@ -74,7 +74,7 @@ def _runs(replay: Replay) -> bool:
 
 def saving_of(replay: Replay, edits: Edits) -> Saving:
     """Return what a change of the program saves of its step."""
-    before = replay.step.step_ns or replay.before.step_ns
+    before = replay.step_ns
     saving = max(before - after(replay, [edits]).step_ns, 0.0)
     if saving < NOTHING * before:
         saving = 0.0

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
 from pinprof.errors import MeasureError
 
+if TYPE_CHECKING:
+    from pinprof.capture.numbers import Nudged
+
 LIMIT_S = 300.0
 """A first run takes seconds; one that takes so long is stuck, or makes no steps."""
 SAME_NUMBERS = {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """With these Python orders sets alike, and cuBLAS computes alike (its own documentation, `Results reproducibility`)."""
-
-Nudged: TypeAlias = Literal["bits", "updates"]
-"""Whether the last bits of the parameters are changed, or those of the updates, too."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Look:
     options: tuple[str, ...]
 
     @classmethod
-    def at_numbers(cls, program: Program, steps: int, *, nudged: Nudged | None = None) -> "Look":
+    def at_numbers(cls, program: Program, steps: int, *, nudged: "Nudged | None" = None) -> "Look":
         """Return the run that notes what the first steps compute."""
         own = replace(program, environment={**program.environment, **SAME_NUMBERS})
         return cls(own, (*(["--nudged", nudged] if nudged else []), "--most-steps", str(steps), "--numbers"))

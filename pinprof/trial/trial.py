@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Contest, Judgement, Program, Progress, Wishes, contest
 from pinprof.ab.recorded import record_one
@@ -18,9 +19,12 @@ from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share, eliminated
 from pinprof.trial.numbers import Comparison, Numbers, compared
-from pinprof.trial.runs import Guarded, Look, Nudged, guarded, looked
+from pinprof.trial.runs import Guarded, Look, guarded, looked
 from pinprof.trial.versions import Command, Versions
 from pinprof.whatif.verification import Verification, verify
+
+if TYPE_CHECKING:
+    from pinprof.capture.numbers import Nudged
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
 """Steps whose numbers are compared, and steps under the guard: a race over a ring of buffers needs a few rounds."""
@@ -107,7 +111,7 @@ class Trial:
         if result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped)
-        made_now = [mend for mend in mends if mend not in dropped]
+        made_now = [patch.mend for patch in kept.patches.patches]
         kept = replace(kept, checked=self._checked(versions, versions.original(), program, result, made_now))
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)

@@ -66,15 +66,10 @@ class _Whole:
     profile: Profile
     replay: Replay
 
-    @property
-    def step_ns(self) -> float:
-        """The step without profiler."""
-        return self.replay.step.step_ns or self.replay.before.step_ns
-
     def cost(self, cause: str, after_ns: float) -> Cost:
         """Return the cost of a cause without which the step takes so long."""
-        ns = max(self.step_ns - after_ns, 0.0)
-        unsure, step = UNSURE_CHANGE * ns + NOISE * self.step_ns, self.replay.step
+        ns = max(self.replay.step_ns - after_ns, 0.0)
+        unsure, step = UNSURE_CHANGE * ns + NOISE * self.replay.step_ns, self.replay.step
         less = more = 0.0
         if step.source == "estimated" and step.range_ns and step.step_ns and cause not in (GPU, COPY):
             less, more = step.step_ns - step.range_ns[0], step.range_ns[1] - step.step_ns
@@ -99,7 +94,7 @@ class _Whole:
     def edited(self, edits: Edits) -> float:
         """Return the step after edits."""
         if not edits:
-            return self.step_ns
+            return self.replay.step_ns
         return self.ran(self.replay.cost, [edited(self.replay.programs[0], self.details, edits)])
 
     def ran(self, cost: ProfilerCost, programs: list[Program] | None = None, gpu_speed: float = 1.0) -> float:
@@ -123,7 +118,7 @@ class _Whole:
     def _without_collectives(self) -> float:
         rows = frozenset(np.flatnonzero(is_collective_kernel(self.details.trace.gpu)).tolist())
         if not rows:
-            return self.step_ns
+            return self.replay.step_ns
         (program,) = self.replay.programs
         calls = tuple(
             replace(

@@ -135,7 +135,7 @@ def _check_ranks(traces: Sequence[Trace]) -> None:
 
 def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) -> Prediction:
     """Return the step after edits of the program of each rank, and with the speeds of the scenario."""
-    baseline = replay.step.step_ns or replay.before.step_ns
+    baseline = replay.step_ns
     made = after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
     bounds = range_of(replay.step, made.step_ns, _noise(replay, made))
     return Prediction(

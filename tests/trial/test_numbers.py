@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from pinprof.ab import Program
-from pinprof.capture.numbers import Nudge, updates_nudged
+from pinprof.capture.numbers import Nudge, Nudged, updates_nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
-from pinprof.trial.runs import Look, Nudged, looked
+from pinprof.trial.runs import Look, looked
 
 TRAINING = """
 import torch

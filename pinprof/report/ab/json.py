@@ -9,8 +9,7 @@ from typing import Any
 from pinprof.ab import Contest, Judgement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause
-from pinprof.ab.duel import differences, is_by_quickest
-from pinprof.ab.measuring import Pair
+from pinprof.ab.duel import compared_by, differences
 from pinprof.report.ab.words import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION
@@ -33,7 +32,7 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
         "turns_reason": contest.why_runs or None,
         "turn_count": contest.plan.turns,
         "turn_steps": contest.plan.turn_steps,
-        "compared_by": _compared_by(duel.pairs),
+        "compared_by": compared_by(duel.pairs),
         "seconds": round(duel.seconds, 3),
         "interrupted": duel.interrupted,
         "pairs": [
@@ -51,12 +50,6 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
         "clocks": clocks(recorded.clocks) if recorded else [],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def _compared_by(pairs: Sequence[Pair]) -> str:
-    if any(pair.by_mean for pair in pairs):
-        return "mean"
-    return "quickest" if is_by_quickest(pairs) else "usual"
 
 
 def judgement_fields(judgement: Judgement) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from pinprof.ab import CANNOT_TELL, Contest, Recorded
 from pinprof.ab.bisection import Bisection
+from pinprof.ab.duel import compared_by
 from pinprof.report.ab.words import advice, cause, clocks, how_measured, percent, sentence
 from pinprof.report.layout import bullet, fact, laid_out, section
 from pinprof.report.words import printable
@@ -25,7 +26,7 @@ def _parts(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) 
     yield Text(printable(f"{before.name} → {after.name}"), "bold")
     yield Text(f"{sentence(contest.duel.judgement)}.")
     yield section("Step")
-    which = "mean" if any(pair.by_mean for pair in contest.duel.pairs) else "usual"
+    which = "mean" if compared_by(contest.duel.pairs) == "mean" else "usual"
     for number, program in enumerate(contest.programs):
         usual = sorted(pair.usual_ns[number] for pair in contest.duel.pairs)
         runs = counted(len(usual), "process", "processes")

@@ -1,17 +1,23 @@
 """The sentences about two versions of a program."""
 
+from collections.abc import Mapping
 from math import inf
 
 from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Contest, Judgement
 from pinprof.ab.causes import Cause
 from pinprof.ab.clocks import Clocks
-from pinprof.ab.duel import is_by_quickest
+from pinprof.ab.duel import ComparedBy, compared_by
 from pinprof.ab.verdict import pairs_for
 from pinprof.report.words import cut
 from pinprof.units import counted, duration
 
 CLOCKS_DIFFER = 0.03
 """Clocks that differ by more than this share make one version slower by themselves."""
+BY: Mapping[ComparedBy, str] = {
+    "usual": "",
+    "quickest": ", by the quickest step of each turn",
+    "mean": ", by the mean step, for workers set the pace",
+}
 
 
 def percent(ratio: float) -> str:
@@ -50,17 +56,14 @@ def advice(contest: Contest) -> str:
 
 def how_measured(contest: Contest) -> str:
     """Return how many processes were timed, and how."""
-    is_quickest = is_by_quickest(contest.duel.pairs)
+    by = compared_by(contest.duel.pairs)
     why = f" ({contest.why_runs})" if contest.why_runs else ""
-    by = ", by the quickest step of each turn" if is_quickest else ""
-    if any(pair.by_mean for pair in contest.duel.pairs):
-        by = ", by the mean step, for workers set the pace"
     lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
     pairs = counted(len(contest.duel.pairs), "fresh process", "fresh processes")
-    return f"{pairs} of each, {_way(contest, is_quickest=is_quickest)}{why}{by}; {lot}"
+    return f"{pairs} of each, {_way(contest, by)}{why}{BY[by]}; {lot}"
 
 
-def _way(contest: Contest, *, is_quickest: bool) -> str:
+def _way(contest: Contest, by: ComparedBy) -> str:
     plan = contest.plan
     if contest.turns == "runs":
         return f"run after run, {plan.turn_steps} steps each"
@@ -71,7 +74,7 @@ def _way(contest: Contest, *, is_quickest: bool) -> str:
             "batches the workers had made before, do not count"
         )
     is_on_host = not any(first.gpu for first in contest.first)
-    without = ", without the time in which other programs had the CPU" if is_on_host and not is_quickest else ""
+    without = ", without the time in which other programs had the CPU" if is_on_host and by != "quickest" else ""
     return f"both at once, in turns of a few steps{without}"
 
 
