@@ -17,6 +17,7 @@ from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
 from pinprof.ab.signed_ranks import Floats
 from pinprof.ab.times import Timed, read_times
+from pinprof.capture.cores import ANY_CORE, CORE_BYTES
 from pinprof.errors import MeasureError
 from pinprof.replay.feed import STARVED
 
@@ -28,7 +29,6 @@ SETTLING = 0.1
 LONGEST_START_S = 600.0
 TIMES_LONGER = 5.0
 """A process may take so many times as long as the first of its version."""
-GO = b"g"
 NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
 """Of a normal distribution: its standard deviation by its median deviation, and the error of a median by a mean's."""
 
@@ -183,15 +183,21 @@ def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, fi
 
 
 def take_turns(players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, first: int) -> None:
-    """Let two processes that have started take turns, and end."""
+    """Let two processes that have started take turns, and end.
+
+    The second one of each two turns begins on the core on which the first one has just run.
+    """
     order = (first, 1 - first)
     for number in order:
         players[number].await_turn()
     for turn in range(plan.turns):
+        core = ANY_CORE
         for number in order if turn % 2 == 0 else order[::-1]:
-            players[number].play()
-            if turn == plan.turns - 1:
-                players[number].finish()
+            core = players[number].play(core)
+    for number in order:
+        players[number].go()
+    for number in order:
+        players[number].await_end()
 
 
 def _fixed(options: Sequence[str], plan: Plan) -> list[str]:
@@ -227,6 +233,7 @@ class Player:
         self._options = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
         self._end = 0.0
         self._waits = False
+        self._core = ANY_CORE
 
     def __enter__(self) -> "Player":
         self.folder.mkdir()
@@ -260,39 +267,41 @@ class Player:
         if self._waits:
             return
         ready, _, _ = select.select([self._told], [], [], max(self._end - time.monotonic(), 0.0))
-        if not ready or not os.read(self._told, 1):
+        core = os.read(self._told, CORE_BYTES) if ready else b""
+        if not core:
             limit_s = self._plan.limit_s
             _check(self._program, self._process, self._process.wait(limit_s if ready else 0.0), limit_s)
             raise MeasureError(
                 f"{self._program.name}: it ended before it had made all its steps; it needs {self._needed} of them"
             )
-        self._waits = True
+        self._core, self._waits = core, True
 
     def start(self) -> None:
         """Let it start the program."""
         self.await_turn()
-        self._go()
+        self.go()
 
-    def play(self) -> None:
-        """Let it make the steps of a turn."""
+    def play(self, core: bytes) -> bytes:
+        """Let it make the steps of a turn, from a core on; return the one on which it ends."""
         self.await_turn()
-        self._go()
+        self.go(core)
         self.await_turn()
+        return self._core
 
-    def finish(self) -> None:
-        """Let it end."""
-        self._go()
+    def go(self, core: bytes = ANY_CORE) -> None:
+        """Let it go on."""
+        self._waits = False
+        with suppress(BrokenPipeError):
+            os.write(self._asks, core)
+
+    def await_end(self) -> None:
+        """Wait until it has ended. Raises MeasureError if it fails."""
         _check(self._program, self._process, self._process.wait(self._plan.limit_s), self._plan.limit_s)
 
     @property
     def _needed(self) -> int:
         plan = self._plan
         return plan.warmup + plan.turns * (plan.settling + plan.turn_steps)
-
-    def _go(self) -> None:
-        self._waits = False
-        with suppress(BrokenPipeError):
-            os.write(self._asks, GO)
 
 
 Measure = Callable[[Sequence[Program], Sequence[str], Plan, int], Pair]

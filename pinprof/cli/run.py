@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pinprof.capture.agreement import Agreement
     from pinprof.capture.numbers import Nudged
     from pinprof.capture.script import ScriptRun
-    from pinprof.capture.turns import Turns
+    from pinprof.capture.turns import QuickExit, Turns
     from pinprof.report.source import Code
 
 WINDOWS = ("plain", "lean", "lines")
@@ -216,12 +216,13 @@ def run(  # noqa: PLR0913  options of one command
     if outputs.is_first and "lean" in chosen:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
+    turns, leaving = _turns(options.pop("turns"))
     outcome = _recorded(
         outputs,
         agreement,
         script=script,
         args=args,
-        turns=_turns(options.pop("turns")),
+        turns=turns,
         **_timing(options.pop("plain_steps"), options.pop("plain_seconds"), is_wanted="plain" in chosen),
         line_steps=3 if "lines" in chosen else 0,
         force=force,
@@ -236,6 +237,8 @@ def run(  # noqa: PLR0913  options of one command
     status = outcome.exit_status
     if status:
         say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
+    if leaving:
+        leaving.status = status
     sys.exit(status)
 
 
@@ -330,14 +333,14 @@ def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dic
     return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
 
 
-def _turns(text: str | None) -> "Turns | None":
-    from pinprof.capture.turns import Turns
+def _turns(text: str | None) -> "tuple[Turns | None, QuickExit | None]":
+    from pinprof.capture.turns import QuickExit, Turns
 
     if text is None:
-        return None
-    turns = Turns.from_text(text)
+        return None, None
+    turns, leaving = Turns.from_text(text), QuickExit()
     turns.wait()  # torch is loaded, the program has not begun
-    return turns
+    return turns, leaving
 
 
 def _windows(text: str) -> set[str]:

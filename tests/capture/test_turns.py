@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from threading import Thread
 
 import pytest
 
+from pinprof.capture.cores import ANY_CORE, CORE_BYTES
 from pinprof.capture.journal import Journal
 from pinprof.capture.plain import Clock
-from pinprof.capture.turns import DONE, Delay, Turns, turn_window
+from pinprof.capture.turns import Delay, Turns, turn_window
 from pinprof.trace.run import PLAIN, SETTLING
 
 
@@ -31,13 +33,13 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
     journal, delays = Journal(Clock), list[int]()
     journal.begin(with_step=True)
     with pipes() as (asked, go, told, tell):
-        os.write(go, b"ggg")
+        os.write(go, 3 * ANY_CORE)
         seen = []
         for progress in turn_window(journal, Turns.from_text(f"{asked},{tell},1,2,2"), delays):
             seen.append(progress.window)
             journal.end_step(progress.window)
             journal.resume()
-        assert os.read(told, 9) == 3 * DONE
+        assert len(os.read(told, 99)) == 3 * CORE_BYTES
     assert seen == [SETTLING, PLAIN, PLAIN] * 2
     assert journal.log().windows == ((SETTLING, 1), (PLAIN, 2), (SETTLING, 1), (PLAIN, 2))
     assert len(delays) == 4
@@ -56,9 +58,9 @@ def test_its_workers_stand_still_while_it_waits() -> None:
         turns = Turns(asked, tell, 1, 1, 1)
         waiting = Thread(target=turns.wait)
         waiting.start()
-        os.read(told, 1)
+        os.read(told, CORE_BYTES)
         assert is_soon(worker.pid, "T")
-        os.write(go, b"g")
+        os.write(go, ANY_CORE)
         waiting.join()
         assert is_soon(worker.pid, "S")
         worker.kill()
@@ -72,6 +74,35 @@ def is_soon(process: int, state: str) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+LEAVES = """
+import atexit, subprocess, sys
+from pinprof.capture.turns import QuickExit
+
+class Late:
+    def __del__(self):
+        print("tidied up")
+
+leaving, kept = QuickExit(), Late()
+atexit.register(print, "what the program wants done")
+{then}
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "also"),
+    [
+        ("leaving.status = 3", ""),
+        ("", "tidied up\n"),
+        ("leaving.status = 3; child = subprocess.Popen(['sleep', '1'])", "tidied up\n"),
+    ],
+)
+def test_a_process_that_has_its_status_leaves_without_tidying_up(then: str, also: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", LEAVES.format(then=then)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert (ran.returncode, ran.stdout) == (3, f"what the program wants done\n{also}"), ran.stderr
 
 
 def test_text_that_says_no_turns_is_refused() -> None:
