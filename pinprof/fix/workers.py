@@ -6,11 +6,10 @@ from pinprof.fix.calls import argument
 from pinprof.fix.loaders import leaves_of
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
+from pinprof.rules.workers import workers_wanted
 from pinprof.trace.made import MadeLoader
 
 IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
-MOST_WORKERS = 8
-FEW_WORKERS = 4
 
 
 def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[str, str]:
@@ -19,13 +18,12 @@ def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[s
         raise NotSure("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
     if not cpus:
         raise NotSure("the trace does not show how many cores the program has")
-    room = max(1, cpus // max(1, processes)) - 1
-    wanted = min(room, FEW_WORKERS if not loader.num_workers else max(2 * loader.num_workers, FEW_WORKERS))
+    wanted = workers_wanted(loader.num_workers, cpus, processes)
     if loader.num_workers == 0:
         _check_can_be_shared(loader)
     if wanted <= loader.num_workers:
         raise NotSure(f"its {loader.num_workers} workers already share {cpus} cores with the program")
-    options = {"num_workers": str(min(wanted, max(MOST_WORKERS, loader.num_workers)))}
+    options = {"num_workers": str(wanted)}
     return options if loader.persistent_workers else {**options, "persistent_workers": "True"}
 
 

@@ -30,6 +30,18 @@ class Feed:
         """The input if a thread received and pinned the batches of the workers, beside the step."""
         return min(self.wait_ns + HANDED_OVER_NS, self.input_ns)
 
+    @property
+    def received_ns(self) -> float:
+        """What it takes to receive a batch that workers have ready; not known where the process makes them itself."""
+        return self.input_ns - self.wait_ns if self.wait_ns else min(HANDED_OVER_NS, self.input_ns)
+
+    def batch_ns(self, step_ns: float, now: int, then: int) -> float:
+        """Return how far apart `then` workers bring the batches of steps, in place of `now`; 0: the process itself.
+
+        So many workers are so many times as fast, if they need only cores. Those of now set the pace of the step.
+        """
+        return (now * step_ns if now else self.input_ns) / then
+
     def is_late(self, step_ns: float) -> bool:
         """Return whether the workers set the pace of a step of this length, unless the GPU does."""
         return self.wait_ns >= STARVED * step_ns

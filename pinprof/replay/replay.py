@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -106,20 +107,30 @@ class Replay:
             return GPU if is_gpu_bound(self.before.busy_ns, self.step_ns) else HOST
         return bound_of(self.ranks[0], self.step_ns) or HOST
 
-    def run(self, changed: Sequence[Program], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
-        """Return the pace of changed programs of all ranks."""
+    def run(
+        self,
+        changed: Sequence[Program],
+        *,
+        host_speed: float = 1.0,
+        gpu_speed: float = 1.0,
+        batch_ns: float = inf,
+    ) -> Pace:
+        """Return the pace of changed programs of all ranks; workers bring batches so far apart, or as they do now."""
         cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
         after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
-        return self.settled(after, fed=any(call.input_ns for program in changed for call in program.calls))
+        is_fed = any(call.input_ns for program in changed for call in program.calls)
+        return self.settled(after, batch_ns=batch_ns if is_fed else 0.0)
 
-    def settled(self, after: Pace, *, fed: bool) -> Pace:
-        """Return the pace of changed programs with what no replay explains of the step; `fed`: whether they have input.
+    def settled(self, after: Pace, *, batch_ns: float) -> Pace:
+        """Return the pace of changed programs with what no replay explains of the step.
 
-        Where workers set the pace, a step that is shorter otherwise waits the longer for them.
+        Where workers set the pace, a step that is shorter otherwise waits the longer for them. They bring batches
+        `batch_ns` apart; infinity: as they do now, 0: batches are always there.
         """
         if self.is_starved:
-            return Pace(max(self.step_ns, after.step_ns), after.busy_ns) if fed else after
-        return Pace(after.step_ns + max(self.step_ns - self.before.step_ns, 0.0), after.busy_ns)
+            return Pace(max(min(batch_ns, self.step_ns), after.step_ns), after.busy_ns)
+        step_ns = after.step_ns + max(self.step_ns - self.before.step_ns, 0.0)
+        return Pace(max(step_ns, batch_ns) if batch_ns < inf else step_ns, after.busy_ns)
 
     @cached_property
     def is_starved(self) -> bool:

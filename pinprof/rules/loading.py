@@ -1,13 +1,15 @@
 """Rules 4xx: steps that wait for their input."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.replay.feed import feed_of
+from pinprof.replay.feed import Feed, feed_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
-from pinprof.units import duration
+from pinprof.rules.workers import workers_of
+from pinprof.units import counted, duration
 from pinprof.whatif.edits import Edits
 
 SEEN = 0.8
@@ -20,16 +22,16 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     traced_wait, feed = loader.wait_in_steps_ns / profile.steps.count, feed_of(details)
     step, traced = profile.estimate.step_ns, profile.steps.traced_ns or 0.0
-    wait, edits = feed.input_ns if feed else traced_wait, Edits(most_input_ns=0.0)
+    wait = feed.input_ns if feed else traced_wait
     filled = "the workers had filled their queue while the recording began, and are too slow to keep it full"
     if feed is None and step is not None and step - traced > wait:
         text = f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: {filled}"
-        yield Evidence(step - traced, text, edits=edits)
+        yield _with_workers(Evidence(step - traced, text), details, None, step)
         return
     text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
     if feed and traced_wait < SEEN * wait:
         text += f", {duration(traced_wait)} of it in the trace: {filled}"
-    yield Evidence(wait, text, edits=edits)
+    yield _with_workers(Evidence(wait, text), details, feed or Feed(wait, wait), step or traced)
 
 
 def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -38,12 +40,28 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     wait = loader.wait_in_steps_ns / profile.steps.count
     cost = idle_within(details, profile, loader.times.start, loader.times.end)
-    yield Evidence(
-        cost,
+    text = (
         f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "
-        f"{duration(cost)}",
-        edits=Edits(most_input_ns=0.0),
+        f"{duration(cost)}"
     )
+    step = profile.estimate.step_ns or profile.steps.traced_ns or 0.0
+    yield _with_workers(Evidence(cost, text), details, feed_of(details) or Feed(wait, 0.0), step)
+
+
+def _with_workers(seen: Evidence, details: Details, feed: Feed | None, step_ns: float) -> Evidence:
+    """Return what was seen with what more workers change, as many as the cores have room for where that is known."""
+    workers, none = workers_of(details), Edits(most_input_ns=0.0)
+    if workers is None:
+        return replace(seen, edits=none)
+    if workers.then <= workers.now:
+        shared = counted(workers.now, "worker already shares", "workers already share")
+        text = f"{seen.text}; its {shared} {counted(workers.cpus, 'core')} with the program: make batches cheaper"
+        return replace(seen, text=text, at_most=none)
+    if feed is None:
+        return replace(seen, edits=none)
+    edits = Edits(most_input_ns=feed.received_ns, batch_ns=feed.batch_ns(step_ns, workers.now, workers.then))
+    text = f"{seen.text}; the saving is that of {counted(workers.then, 'worker')}, now {workers.now or 'none'}"
+    return replace(seen, text=text, edits=edits)
 
 
 SAFE_WORKERS = (
@@ -63,7 +81,8 @@ RULES = (
         fix="More workers (num_workers), persistent_workers=True, cheaper or earlier preprocessing, larger reads.",
         before="loader = DataLoader(data, num_workers=1)",
         code="loader = DataLoader(data, num_workers=8, persistent_workers=True)",
-        safe_if=f"The machine has cores and memory for the workers. {SAFE_WORKERS}",
+        safe_if="The machine has cores and memory for the workers, and reads data as fast as they ask for it. "
+        f"{SAFE_WORKERS}",
         look=_loader,
     ),
     Rule(

@@ -101,7 +101,7 @@ class _Whole:
         """Return the step of programs, by default the unchanged ones."""
         chosen = self.replay.programs if programs is None else programs
         after = pace(chosen, self.replay.steps, cost, gpu_speed=gpu_speed, calls=CALLS)
-        return self.replay.settled(after, fed=cost.input_speed < inf).step_ns
+        return self.replay.settled(after, batch_ns=inf if cost.input_speed < inf else 0.0).step_ns
 
     def _of(self, scenario: Scenario) -> Edits:
         return edits_of(self.details, scenario)

@@ -63,6 +63,8 @@ class Edits:
     """Whether the host makes no long pauses between ops any more."""
     most_input_ns: float = inf
     """What a step is in its DataLoader at most; 0: batches are always there."""
+    batch_ns: float = inf
+    """How far apart the workers of a DataLoader bring batches at most, in ns of a step."""
 
     def __or__(self, other: "Edits") -> "Edits":
         return Edits(
@@ -79,6 +81,7 @@ class Edits:
             self.fused | other.fused,
             self.without_pauses or other.without_pauses,
             min(self.most_input_ns, other.most_input_ns),
+            min(self.batch_ns, other.batch_ns),
         )
 
     def __bool__(self) -> bool:

@@ -78,7 +78,8 @@ def after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gp
         edited(program, rank, change)
         for program, rank, change in zip(replay.programs, replay.ranks, edits, strict=True)
     ]
-    return replay.run(changed, host_speed=host_speed, gpu_speed=gpu_speed)
+    batch_ns = max(change.batch_ns for change in edits)
+    return replay.run(changed, host_speed=host_speed, gpu_speed=gpu_speed, batch_ns=batch_ns)
 
 
 def replay_of(traces: Sequence[Trace], step_ms: float | None = None) -> Replay:

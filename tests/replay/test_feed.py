@@ -9,8 +9,10 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.replay import Replay
+from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
 from pinprof.trace import read_trace
+from pinprof.trace.made import Made, MadeLoader
 from pinprof.trace.run import RunLog
 from pinprof.whatif import Scenario, predict
 from pinprof.whatif.edits import Edits
@@ -29,6 +31,7 @@ def recorded(
     busy_ms: float = 0.1,
     by: str = WORKERS,
     pageable: bool = False,
+    made: Made | None = None,
 ) -> Analysis:
     """Return a run whose recorded steps take a millisecond, and those without the profiler as told."""
     builder = TraceBuilder()
@@ -53,7 +56,7 @@ def recorded(
         gpu_ns=(0,) * (plain + RECORDED),
         after_ns=0,
     )
-    return analyse(replace(trace, run=log))
+    return analyse(replace(trace, run=log, info=replace(trace.info, made=made)))
 
 
 def waits_of(replay: Replay) -> set[float]:
@@ -128,3 +131,70 @@ def test_what_pins_does_not_help_workers_that_are_late(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, 2.0, 1.05, pageable=True)
     (finding,) = (each for each in analysis.findings if each.rule.id == "PIN104")
     assert saved_ms(analysis, finding.evidence.edits) == 0
+
+
+def of_workers(workers: int, cpus: int, *, loaders: int = 1) -> Made:
+    """Return a program that draws from a DataLoader with so many workers, on so many cores."""
+    loader = MadeLoader(
+        file="train.py",
+        line=1,
+        function="main",
+        direct=True,
+        kind="torch.utils.data.dataloader.DataLoader",
+        dataset="Images",
+        iterable=False,
+        num_workers=workers,
+        pin_memory=False,
+        persistent_workers=False,
+        drawn=RECORDED,
+    )
+    return Made(loaders=(loader,) * loaders, cpus=cpus)
+
+
+def about_input(analysis: Analysis) -> Finding:
+    (finding,) = (each for each in analysis.findings if each.rule.family == "input")
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("now", "cpus", "saved", "text"),
+    [
+        (1, 9, 1.01, "; the saving is that of 4 workers, now 1"),  # a batch per 0.5 ms; to receive it takes 0.04
+        (1, 3, 1.0, "; the saving is that of 2 workers, now 1"),  # a batch per ms
+        (6, 9, 0.5, "; the saving is that of 8 workers, now 6"),  # six make a batch per 2 ms, eight per 1.5
+    ],
+)
+def test_more_workers_are_as_many_times_as_fast(tmp_path: Path, now: int, cpus: int, saved: float, text: str) -> None:
+    analysis = recorded(tmp_path, 2.0, 1.05, made=of_workers(now, cpus))
+    finding = about_input(analysis)
+    assert finding.rule.id == "PIN401"
+    assert finding.evidence.text.endswith(text)
+    assert finding.saving
+    assert finding.saving.saving_ns == pytest.approx(saved * MS, rel=0.02)
+
+
+@pytest.mark.parametrize(("plain", "saved"), [(10.0, 7.625), (2.0, 1.4)])
+def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(
+    tmp_path: Path, plain: float, saved: float
+) -> None:
+    analysis = recorded(tmp_path, plain, plain - 0.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 16))
+    finding = about_input(analysis)
+    assert finding.rule.id == "PIN402"
+    assert finding.evidence.text.endswith("; the saving is that of 4 workers, now none")
+    assert finding.saving
+    assert finding.saving.saving_ns == pytest.approx(saved * MS, rel=0.03)
+
+
+def test_where_the_workers_share_all_cores_the_wait_is_the_most_that_is_saved(tmp_path: Path) -> None:
+    finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(3, 4)))
+    assert finding.evidence.text.endswith(
+        "; its 3 workers already share 4 cores with the program: make batches cheaper"
+    )
+    assert finding.saving is None
+    assert finding.most_ns == pytest.approx(1.05 * MS, rel=0.05)
+
+
+def test_of_several_loaders_it_is_not_known_which_is_late(tmp_path: Path) -> None:
+    finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(1, 16, loaders=2)))
+    assert "the saving is that of" not in finding.evidence.text
+    assert finding.saving
