@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_recording)
     needy = [item for item in items if item.get_closest_marker("gpu")]
     if not needy:
         return
@@ -32,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in needy:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def _recording(item: pytest.Item) -> str:
+    """Return the recording that a test looks at: one process then reads and analyses it for all such tests."""
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return next((Path(str(value)).name for value in values if str(value).endswith(".json.gz")), "")
 
 
 @pytest.fixture
