@@ -9,7 +9,8 @@ Run from the repository root, in this order:
   PYTHONPATH=. python scripts/exam_fix.py prove OUT                      `pinprof try` of each program
 
 FOLDER holds the clones that scripts/exam.py names. The faults, and what the right outcome of each is, stand in
-scripts/examination/faults.py. Each command skips what has been done, and stops when its budget is spent.
+scripts/examination/faults.py; those of programs that `fix` was not made with, in unseen.py beside it: `--only unseen`.
+Each command skips what has been done, and stops when its budget is spent.
 """
 
 import json
@@ -33,6 +34,7 @@ from scripts.examination.planted import Planted, patched_in_place, plant
 from scripts.examination.planting import Variant
 from scripts.examination.processes import Ended, run
 from scripts.examination.proofs import difference, of_trial, table_of_mends, table_of_proofs
+from scripts.examination.unseen import UNSEEN_VARIANTS
 
 PATIENCE_SECONDS = 90.0
 START_LEAST_SECONDS = 20.0
@@ -47,11 +49,18 @@ SMALLER = {
 """What makes a step of a large program bearable on a CPU."""
 CALLS = {"optimizer": 1, "backward": 2}
 """Calls of a marker for one of the program's: where functions are noted, `backward` calls itself once more."""
+UNSEEN = "unseen"
+EVERY = (*VARIANTS, *UNSEEN_VARIANTS)
 RECORDED = (("record", ".gz"), ("pretended", ""))
 SHORT = ("--force", "--max-warmup", "30", "--plain-seconds", "4", "--watch-steps", "0")
 
 out_argument = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-only_option = click.option("--only", multiple=True, metavar="NAME", help="Take this variant alone; may be repeated.")
+only_option = click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Take this variant alone; may be repeated. `unseen`: those of programs that fix was not made with.",
+)
 budget_option = click.option("--budget", default=3600.0, show_default=True, help="Stop after so many seconds.")
 at_once_option = click.option("--at-once", default=4, show_default=True, help="Programs at once on each GPU.")
 gpus_option = click.option("--gpus", default="0", show_default=True, help="The GPUs, with commas between.")
@@ -75,7 +84,7 @@ def plant_all(out: Path, folder: Path, only: tuple[str, ...], jobs: int, *, no_d
     variants = chosen(only)
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda each: plant(each, folder, out.resolve(), data=not no_data), variants))
-    planted = [each for variant in VARIANTS if (each := Planted(variant, out.resolve())).truth_file.exists()]
+    planted = [each for variant in EVERY if (each := Planted(variant, out.resolve())).truth_file.exists()]
     write_whole(out / "planted.json", json.dumps({each.name: each.truth for each in planted}, indent=1) + "\n")
     faults = sum(len(each.faults) for each in variants if not each.sound)
     sound = sum(each.sound for each in variants)
@@ -313,11 +322,13 @@ def run_at(folder: Path, command: list[str], seconds: float) -> "subprocess.Comp
 
 
 def chosen(only: tuple[str, ...]) -> list[Variant]:
-    """Return the variants of these names, or all."""
-    unknown = set(only) - {each.name for each in VARIANTS}
+    """Return the variants of these names, or all that fix was made with."""
+    if only == (UNSEEN,):
+        return list(UNSEEN_VARIANTS)
+    unknown = set(only) - {each.name for each in EVERY}
     if unknown:
         raise click.UsageError(f"no variant {', '.join(sorted(unknown))}")
-    return [each for each in VARIANTS if not only or each.name in only]
+    return [each for each in EVERY if each.name in only] if only else list(VARIANTS)
 
 
 if __name__ == "__main__":

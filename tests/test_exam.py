@@ -6,7 +6,8 @@ import pytest
 
 from scripts.exam import read
 from scripts.examination.processes import Place, run
-from scripts.examination.programs import PROGRAMS, Program, UnknownProgramError, program
+from scripts.examination.program import Program, UnknownProgramError
+from scripts.examination.programs import PROGRAMS, program
 from scripts.examination.table import table
 from scripts.examination.truth import of_run, of_runs
 from scripts.examination.verdict import verdict

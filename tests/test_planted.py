@@ -11,6 +11,8 @@ from scripts.examination.judged import judged
 from scripts.examination.planted import Planted, plant, planted_texts
 from scripts.examination.planting import Fault, PlaceError, Variant, after, before, edited, swap
 from scripts.examination.programs import program
+from scripts.examination.unseen import UNSEEN_VARIANTS
+from scripts.examination.unseen_programs import UNSEEN
 
 SCRIPT = """import torch
 for epoch in range(3):
@@ -55,6 +57,15 @@ def test_the_variants_are_as_many_as_they_should_be() -> None:
     assert sum(each.sound for each in VARIANTS) >= 10
     assert all(program(each.program).gpus == 1 and len(each.faults) <= 3 for each in VARIANTS)
     assert all(fault.outcome == "same" for each in VARIANTS if each.sound for fault in each.faults)
+
+
+def test_no_program_of_the_held_out_part_is_among_those_that_fix_was_made_with() -> None:
+    names = [each.name for each in (*VARIANTS, *UNSEEN_VARIANTS)]
+    assert len(set(names)) == len(names)
+    seen = {program(each.program).repository for each in VARIANTS}
+    assert {each.program for each in UNSEEN_VARIANTS} == {each.name for each in UNSEEN}
+    assert not seen & {each.repository for each in UNSEEN}
+    assert len({each.repository for each in UNSEEN}) >= 8
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -4,11 +4,12 @@ import pickle
 import shutil
 import struct
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+
+from scripts.examination.unseen_data import UNSEEN_MAKERS, Maker
 
 MNIST_IMAGES = {"train": 60_000, "t10k": 10_000}
 CIFAR_IMAGES = {"train": 50_000, "test": 10_000}
@@ -227,13 +228,12 @@ def resnet50d(_repository: Path, folder: Path, _made_up: Generator) -> None:
 HUB = "hub"
 """The folder that HF_HOME names, in the program's."""
 
-Maker = Callable[[Path, Path, Generator], None]
-
 MAKERS: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         *(mnist, wikitext, penn_treebank, airbench, cifar, cifar100, shakespeare_char, openwebtext, tokens),
         *(tokenizer, cora, mutag, pets, image_folder, resnet50d),
+        *UNSEEN_MAKERS,
     )
 }
 

@@ -12,7 +12,8 @@ from typing import Any
 from scripts.examination.made_up import make
 from scripts.examination.planting import PlaceError, Variant, edited
 from scripts.examination.processes import Place
-from scripts.examination.programs import Program, program
+from scripts.examination.program import Program
+from scripts.examination.programs import program
 
 AS = ("-c", "user.name=exam", "-c", "user.email=exam@localhost", "-c", "gc.auto=0", "-c", "core.autocrlf=false")
 
@@ -57,10 +58,12 @@ def plant(variant: Variant, clones: Path, out: Path, *, data: bool) -> Planted:
     place = planted.place
     if not planted.truth_file.exists():
         _copy(clones / planted.program.repository, place.repository)
+        _repair(planted.program, place.folder)
         _commit(place.repository, "As it stands in its repository", first=True)
         texts, faults = planted_texts(variant, place.folder, planted.program.command[0])
         for path, text in texts.items():
-            path.write_text(text)
+            if text != path.read_text():  # else its line ends stay
+                path.write_text(text)
         _commit(place.repository, "Plant the faults")
         known = {"program": variant.program, "repository": planted.program.repository, "folder": planted.program.folder}
         planted.truth_file.write_text(json.dumps({**known, "sound": variant.sound, "faults": faults}, indent=1) + "\n")
@@ -121,6 +124,14 @@ def _copy(clone: Path, repository: Path) -> None:
     if repository.exists():
         shutil.rmtree(repository)
     shutil.copytree(clone, repository, ignore=shutil.ignore_patterns(".git", "__pycache__"), symlinks=True)
+
+
+def _repair(program: Program, folder: Path) -> None:
+    """Let a program run with the libraries of today, on a small machine."""
+    for repair in program.repairs:
+        path = folder / (repair.file or program.command[0])
+        lines, _ = edited(path.read_text().split("\n"), repair)
+        path.write_text("\n".join(lines))
 
 
 def _commit(repository: Path, message: str, *, first: bool = False) -> None:

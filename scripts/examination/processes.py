@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.examination.made_up import HUB
-from scripts.examination.programs import Program
+from scripts.examination.program import Program
 
 TERMINAL_SIZE = 24, 80  # rows, columns
 TAIL_BYTES = 3000

@@ -1,40 +1,9 @@
 """The scripts of other people that pinprof is examined with: where each is, how it starts, and what a step of it is."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from pinprof.errors import PinprofError
-
-
-@dataclass(frozen=True)
-class Program:
-    """One script as it stands in its repository.
-
-    `repository` is its folder beside the others, `folder` the working folder in it. `command` follows `python`.
-    `paths` are folders of the repository that its users put on PYTHONPATH. `data` names the makers of what it
-    reads, `maker@place` where the place matters. A step ends with each `calls_per_step`-th call of `marker`.
-    `terminal`: it asks its terminal for its size. `unchecked`: torchvision is not to compare checksums of made-up
-    data with the real data's. `launcher` stands between `python` and the command.
-    """
-
-    name: str
-    repository: str
-    command: tuple[str, ...]
-    folder: str = "."
-    paths: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    marker: str = "optimizer"
-    calls_per_step: int = 1
-    gpus: int = 1
-    terminal: bool = False
-    unchecked: bool = False
-    launcher: tuple[str, ...] = ()
-    pinprof_options: tuple[str, ...] = ()
-
-
-class UnknownProgramError(PinprofError, ValueError):
-    """No program has this name."""
-
+from scripts.examination.program import Program, UnknownProgramError
+from scripts.examination.unseen_programs import UNSEEN
 
 PETS = ("complete_cv_example.py", "--data_dir", "images")
 IMAGENET = ("main.py", "--dummy", "--arch", "resnet18", "--batch-size", "32", "--workers", "14")
@@ -263,7 +232,7 @@ MORE = (
 
 def program(name: str) -> Program:
     """Return the program of this name."""
-    for each in (*PROGRAMS, *MORE):
-        if each.name == name:
-            return each
-    raise UnknownProgramError(f"no program {name}; there are: {', '.join(each.name for each in (*PROGRAMS, *MORE))}")
+    known = {each.name: each for each in (*PROGRAMS, *MORE, *UNSEEN)}
+    if name not in known:
+        raise UnknownProgramError(f"no program {name}; there are: {', '.join(known)}")
+    return known[name]

@@ -297,6 +297,7 @@ def install() -> None:
     cuda.synchronize, cuda.empty_cache = _noted("PIN210"), _noted("PIN303")
     cuda.Event, cuda.FloatTensor, cuda.LongTensor = Moment, FloatOnGpu, LongOnGpu
     cuda.set_device = lambda *_: None
+    cuda.get_device_name = lambda *_: "a pretended GPU"
     cuda.memory_summary = str
     torch.accelerator.is_available = _asked_by_program(given=True, else_=torch.accelerator.is_available)
     torch.accelerator.current_accelerator = _asked_by_program(GPU, torch.accelerator.current_accelerator)
