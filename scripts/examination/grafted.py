@@ -43,6 +43,7 @@ class Grafted(Told):
 
     torch_version = property(lambda _: TORCH)
     has_scaler = property(lambda _: False)
+    has_sparse_gradients = property(lambda _: False)
     processes = property(lambda _: 1)
     gpus = property(lambda _: 1)
     allocating = property(lambda self: self._emptied)
