@@ -4,8 +4,9 @@ from itertools import takewhile
 
 import libcst as cst
 
-from pinprof.fix.batches import VIEWS
 from pinprof.fix.calls import argument, last_name
+from pinprof.fix.chains import chain_of, is_move
+from pinprof.fix.filled import full_there, number_of
 from pinprof.fix.names import is_set_by_others, uses_of
 from pinprof.fix.rewrite import NotSure, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
@@ -14,18 +15,11 @@ from pinprof.fix.waits import check_no_other, check_runs_in_order
 SAFE_CONSTANT = "No code outside of the source shown writes to the constant."
 MAKERS = {"torch.tensor", "torch.as_tensor"}
 KNOWN = {"device", "dtype", "requires_grad"}
-LARGEST = 2**15
-"""Up to it numbers fit every kind that is usual: `torch.full` refuses where `torch.tensor` makes an infinity of one."""
-MOVES = {"to", "cuda"}
 SETTERS = {"set_device", "set_default_device", "set_default_dtype", "set_default_tensor_type"}
-KEPT = VIEWS | MOVES | {"bfloat16", "bool", "double", "float", "half", "int", "long"}
-"""Methods that make another constant of one."""
-REAL = {"torch.float", "torch.float32", "torch.double", "torch.float64"}
-WHOLE = {"torch.long", "torch.int64"}
 
 
 def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
-    """Return the rewrites for a tensor of constants: one number is made on the GPU, a list before the loop.
+    """Return the rewrites for a tensor of constants: made before the loop, or on the GPU if it is one number.
 
     Raises NotSure.
     """
@@ -40,80 +34,34 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
         raise NotSure("its arguments are not known")
     if {each.keyword.value for each in call.args if each.keyword} - KNOWN:
         raise NotSure("its arguments are not a constant and a device")
-    chain = _chain(source, call)
-    if argument(call, "device") is None and not any(_method(each) in MOVES for each in chain):
+    chain = chain_of(source, call)
+    if argument(call, "device") is None and not any(map(is_move, chain)):
         raise NotSure("its arguments are not a constant and a device")
     values = positional[0].value
-    number = _number(values)
-    if number is not None and argument(call, "device") is not None:
-        dtype = argument(call, "dtype")
-        named = source.qualified(dtype.value) if dtype else None
-        if dtype and named not in REAL | (WHOLE if isinstance(number, int) else set()):
-            raise NotSure("its dtype may not hold the number")
-        if not isinstance(call.func, cst.Attribute) or argument(call, "requires_grad"):
-            raise NotSure("it is not made by torch.tensor() under this name, or has gradients")
-        return [source.rewrite(call, "made on the GPU", _on_gpu)]
+    if number_of(values) is not None and argument(call, "device") is not None:
+        return full_there(source, call, chain)
     if not _is_constant(values):
         raise NotSure(f"{source.code(values)} is not a constant; copy it from pinned memory")
-    return _before_the_loop(source, call, chain)
+    try:
+        return _before_the_loop(source, call, chain)
+    except NotSure as reason:
+        return _there_if_filled(source, call, chain, reason)
 
 
-def _chain(source: SourceFile, call: cst.Call) -> list[cst.BaseExpression]:
-    """Return what is made of a tensor where it stands: `.view(1, 3)`, `[None]`, `.to(device)`; the innermost first."""
-    chain: list[cst.BaseExpression] = []
-    inner: cst.BaseExpression = call
-    while True:
-        parent = source.parent(inner)
-        around = source.parent(parent) if isinstance(parent, cst.Attribute) and parent.value is inner else None
-        if isinstance(around, cst.Call) and around.func is parent and _method(around) in KEPT:
-            inner = around
-        elif isinstance(parent, cst.Subscript) and parent.value is inner and _only_shapes(parent):
-            inner = parent
-        else:
-            return chain
-        chain.append(inner)
-
-
-def _method(node: cst.BaseExpression) -> str | None:
-    return node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else None
-
-
-def _only_shapes(node: cst.Subscript) -> bool:
-    """Return whether a subscript adds axes and takes all: `[None, :, None]`."""
-    return all(_takes_all(each.slice) for each in node.slice)
-
-
-def _takes_all(index: cst.BaseSlice) -> bool:
-    if isinstance(index, cst.Slice):
-        return index.lower is None and index.upper is None and index.step is None
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == "None"
-
-
-def _number(node: cst.BaseExpression) -> int | float | None:
-    """Return the value of a literal number, if every kind of tensor holds it alike."""
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        value = _number(node.expression)
-        return None if value is None else -value
-    if isinstance(node, cst.Integer | cst.Float):
-        value = node.evaluated_value
-        return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
-    return None
+def _there_if_filled(
+    source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression], reason: NotSure
+) -> list[Rewrite]:
+    """Return the rewrite of one number that cannot be made before a loop. Raises the reason where it is not one."""
+    try:
+        return full_there(source, call, chain)
+    except NotSure:
+        raise reason from None
 
 
 def _is_constant(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.List | cst.Tuple):
         return all(isinstance(each, cst.Element) and _is_constant(each.value) for each in node.elements)
-    return _number(node) is not None
-
-
-def _on_gpu(node: cst.CSTNode) -> cst.CSTNode:
-    """Return `torch.full((), 0.5, device=device)` for `torch.tensor(0.5, device=device)`."""
-    call = cst.ensure_type(node, cst.Call)
-    place = next(number for number, each in enumerate(call.args) if not each.keyword)
-    shape = cst.Arg(cst.Tuple([]), comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-    arguments = [*call.args[:place], shape, *call.args[place:]]
-    function = cst.ensure_type(call.func, cst.Attribute)
-    return call.with_changes(func=function.with_changes(attr=cst.Name("full")), args=arguments)
+    return number_of(node) is not None
 
 
 def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression]) -> list[Rewrite]:

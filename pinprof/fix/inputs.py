@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from pinprof.fix.constants import SAFE_CONSTANT, made_once_or_there
+from pinprof.fix.filled import filled_there
 from pinprof.fix.fresh import copies_of
 from pinprof.fix.loaders import check_pinnable, made_loader, with_options
 from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
@@ -30,7 +31,7 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
         place = site.evidence.place
         if not work.chosen.has(place):
             continue
-        constant = tried(partial(_constant, place, work), [])
+        constant = tried(partial(_constant, place, work), []) or tried(partial(_filled, place, work), [])
         if constant:
             yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT)
             continue
@@ -56,6 +57,10 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
 
 def _constant(place: Place, work: Work) -> list[Rewrite]:
     return made_once_or_there(work.files.at(place), place.line or 0)
+
+
+def _filled(place: Place, work: Work) -> list[Rewrite]:
+    return filled_there(work.files.at(place), place.line or 0)
 
 
 def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:

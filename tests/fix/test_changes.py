@@ -870,7 +870,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "may change in the loop",
     ),
     "on a condition": (
-        "import torch\nfor x in loader:\n    if x:\n        w = torch.tensor([1], device='cuda')  #? PIN209\n        y = w * x\n",
+        "import torch\nfor x in loader:\n    if x:\n        w = torch.tensor([1, 2], device='cuda')  #? PIN209\n        y = w * x\n",
         {},
         "not every step makes",
     ),
