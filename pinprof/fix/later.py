@@ -7,6 +7,7 @@ from pinprof.fix.kinds import is_tensor
 from pinprof.fix.names import (
     Uses,
     check_errors_pass,
+    check_is_builtin,
     check_is_not_shown,
     is_seldom,
     uses_of,
@@ -93,10 +94,19 @@ def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call):
             named = source.qualified(node.func)
             last = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-            if last not in PURE or not (named is None or named.startswith(("torch.", "math."))):
+            is_torch = last in PURE and (named is None or named.startswith(("torch.", "math.")))
+            if not (is_torch or _is_float(source, node)):
                 return False
         if isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):
             return False
+    return True
+
+
+def _is_float(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a call is `float(x)`; `int(x)` fails for what is no number, in the steps that look."""
+    if source.code(call.func) != "float" or len(call.args) != 1:
+        return False
+    check_is_builtin(source, "float")
     return True
 
 

@@ -63,19 +63,25 @@ def _read_behind(
 
 
 def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) -> cst.For:
-    """Return the loop behind which a list is whole: the outermost one that begins after the list does."""
+    """Return the loop behind which a list is whole: the outermost one that begins after the list does.
+
+    Behind it the variable may get another value: `losses = sum(losses)`.
+    """
     starts = [source.statement(start) for start, value in uses.set if is_empty(source, value)]
     if any(map(is_shared, starts)):
         raise NotSure(f"{name.value} has another name")
-    if len(starts) != len(uses.set):
-        raise NotSure(f"{name.value} is also set to something else than an empty list")
+    others = [start for start, value in uses.set if not is_empty(source, value)]
     for loop in _loops(source, node):
         begun = [start for start in starts if comes_after(source, loop, start) and _beside(source, start, loop)]
         if not begun:
             continue
+        if not all(comes_after(source, each, loop) for each in others):
+            break
         if isinstance(loop, cst.For):
             return loop
         raise NotSure("a while loop fills the list: nobody knows how much memory of the GPU it would keep")
+    if others:
+        raise NotSure(f"{name.value} is also set to something else than an empty list")
     raise NotSure(f"{name.value} does not begin as [] before its loop, in the same function")
 
 

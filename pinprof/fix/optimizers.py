@@ -26,6 +26,8 @@ FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
 MOST_POSITIONAL = 5
 """The options come behind at least so many arguments."""
+MOST_OF_FUSED = 6
+"""Those of `FUSED` have one more: `amsgrad` or `nesterov`; the options are keywords."""
 LIBRARIES = ("apex", "deepspeed", "colossalai")
 """Libraries that put another optimizer in the place of one."""
 
@@ -49,7 +51,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
     """Return the rewrites that let an optimizer make few launches. Raises NotSure where it may not, or does."""
     source, call = made_optimizer(files, optimizer)
     name = optimizer.kind.rpartition(".")[2]
-    check_plain(call, MOST_POSITIONAL, name)
+    check_plain(call, MOST_OF_FUSED if optimizer.kind in FUSED else MOST_POSITIONAL, name)
     _check_options(source, call, optimizer)
     _check_others(optimizer, told)
     if optimizer.fused:
@@ -60,7 +62,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
         raise NotSure("its parameters are not all dense and on a GPU, or were not when it was made")
     foreach = argument(call, "foreach")
     said = source.code(foreach.value) if foreach is not None else None
-    if optimizer.kind in FUSED:
+    if optimizer.kind in FUSED and not (said == "False" and _has_scaler(told, source)):
         _check_fusible(name, told, source)
         _check_state(source, call)
         if said is None:
@@ -68,7 +70,7 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
         if argument(call, "fused") is not None:
             raise NotSure("the source says both fused and foreach")
         return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
-    if optimizer.kind in FOREACH and said == "False":
+    if optimizer.kind in {*FOREACH, *FUSED} and said == "False":
         return [_without(source, call, "foreach")]
     raise NotSure(f"{name} has no certain fused form, and already updates all parameters at once")
 
@@ -100,10 +102,14 @@ def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
     library = source.imported(LIBRARIES)
     if library:
         raise NotSure(f"{library} changes the optimizer, and may not know a fused one")
-    if told.has_scaler or "GradScaler" in source.text:
+    if _has_scaler(told, source):
         raise NotSure(
             "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
         )
+
+
+def _has_scaler(told: Told, source: SourceFile) -> bool:
+    return told.has_scaler or "GradScaler" in source.text
 
 
 def _check_state(source: SourceFile, call: cst.Call) -> None:

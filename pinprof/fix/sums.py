@@ -68,8 +68,11 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     waiting = [node for node in uses.read if _waits(source, node, added, apart)]
     for node in waiting:
-        _check_read(source, node, kind, uses)
-        rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=_plain(each))))
+        if not _is_added_before(source, node, added, loop, uses):
+            _check_read(source, node, kind, uses)
+        rewrites.append(
+            source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=cst.ensure_type(each, cst.Name)))
+        )
     rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
     outer = source.loop(loop)
     still = outer is not None and any(
@@ -203,6 +206,15 @@ def _check_shares(source: SourceFile, added: _Sum, apart: Sequence[cst.AugAssign
             raise NotSure(f"{added.total.value} is a whole number, and a share of one later")
 
 
+def _is_added_before(source: SourceFile, node: cst.Name, added: _Sum, loop: Loop, uses: Uses) -> bool:
+    """Return whether each step adds to a sum before it is read there, without another beginning between."""
+    line = source.statement(added.node)
+    if source.parent(line) is not loop.body or not comes_after(source, node, line):
+        return False
+    starts = [each for each, _ in uses.set if source.is_within(each, loop) and not source.is_within(each, added.node)]
+    return all(source.line(start) > source.line(node) for start in starts)
+
+
 def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> None:
     """Raise NotSure where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
     if kind == "int" or not _begins_whole(source, uses):
@@ -225,10 +237,6 @@ def _begins_whole(source: SourceFile, uses: Uses) -> bool:
 
 def _is_literal(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Integer | cst.Float)
-
-
-def _plain(node: cst.CSTNode) -> cst.BaseExpression:
-    return cst.ensure_type(node, cst.Name)
 
 
 def _apart(node: cst.CSTNode, kind: Kind) -> cst.CSTNode:

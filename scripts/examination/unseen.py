@@ -340,10 +340,10 @@ OF_PLAYERS = (
                 ),
                 before("self.total_it = 0", "self.critic_losses = []", "", "TD3.py"),
             ),
-            _left(
+            _open(
                 "a number that is written to",
                 "PIN209",
-                "made once, it would double in each step",
+                "made once, it would double in each step; made on the GPU each time, it would not",
                 before("noise = (", "scale = torch.tensor([0.1]).to(device)\nscale.mul_(2)", "", "TD3.py"),
                 swap("torch.randn_like(action) *", "self.policy_noise", "scale", "", "TD3.py"),
             ),
