@@ -1,11 +1,15 @@
 """Forms that were missed in programs that fix was not made with, and what is near each."""
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fixing import OPTIMIZER, mended
+
+from pinprof.fix.optimizers import MOST_OF_FUSED
 
 LISTED = """import numpy as np
 import torch.nn.functional as F
@@ -145,6 +149,12 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "positional arguments",
     ),
 }
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD"])
+def test_what_decides_of_the_launches_has_no_place_among_the_arguments(kind: str) -> None:
+    parameters = inspect.signature(getattr(torch.optim, kind)).parameters.values()
+    assert sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters) == MOST_OF_FUSED
 
 
 @pytest.mark.parametrize("name", HITS)
