@@ -71,6 +71,8 @@ def full_there(source: SourceFile, call: cst.Call, chain: Sequence[cst.BaseExpre
         raise NotSure("its dtype may not hold the number")
     if not isinstance(call.func, cst.Attribute) or argument(call, "requires_grad"):
         raise NotSure("it is not made by torch.tensor() under this name, or has gradients")
+    if filling.shape:
+        _check_comments(source, call)
     if argument(call, "device") is not None:
         return [source.rewrite(call, "made on the GPU", lambda node: _full(node, filling))]
     device = moved_to(source, chain[0]) if chain else None

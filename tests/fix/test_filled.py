@@ -58,6 +58,10 @@ MISSES = {
         "w = f(torch.tensor(1.).to(  #? PIN209\n    DEVICE  # the GPU\n))",
         "no name of its own",
     ),
+    "a comment in the list": (
+        "w = torch.tensor([  #? PIN209\n    1.,  # the first\n], device=DEVICE)",
+        "no loop of the same function",
+    ),
     "random numbers": ("x = torch.rand(3).to(DEVICE)  #? PIN104", "no name of a batch"),
     "a batch beside ones": ("x = y.to(DEVICE) * torch.ones(3).to(DEVICE)  #? PIN104", ""),
     "pinned ones": ("x = torch.ones(3).pin_memory().to(DEVICE)  #? PIN104", ""),
