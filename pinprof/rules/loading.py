@@ -29,9 +29,9 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         yield _with_workers(Evidence(step - traced, text), details, None, step)
         return
     text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
-    if feed and traced_wait < SEEN * wait:
-        text += f", {duration(traced_wait)} of it in the trace: {filled}"
-    yield _with_workers(Evidence(wait, text), details, feed or Feed(wait, wait), step or traced)
+    hidden = feed is not None and traced_wait < SEEN * wait
+    why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if hidden else ""
+    yield _with_workers(Evidence(wait, text), details, feed or Feed(wait, wait), step or traced, why)
 
 
 def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -48,19 +48,21 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
     yield _with_workers(Evidence(cost, text), details, feed_of(details) or Feed(wait, 0.0), step)
 
 
-def _with_workers(seen: Evidence, details: Details, feed: Feed | None, step_ns: float) -> Evidence:
+def _with_workers(seen: Evidence, details: Details, feed: Feed | None, step_ns: float, why: str = "") -> Evidence:
     """Return what was seen with what more workers change, as many as the cores have room for where that is known."""
     workers, none = workers_of(details), Edits(most_input_ns=0.0)
     if workers is None:
-        return replace(seen, edits=none)
+        return replace(seen, text=seen.text + why, edits=none)
     if workers.then <= workers.now:
         shared = counted(workers.now, "worker already shares", "workers already share")
-        text = f"{seen.text}; its {shared} {counted(workers.cpus, 'core')} with the program: make batches cheaper"
-        return replace(seen, text=text, at_most=none)
+        full = f"its {shared} {counted(workers.cpus, 'core')} with the program"
+        if not workers.now:
+            full = f"{counted(workers.cpus, 'core leaves', 'cores leave')} no room for a worker"
+        return replace(seen, text=f"{seen.text}; {full}: make batches cheaper{why}", at_most=none)
     if feed is None:
         return replace(seen, edits=none)
     edits = Edits(most_input_ns=feed.received_ns, batch_ns=feed.batch_ns(step_ns, workers.now, workers.then))
-    text = f"{seen.text}; the saving is that of {counted(workers.then, 'worker')}, now {workers.now or 'none'}"
+    text = f"{seen.text}; the saving is that of {counted(workers.then, 'worker')}, now {workers.now or 'none'}{why}"
     return replace(seen, text=text, edits=edits)
 
 

@@ -83,7 +83,7 @@ def test_workers_that_are_late_without_the_profiler_set_the_pace(tmp_path: Path)
     assert saved_ms(analysis, without_waits(analysis)) == 0
     assert saved_ms(analysis, Edits(most_input_ns=0.0)) == pytest.approx(1.05, rel=0.02)
     (finding,) = (each for each in analysis.findings if each.rule.id == "PIN401")
-    assert "1.05 ms per step for the next batch, 50.0 µs of it in the trace" in finding.evidence.text
+    assert "1.05 ms per step for the next batch; 50.0 µs of the wait is in the trace: " in finding.evidence.text
 
 
 def test_a_batch_that_is_ready_takes_its_time_and_sets_no_pace(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_more_workers_are_as_many_times_as_fast(tmp_path: Path, now: int, cpus: 
     analysis = recorded(tmp_path, 2.0, 1.05, made=of_workers(now, cpus))
     finding = about_input(analysis)
     assert finding.rule.id == "PIN401"
-    assert finding.evidence.text.endswith(text)
+    assert f"{text}; 50.0 µs of the wait is in the trace" in finding.evidence.text
     assert finding.saving
     assert finding.saving.saving_ns == pytest.approx(saved * MS, rel=0.02)
 
@@ -187,9 +187,7 @@ def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(
 
 def test_where_the_workers_share_all_cores_the_wait_is_the_most_that_is_saved(tmp_path: Path) -> None:
     finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(3, 4)))
-    assert finding.evidence.text.endswith(
-        "; its 3 workers already share 4 cores with the program: make batches cheaper"
-    )
+    assert "; its 3 workers already share 4 cores with the program: make batches cheaper; 50" in finding.evidence.text
     assert finding.saving is None
     assert finding.most_ns == pytest.approx(1.05 * MS, rel=0.05)
 
@@ -198,3 +196,9 @@ def test_of_several_loaders_it_is_not_known_which_is_late(tmp_path: Path) -> Non
     finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(1, 16, loaders=2)))
     assert "the saving is that of" not in finding.evidence.text
     assert finding.saving
+
+
+def test_where_no_core_is_left_for_a_first_worker_that_is_said(tmp_path: Path) -> None:
+    finding = about_input(recorded(tmp_path, 2.0, 1.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 1)))
+    assert finding.evidence.text.endswith("; 1 core leaves no room for a worker: make batches cheaper")
+    assert finding.saving is None
