@@ -6,6 +6,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.bindings import bound_to, uses_in
+from pinprof.fix.calls import method
 from pinprof.fix.drawn import Draw
 from pinprof.fix.names import check_is_not_looked_at, is_target
 from pinprof.fix.outside import check_outside
@@ -22,11 +23,6 @@ ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "s
 """And methods."""
 LOOKS = {"len", "isinstance", "type"}
 """Functions that only look."""
-
-
-def method(call: cst.Call) -> str | None:
-    """Return the name of the method that a call is of."""
-    return call.func.attr.value if isinstance(call.func, cst.Attribute) else None
 
 
 def is_copy(call: cst.Call) -> bool:

@@ -7,11 +7,14 @@ import libcst as cst
 from pinprof.fix.rewrite import NotSure, Remake
 
 
+def method(call: cst.Call) -> str | None:
+    """Return the name of the method that a call is of."""
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else None
+
+
 def last_name(call: cst.Call) -> str:
     """Return the last name of what is called: `item` of `x.item()`."""
-    if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value
-    return call.func.value if isinstance(call.func, cst.Name) else ""
+    return method(call) or (call.func.value if isinstance(call.func, cst.Name) else "")
 
 
 def argument(call: cst.Call, name: str) -> cst.Arg | None:
@@ -25,6 +28,12 @@ def check_plain(call: cst.Call, most: int, what: str) -> None:
         raise NotSure(f"the arguments of {what} come from a list or a dict; set it there")
     if sum(each.keyword is None for each in call.args) > most:
         raise NotSure(f"{what} has positional arguments, and one of them may already set this")
+
+
+def check_has_no_comments(code: str, by_hand: str) -> None:
+    """Raise NotSure for a call that would lose comments; `by_hand` says what is then left to do."""
+    if "#" in code:
+        raise NotSure(f"comments stand in the call; {by_hand} by hand")
 
 
 def with_argument(name: str, value: str) -> Remake:

@@ -2,7 +2,8 @@
 
 import libcst as cst
 
-from pinprof.fix.batches import VIEWS, method
+from pinprof.fix.batches import VIEWS
+from pinprof.fix.calls import method
 from pinprof.fix.source import SourceFile
 
 MOVES = {"to", "cuda"}

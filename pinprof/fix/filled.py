@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.batches import VIEWS, is_copy, method
-from pinprof.fix.calls import argument, with_argument
+from pinprof.fix.batches import VIEWS, is_copy
+from pinprof.fix.calls import argument, check_has_no_comments, method, with_argument
 from pinprof.fix.chains import CASTS, chain_of, is_move, moved_to
 from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
@@ -131,8 +131,7 @@ def _made_there(source: SourceFile, call: cst.Call, copies: Sequence[cst.Call]) 
 
 
 def _check_comments(source: SourceFile, node: cst.BaseExpression) -> None:
-    if "#" in source.code(node):
-        raise NotSure("comments stand in the call; make it on the GPU by hand")
+    check_has_no_comments(source.code(node), "make it on the GPU")
 
 
 def _called_on(node: cst.CSTNode) -> cst.BaseExpression:

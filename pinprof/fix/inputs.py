@@ -31,7 +31,7 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
         place = site.evidence.place
         if not work.chosen.has(place):
             continue
-        constant = tried(partial(_constant, place, work), []) or tried(partial(_filled, place, work), [])
+        constant = tried(partial(_constant, place, work), [])
         if constant:
             yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT)
             continue
@@ -56,11 +56,8 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
 
 
 def _constant(place: Place, work: Work) -> list[Rewrite]:
-    return made_once_or_there(work.files.at(place), place.line or 0)
-
-
-def _filled(place: Place, work: Work) -> list[Rewrite]:
-    return filled_there(work.files.at(place), place.line or 0)
+    source, line = work.files.at(place), place.line or 0
+    return tried(partial(made_once_or_there, source, line), []) or filled_there(source, line)
 
 
 def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:

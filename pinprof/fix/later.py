@@ -2,6 +2,7 @@
 
 import libcst as cst
 
+from pinprof.fix.calls import method
 from pinprof.fix.counters import check_are_numbers, is_counted
 from pinprof.fix.kinds import is_tensor
 from pinprof.fix.names import (
@@ -93,8 +94,7 @@ def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:
     for node in walk(test):
         if isinstance(node, cst.Call):
             named = source.qualified(node.func)
-            last = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-            is_torch = last in PURE and (named is None or named.startswith(("torch.", "math.")))
+            is_torch = method(node) in PURE and (named is None or named.startswith(("torch.", "math.")))
             if not (is_torch or _is_float(source, node)):
                 return False
         if isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):

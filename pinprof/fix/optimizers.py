@@ -2,7 +2,14 @@
 
 import libcst as cst
 
-from pinprof.fix.calls import argument, check_plain, in_place_of, with_argument, without_argument
+from pinprof.fix.calls import (
+    argument,
+    check_has_no_comments,
+    check_plain,
+    in_place_of,
+    with_argument,
+    without_argument,
+)
 from pinprof.fix.files import Files
 from pinprof.fix.rewrite import NotSure, Rewrite, walk
 from pinprof.fix.source import SourceFile
@@ -144,6 +151,5 @@ def zero_grads(source: SourceFile) -> list[Rewrite]:
 
 
 def _without(source: SourceFile, call: cst.Call, option: str) -> Rewrite:
-    if "#" in source.code(call):
-        raise NotSure(f"comments stand in the call; take {option}=False out by hand")
+    check_has_no_comments(source.code(call), f"take {option}=False out")
     return source.rewrite(call, f"without {option}=False", without_argument(option))

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.batches import check_uses, gone_through, is_copy, method, path_of, without_views
-from pinprof.fix.calls import argument, check_plain, with_argument
+from pinprof.fix.batches import check_uses, gone_through, is_copy, path_of, without_views
+from pinprof.fix.calls import argument, check_plain, method, with_argument
 from pinprof.fix.drawn import batch_of, part
 from pinprof.fix.kinds import REAL_TYPES
 from pinprof.fix.rewrite import NotSure, Rewrite
