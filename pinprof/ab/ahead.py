@@ -16,7 +16,7 @@ from typing import final
 
 from pinprof.ab.measuring import Pair, Plan, Player, take_turns
 from pinprof.ab.program import Program
-from pinprof.ab.times import Timed, read_times
+from pinprof.ab.times import Timed
 
 MOST_GPU_MEMORY = 0.8
 """The share of a GPU's memory that all processes may hold at once, of what other programs leave."""
@@ -57,9 +57,7 @@ class Ahead:
         if not self._ready:
             self._undo.close()
             self._start()
-        players = self._ready.pop()
-        take_turns(players, self._plan, first)
-        return Pair.of(first, [read_times(player.folder) for player in players])
+        return take_turns(self._programs, self._ready.pop(), self._plan, first)
 
     def _start(self) -> None:
         """Start the processes of the next pairs in an order by lot, and wait until all of them wait."""

@@ -124,6 +124,16 @@ class Pair:
         return cls(first, usual_ns, mean_ns, usual, mean, Difference.of(quickest))
 
 
+def refuse_other_steps(programs: Sequence[Program], timed: Sequence[Timed]) -> None:
+    """Raise MeasureError where a step of one version is several of the other's."""
+    one, other = timed
+    if one.marks_per_step != other.marks_per_step:
+        raise MeasureError(
+            f"a step of {programs[0].name} is one {one.marker}, and of {programs[1].name} one {other.marker}: their "
+            "times cannot be compared; --step-marker says what a step is"
+        )
+
+
 def _step_by_step(turn: Floats, other: Floats) -> float:
     """Return the usual difference of two turns: both make the same steps, so each is compared with its like."""
     if len(turn) == len(other):
@@ -160,7 +170,7 @@ def one_after_the_other(programs: Sequence[Program], options: Sequence[str], pla
     """Measure a pair of processes, one after the other."""
     fixed = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
     timed = {number: _timed([programs[number]], fixed, plan.limit_s)[0] for number in (first, 1 - first)}
-    return Pair.of(first, [timed[0], timed[1]])
+    return _pair(programs, first, [timed[0], timed[1]])
 
 
 def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
@@ -178,12 +188,18 @@ def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, fi
             player.start()
             if not plan.start_together:
                 player.await_turn()
-        take_turns(players, plan, first)
-        return Pair.of(first, [read_times(players[number].folder) for number in (0, 1)])
+        return take_turns(programs, players, plan, first)
 
 
-def take_turns(players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, first: int) -> None:
-    """Let two processes that have started take turns, and end.
+def _pair(programs: Sequence[Program], first: int, timed: Sequence[Timed]) -> Pair:
+    refuse_other_steps(programs, timed)
+    return Pair.of(first, timed)
+
+
+def take_turns(
+    programs: Sequence[Program], players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, first: int
+) -> Pair:
+    """Let two processes that have started take turns, and end; return what they have measured.
 
     The second one of each two turns begins on the core on which the first one has just run.
     """
@@ -198,6 +214,7 @@ def take_turns(players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, f
         players[number].go()
     for number in order:
         players[number].await_end()
+    return _pair(programs, first, [read_times(players[number].folder) for number in (0, 1)])
 
 
 def _fixed(options: Sequence[str], plan: Plan) -> list[str]:

@@ -1,6 +1,7 @@
 """Reads what a run without a profiler has written: how long its steps took, and what it was."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, Run
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
 MOSTLY = 0.5
 """Work that is noted in more than this share of the steps is a part of the step."""
+
+EVERY = re.compile(r"every \d+")
+"""In the name of a marker: it takes several of them to make a step."""
 
 LEAST = 0.01
 """No step is shorter than this share of its time, whatever its delay seems to be."""
@@ -45,6 +49,11 @@ class Timed:
     """The share of the GPU's memory that no process had taken at its end."""
     input_fraction: float = 0.0
     """The share of the steps' time in a DataLoader with workers."""
+
+    @property
+    def marks_per_step(self) -> tuple[str, ...]:
+        """How many batches or optimizer steps make a step, as its marker tells; empty for one."""
+        return tuple(EVERY.findall(self.marker))
 
     @property
     def untouched(self) -> tuple[Floats, ...]:

@@ -16,6 +16,7 @@ from pinprof.ab.measuring import (
     Plan,
     in_turns,
     one_after_the_other,
+    refuse_other_steps,
     time_first,
     time_together,
 )
@@ -79,6 +80,7 @@ def contest(
     begun = time.monotonic()
     first = first or _first_runs(programs, wishes, say)
     _refuse_wrong_code(programs, first)
+    refuse_other_steps(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
     ways = _way(wishes.turns, first, plan), _way_ahead(wishes.turns, first, plan)

@@ -9,6 +9,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
+from pinprof.capture.cycles import Cycles
 from pinprof.capture.iterations import Iterations
 
 HOWS = ("auto", "loader", "optimizer", "backward", "module")
@@ -190,9 +191,11 @@ class Chooser:
         self._exhausted = False
         self._has_trained = True
         """Whether an optimizer step came since the last marker; else a batch of its DataLoader is an evaluation's."""
-        self._iterations = Iterations() if group and how == "auto" else None
+        self._groups = group and how == "auto"
+        self._iterations = Iterations() if self._groups else None
         self._iterated: MarkerEvent | None = None
         """The optimizer step of which `_iterations` are."""
+        self._cycles: Cycles | None = None
         self._is_grouped = False
 
     @property
@@ -229,7 +232,10 @@ class Chooser:
         choice = self.choice
         if choice is not None:
             if event == choice.event:
-                return self._marked() and (event.kind != "optimizer" or self._ends_iteration(event, at_ns))
+                ends = event.kind != "optimizer" or self._ends_group(event, at_ns)
+                return self._marked() and ends
+            if event.kind == "optimizer" and self._cycles is not None:
+                self._cycles.other(event)
             if event.kind in CALLS and RANK[event.kind] < RANK[self.kind]:
                 return self._passed(event)
         if choice is None and event.kind == "optimizer":
@@ -250,6 +256,17 @@ class Chooser:
             self._iterations.called()
         return False
 
+    def _ends_group(self, step: MarkerEvent, at_ns: int) -> bool:
+        """Return whether a step of the program ends with this optimizer step, if the program's has several."""
+        if self._cycles is not None:
+            ends = self._cycles.ends()
+            if self._cycles.size > 1:
+                self._group(self._cycles.size)
+            if not self._cycles.is_even:
+                self._iterated = None
+                return ends
+        return self._ends_iteration(step, at_ns)
+
     def _ends_iteration(self, step: MarkerEvent, at_ns: int) -> bool:
         """Return whether an iteration ends with this optimizer step, if the program has iterations of several."""
         if self._iterations is None or self.seen["batch"]:
@@ -258,11 +275,15 @@ class Chooser:
         if step != self._iterated:
             self._iterations, self._iterated, self._is_grouped = Iterations(), step, False
         ends = self._iterations.stepped(at_ns)
-        size, choice = self._iterations.size, self.choice
-        if size is not None and choice is not None and not self._is_grouped:
-            text = f"every {ordinal(size)} {choice.text}: one iteration of rollout and updates"
-            self.choice, self._is_grouped = Choice(choice.event, choice.cycle, text), True
+        if self._iterations.size is not None:
+            self._group(self._iterations.size, ": one iteration of rollout and updates")
         return ends
+
+    def _group(self, size: int, what: str = "") -> None:
+        choice = self.choice
+        if choice is not None and not self._is_grouped:
+            text = f"every {ordinal(size)} {choice.text}{what}"
+            self.choice, self._is_grouped = Choice(choice.event, choice.cycle, text), True
 
     def exhausted(self, draw: MarkerEvent) -> None:
         """Undo the last draw: the DataLoader had no more batches.
@@ -284,8 +305,13 @@ class Chooser:
         if choice is None:
             return False
         self.choice, self._exhausted = choice, False
+        self._cycles, self._is_grouped = None, False
+        if self._groups and choice.event.kind == "optimizer":
+            self._cycles = Cycles(choice.event, [one for one in self._since if one.kind == "optimizer"])
+            if self._cycles.size > 1:
+                self._group(self._cycles.size)
         self._forget()
-        return event == choice.event
+        return event == choice.event and (self._cycles is None or self._cycles.at_end)
 
     def _may_choose_at(self, event: MarkerEvent) -> bool:
         """Return whether this event may decide; not at every call, of which a program can make thousands first."""

@@ -1,5 +1,6 @@
 """Pairs whose processes start at once: how many there may be, and that they are measured like others."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from pinprof.ab import Bounds, Program, Wishes, contest
 from pinprof.ab.ahead import pairs_at_once
 from pinprof.ab.known import beside_workers, in_one_turn, of_known_steps
-from pinprof.ab.measuring import Plan
+from pinprof.ab.measuring import Pair, Plan, Player, take_turns
 from pinprof.ab.times import Timed, read_times
 from pinprof.ab.versions import Turns
 from pinprof.errors import MeasureError
@@ -122,12 +123,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
     """Let two pairs start at once, and return what all processes have timed."""
     timed: list[Timed] = []
 
-    def read(folder: Path) -> Timed:
-        timed.append(read_times(folder))
-        return timed[-1]
+    def take(programs: Sequence[Program], players: Sequence[Player], plan: Plan, first: int) -> Pair:
+        pair = take_turns(programs, players, plan, first)
+        timed.extend(read_times(player.folder) for player in players)
+        return pair
 
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
-    monkeypatch.setattr("pinprof.ab.ahead.read_times", read)
+    monkeypatch.setattr("pinprof.ab.ahead.take_turns", take)
     return timed
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pinprof.ab.duel import Bounds
-from pinprof.ab.measuring import Difference, Pair, Plan
+from pinprof.ab.measuring import Difference, Pair, Plan, refuse_other_steps
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
@@ -110,6 +110,18 @@ def test_steps_are_compared_with_their_like() -> None:
     assert Pair.of(0, [one, other]).usual.value == pytest.approx(log(1.1))
     fewer = timed([1.1, 2.2, 11], [1.1, 2.2])
     assert Pair.of(0, [one, fewer]).usual.value == pytest.approx((log(1.1) + log(1.65 / 2)) / 2)
+
+
+def test_steps_of_several_are_not_compared_with_steps_of_one(tmp_path: Path) -> None:
+    one, other = (Program(name, ("train.py",), tmp_path) for name in ("old", "new"))
+    alone, adamw, every = (
+        replace(timed([1, 1]), marker=marker)
+        for marker in ("optimizer step (Adam)", "optimizer step (AdamW)", "every 2nd optimizer step (Adam)")
+    )
+    refuse_other_steps((one, other), (alone, adamw))
+    refuse_other_steps((one, other), (every, every))
+    with pytest.raises(MeasureError, match=r"of old is one optimizer .* of new one every 2nd .* --step-marker"):
+        refuse_other_steps((one, other), (alone, every))
 
 
 def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:

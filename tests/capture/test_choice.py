@@ -74,6 +74,49 @@ def test_a_gan_without_loader_ends_its_step_with_the_optimizer_that_steps_last()
     assert chooser.choice.event == ADAM
 
 
+SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
+"""Delayed updates of the policy: two steps of the critics, then two of the policy and of its temperature."""
+
+
+@pytest.mark.parametrize("begin", range(len(SAC)))
+def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin: int) -> None:
+    chooser, ends = follow([*SAC[begin:], *times(20, *SAC)], optimizers=3)
+    assert chooser.choice is not None
+    assert chooser.choice.text in {f"every 2nd optimizer step ({each.name})" for each in (ADAM, SGD, CRITIC)}
+    late = [end for end in ends if end > 8 * len(SAC)]
+    assert {later - earlier for earlier, later in pairwise(late)} == {len(SAC)}
+    assert {(end + begin) % len(SAC) for end in late} <= {1, 4, 5}  # the last of its optimizer in a round
+
+
+@pytest.mark.parametrize(("how", "group"), [("optimizer", True), ("auto", False)])
+def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(how: How, group: bool) -> None:
+    chooser = Chooser(lambda: 3, how, group=group)
+    ends = [place for place, event in enumerate(times(20, *SAC)) if chooser.see(event)]
+    assert len([end for end in ends if end >= 10 * len(SAC)]) == 20
+
+
+def test_longer_rounds_are_found_later() -> None:
+    chooser, ends = follow(times(20, *times(5, CRITIC), *times(5, ADAM)), optimizers=2)
+    assert chooser.choice is not None
+    assert chooser.choice.text == "every 5th optimizer step (Adam)"
+    assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {10}
+
+
+def test_a_step_that_an_optimizer_once_left_out_does_not_hide_the_rounds() -> None:
+    chooser, ends = follow([*SAC, *SAC[1:], *times(20, *SAC)], optimizers=3)
+    assert chooser.choice is not None
+    assert chooser.choice.text.startswith("every 2nd ")
+    assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {len(SAC)}
+
+
+def test_optimizers_without_a_round_end_a_step_each_time() -> None:
+    uneven = [event for number in range(40) for event in (*times(1 + number * number % 37, CRITIC), ADAM)]
+    chooser, ends = follow(uneven, optimizers=2)
+    assert chooser.choice is not None
+    assert chooser.choice.text == "optimizer step (Adam)"
+    assert [uneven[end] for end in ends] == times(len(ends), ADAM)
+
+
 def test_a_wgan_has_one_step_per_generator_step() -> None:
     cycle = (*times(5, TRAIN, CRITIC), ADAM)
     chooser, ends = follow(times(6, *cycle), optimizers=2)
