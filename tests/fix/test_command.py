@@ -50,9 +50,14 @@ LOADER_LINE, LOOP, COPY, ITEM = 7, 9, 10, 13
 
 
 def recorded(
-    folder: Path, name: str = "train.py", *, by_pinprof: bool = True, sources: dict[str, str] | None = None
+    folder: Path,
+    name: str = "train.py",
+    *,
+    by_pinprof: bool = True,
+    sources: dict[str, str] | None = None,
+    late_us: float = 0,
 ) -> Path:
-    """Write the trace of four steps, each with two pageable copies of a batch and an item()."""
+    """Write the trace of four steps, each with two pageable copies of a batch, a kernel that may be late, an item()."""
     builder = TraceBuilder()
     for number in range(4):
         start = 1000 * number
@@ -60,7 +65,7 @@ def recorded(
         builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 4)
         builder.op("aten::to", start + 10, 300)
         builder.copy("HtoD (Pageable -> Device)", start + 30, 250, launch=start + 20, call=270)
-        builder.kernel(start + 400, 400, launch=start + 350)
+        builder.kernel(start + 400 + late_us, 400 - late_us, launch=start + 350)
         builder.op("aten::item", start + 500, 400)
         builder.copy("DtoH (Device -> Pageable)", start + 801, 1, launch=start + 510, size=4)
         builder.call("cudaStreamSynchronize", start + 520, 370)
@@ -117,6 +122,15 @@ def test_each_change_says_what_it_saves_and_when_it_is_safe(here: Path) -> None:
     for part in ("predicted to save", "the program computes the same numbers", "safe if: "):
         assert part in text
     assert "at train.py:13" in text
+
+
+def test_savings_of_a_shared_gpu_are_said_to_be_such(here: Path) -> None:
+    result = invoke("fix", recorded(here, late_us=90))
+    before, _, changes = result.stdout.partition("--- a/")
+    assert "4 kernels started 138 µs late on average" in before
+    assert "those of a shared GPU. Record again" in " ".join(before.replace("#", "").split())
+    assert changes
+    assert "late on average" not in invoke("fix", recorded(here)).stdout
 
 
 def test_it_writes_what_git_has_as_it_is(here: Path) -> None:

@@ -119,6 +119,36 @@ def beside_each_other(overlap_us: float) -> TraceBuilder:
     return builder
 
 
+def held_up(us: float, *, beside: bool = False) -> TraceBuilder:
+    """Return steps of ten kernels of 150 µs, three of which start so late; `beside` something else runs meanwhile."""
+    builder = steps(kernels=10)
+    for step in range(4):
+        for nth in range(3):
+            time = STEP_US * step + 3000 + 2000 * nth
+            builder.kernel(time + 2 + us, 20, launch=time)
+            if beside:
+                builder.kernel(time + 5, us, launch=time - 20, stream=SIDE)
+    return builder
+
+
+def held_up_in_a_job() -> TraceBuilder:
+    builder = held_up(700)
+    builder.collective(9500, 10, launch=9480)
+    return builder
+
+
+def held_up_by_the_host() -> TraceBuilder:
+    builder = held_up(700)
+    builder.call("cudaLaunchHostFunc", 9500, 5)
+    return builder
+
+
+def held_up_by_what_is_lost() -> TraceBuilder:
+    builder = held_up(700)
+    builder.call("cudaLaunchKernel", 2500, 2)
+    return builder
+
+
 def two_processes(*, device: int, launches: bool = True) -> TraceBuilder:
     builder = steps()
     for step in range(4):
@@ -197,6 +227,7 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
         pytest.param(lambda: early(100), "clock_skew", {"stalls", "drain", "causes", "estimate"}, id="100 µs early"),
         pytest.param(lambda: early(5), "clock_skew", set(), id="5 µs early"),
         pytest.param(lambda: beside_each_other(20), "same_stream_overlap", set(), id="a fifth of each kernel"),
+        pytest.param(lambda: held_up(700), "shared_gpu", set(), id="12 of 52 kernels, by 0.7 ms"),
         pytest.param(lambda: two_processes(device=0), "several_processes", set(FIGURES), id="on one GPU"),
         pytest.param(
             lambda: two_processes(device=1),
@@ -242,6 +273,10 @@ def test_a_check_fires_and_says_which_figures_are_wrong(
         pytest.param(lambda: graphs(10, 20, 30, 40), id="graphs of different sizes"),
         pytest.param(lambda: early(1.5), id="clocks that agree to 1.5 µs"),
         pytest.param(lambda: beside_each_other(1), id="a hundredth of each kernel"),
+        pytest.param(lambda: held_up(90), id="held up by 0.09 ms"),
+        pytest.param(lambda: held_up(700, beside=True), id="behind a kernel on another stream"),
+        pytest.param(held_up_in_a_job, id="late where other ranks may be waited for"),
+        pytest.param(held_up_by_the_host, id="late where the host may be waited for"),
         pytest.param(lambda: two_processes(device=0, launches=False), id="a process that launches nothing"),
         pytest.param(lambda: timed(9.5), id="10 ms for 9.5"),
         pytest.param(lambda: steps(numbers=lambda step: 100 + step), id="steps from 100 on"),
@@ -253,6 +288,16 @@ def test_a_near_miss_is_not_reported(tmp_path: Path, recording: Recording) -> No
         - ALWAYS_RIGHT
         - ({"same_stream_overlap"} if recording is captured else set())
     )
+
+
+def test_what_lost_work_may_explain_is_not_called_another_program(tmp_path: Path) -> None:
+    assert "shared_gpu" not in entries(held_up_by_what_is_lost(), tmp_path)
+
+
+def test_kernels_that_are_held_up_are_counted_and_timed(tmp_path: Path) -> None:
+    (what,) = (each.what for each in measure(read(held_up(700), tmp_path)).doubts if each.check == "shared_gpu")
+    span = 3 * STEP_US + 7722 - 110  # from the first kernel to the end of the last late one
+    assert what.startswith(f"12 kernels started 700 µs late on average, {12 * 700 / span:.0%}".replace("%", " %"))
 
 
 def test_a_single_wrong_time_does_not_mean_that_clocks_are_apart(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from pinprof.measurement.trust.recording import (
     unusable_events,
 )
 from pinprof.measurement.trust.sessions import several_processes, several_sessions
+from pinprof.measurement.trust.shared import shared_gpu
 
 __all__ = ["CHECKS", "FIGURES", "Doubt", "Seen", "find_doubts"]
 
@@ -41,6 +42,7 @@ CHECKS: dict[str, Check] = {
     "lost_graph_work": lost_graph_work,
     "unlinked_activities": unlinked_activities,
     "queued_before": queued_before,
+    "shared_gpu": shared_gpu,
     "clock_skew": clock_skew,
     "unusable_events": unusable_events,
     "repaired_events": repaired_events,
