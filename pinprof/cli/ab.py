@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, say, show, write
+from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, page_options, say, show, write
 
 if TYPE_CHECKING:
     from pinprof.ab import Contest, Judgement, Program, Progress, Recorded, Wishes
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 OURS, THEIRS, CANNOT = 0, 1, 2
 WORKING_TREE = "working tree"
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def measuring_options(command: Command) -> Command:
@@ -64,9 +63,7 @@ def measuring_options(command: Command) -> Command:
                 "little; with DataLoader workers, they allow for more turns.",
             ),
             click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run."),
-            click.option(
-                "--json", "json_file", metavar="FILE", help="Also write the result as JSON; - prints only that."
-            ),
+            json_option("the result"),
             force_option,
         )
     ):

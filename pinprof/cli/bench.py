@@ -4,7 +4,7 @@ import click
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.cli.experiments import measured, need_gpu, print_bench
-from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, progress, say, write
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -15,7 +15,7 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 @click.option(
     "--quick", is_flag=True, help="Run smaller sizes in one round: within a minute, but with a less reliable spread."
 )
-@click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON; - prints only the JSON.")
+@json_option("the results")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
 @force_option
 def bench(only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, force: bool) -> None:
@@ -31,7 +31,7 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
       pinprof bench
       pinprof bench --quick --only E1,E4
       pinprof bench --json bench.json --html bench.html
-      pinprof bench --only copy_overlap --json - | jq '.results[0].figures'
+      pinprof bench --only copy_overlap --json | jq '.results[0].figures'
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
     chosen = [experiment(name) for name in only.split(",")] if only is not None else list(EXPERIMENTS)

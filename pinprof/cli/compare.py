@@ -4,7 +4,17 @@ import shlex
 
 import click
 
-from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
+from pinprof.cli.terminal import (
+    check_outputs,
+    fail,
+    force_option,
+    json_option,
+    page_options,
+    progress,
+    say,
+    show,
+    write,
+)
 from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 from pinprof.urls import STANDARD_INPUT
 
@@ -15,7 +25,7 @@ from pinprof.urls import STANDARD_INPUT
 @click.command(short_help="Show what changed between two traces.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only the JSON.")
+@json_option("the comparison")
 @click.option("--brief", is_flag=True, help="With --json: only what changed, in at most 6 kB.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
@@ -39,14 +49,14 @@ def compare(
       pinprof compare before.json.gz after.json.gz
       pinprof compare before.json.gz after.json.gz --full
       pinprof compare before.json.gz after.json.gz --html compare.html
-      pinprof compare before.json.gz after.json.gz --json - | jq .sentence
-      pinprof compare before.json.gz after.json.gz --json - --brief
+      pinprof compare before.json.gz after.json.gz --json | jq .sentence
+      pinprof compare before.json.gz after.json.gz --json --brief
       ssh host cat after.json.gz | pinprof compare before.json.gz -
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.comparison import compare as compared
 
     if brief and not json_file:
-        fail("--brief is about the JSON; add --json FILE")
+        fail("--brief is about the JSON; add --json")
     check_outputs((json_file, html_file), force=force, reads=(before, after))
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.machine import MachineFile, machine_option
-from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, show, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, progress, say, show, write
 from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         "set to None instead of zero."
     ),
 )
-@click.option("--json", "json_file", metavar="FILE", help="Also write the changes as JSON; - prints only the JSON.")
+@json_option("the changes")
 @machine_option
 @jobs_option
 @force_option
@@ -88,7 +88,7 @@ def fix(  # noqa: PLR0913  options of one command
       pinprof fix train.json.gz --rule PIN201 --write
       pinprof fix train.json.gz --only train.py:42 --write --backup
       pinprof fix train.json.gz ~/project/train.py
-      pinprof fix train.json.gz --json - | jq '.refused[].why'
+      pinprof fix train.json.gz --json | jq '.refused[].why'
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.fix import Chosen
     from pinprof.fix import fix as fixed

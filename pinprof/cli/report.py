@@ -9,7 +9,17 @@ import click
 from pinprof.cli.code import HtmlPage, html_options
 from pinprof.cli.hta import hta_of, print_hta
 from pinprof.cli.machine import MachineFile, machine_option
-from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
+from pinprof.cli.terminal import (
+    check_outputs,
+    fail,
+    force_option,
+    json_option,
+    page_options,
+    progress,
+    say,
+    show,
+    write,
+)
 from pinprof.cli.traces import (
     JobOptions,
     TextOptions,
@@ -45,7 +55,7 @@ NAMED = 4
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the report as JSON; - prints only the JSON.")
+@json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
 @html_options
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
@@ -86,8 +96,8 @@ def report(  # noqa: PLR0913  options of one command
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --html report.html --editor vscode
-      pinprof report trace.json.gz --json - | jq '.traces[0].overlap'
-      pinprof report trace.json.gz --json - --brief
+      pinprof report trace.json.gz --json | jq '.traces[0].overlap'
+      pinprof report trace.json.gz --json --brief
       pinprof report trace.json.gz --hta
       pinprof report trace.json.gz --waits-by library
       pinprof report trace.json.gz --full
@@ -97,7 +107,7 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     if brief and not json_file:
-        fail("--brief is about the JSON; add --json FILE")
+        fail("--brief is about the JSON; add --json")
     if brief and with_hta:
         fail("--brief has no room for HTA's figures; leave out --hta or --brief")
     check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -18,6 +18,8 @@ from pinprof import outputs
 from pinprof.cli.mistakes import way_out
 from pinprof.errors import PinprofError
 from pinprof.urls import local_path, redacted
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
@@ -186,6 +188,18 @@ def fail(message: str, status: int = UNUSABLE) -> NoReturn:
 def on_one_line(message: str) -> str:
     """Return a message as one line without control characters, whatever file names it contains."""
     return "".join(character if character.isprintable() else " " for character in message)
+
+
+def json_option(what: str) -> Callable[[Command], Command]:
+    """Return the option that writes something as JSON; it is `-`, for standard output, without a file."""
+    return click.option(
+        "--json",
+        "json_file",
+        metavar="[FILE]",
+        is_flag=False,
+        flag_value="-",
+        help=f"Also write {what} as JSON; without FILE, or with -, print only the JSON.",
+    )
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite output files that exist.")

@@ -9,7 +9,7 @@ import click
 
 from pinprof.cli.ab import so_far, telling
 from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules
-from pinprof.cli.terminal import check_outputs, fail, force_option, say, show, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, say, show, write
 
 if TYPE_CHECKING:
     from pinprof.ab import Progress
@@ -77,7 +77,7 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
 @click.option("--patch", metavar="FILE", help="Also write the patch to this file, proven or not.")
 @click.option("--write", "writes", is_flag=True, help="Apply the patch to the program if it is proven.")
 @click.option("--backup", is_flag=True, help="With --write: keep each file as FILE.orig, instead of asking git.")
-@click.option("--json", "json_file", metavar="FILE", help="Also write all of it as JSON; - prints only the JSON.")
+@json_option("all of it")
 @force_option
 def trial(
     command: tuple[str, ...],

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.machine import MachineFile, machine_option, say_if_of_other_gpu
-from pinprof.cli.terminal import check_outputs, fail, force_option, page_options, progress, say, show, write
+from pinprof.cli.terminal import (
+    check_outputs,
+    fail,
+    force_option,
+    json_option,
+    page_options,
+    progress,
+    say,
+    show,
+    write,
+)
 from pinprof.cli.traces import expanded, jobs_option, one_trace, read, read_all
 from pinprof.urls import STANDARD_INPUT
 
@@ -67,7 +77,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.option(
     "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without the profiler, if you measured it."
 )
-@click.option("--json", "json_file", metavar="FILE", help="Also write the prediction as JSON; - prints only the JSON.")
+@json_option("the prediction")
 @jobs_option
 @force_option
 def whatif(
@@ -185,7 +195,7 @@ def _next(
 @click.command(short_help="Compare a predicted saving with the measured one.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@click.option("--json", "json_file", metavar="FILE", help="Also write the comparison as JSON; - prints only the JSON.")
+@json_option("the comparison")
 @jobs_option
 @force_option
 def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:

@@ -59,7 +59,7 @@ def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableTyp
         yield from _place(at)
     if len(verdict.places) > MAX_PLACES:
         more = counted(len(verdict.places) - MAX_PLACES, "more place")
-        yield _inset(f"and {more}; pinprof report TRACE --json - has all")
+        yield _inset(f"and {more}; pinprof report TRACE --json has all")
 
 
 def _place(at: CodePlace) -> Iterable[RenderableType]:

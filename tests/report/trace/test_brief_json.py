@@ -134,6 +134,17 @@ def test_a_brief_that_is_no_json_is_refused(tmp_path: Path) -> None:
     assert is_one_line_error(invoke("report", trace, "--json", "-", "--brief", "--hta"))
 
 
+@pytest.mark.parametrize("words", [("TRACE", "--json", "--brief"), ("--json", "--brief", "TRACE")])
+def test_json_without_a_file_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    trace = copying_trace(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    given = invoke("report", *(str(trace) if word == "TRACE" else word for word in words))
+    assert json.loads(given.stdout) == json.loads(invoke("report", trace, "--json", "-", "--brief").stdout)
+    assert [path.name for path in tmp_path.iterdir()] == [trace.name]
+
+
 def test_ids_are_pointers_and_others_are_refused() -> None:
     document = {"a": [{"b/c": 1}], "": 2}
     assert at(document, "/a/0/b~1c") == 1
