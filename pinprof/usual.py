@@ -34,21 +34,30 @@ LONGEST_PERIOD = 100
 """Work that returns less often is not looked for by its time alone; where it is much, the step is unlike anyway."""
 
 
-def unlike(times: Times, excused: Callable[[], Times] | None = None) -> Bools:
+def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bools | None = None) -> Bools:
     """Return which times are much longer than the usual one, and not because of what is excused.
 
     `excused` returns, per time, the part that belongs to it however long it is; it is asked only where some time is
-    longer.
+    longer. `among` says which times tell what is usual, by default all.
     """
-    if len(times) < FEWEST:
+    told = slice(None) if among is None else among
+    if len(times) < FEWEST or not len(times[told]):
         return np.zeros(len(times), bool)
-    usual = float(np.median(times))
+    usual = float(np.median(times[told]))
     away = times - usual
-    longer: Bools = (times > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away)))
+    longer: Bools = (times > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away[told])))
     if excused is not None and longer.any():
         part = excused()
-        longer &= part - np.median(part) < MOSTLY * away
+        longer &= part - np.median(part[told]) < MOSTLY * away
     return longer
+
+
+def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | None = None) -> Bools:
+    """Return which times are much longer than the usual one, and which of the noted ones than those without a note.
+
+    Where something was noted in half of them, only the other half tells what is usual.
+    """
+    return unlike(times, excused) | (noted & unlike(times, excused, ~noted))
 
 
 def returning(times: Times, number: Times) -> Times:
@@ -68,7 +77,7 @@ def returning(times: Times, number: Times) -> Times:
         phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
         at = np.flatnonzero(place % period == phase)
         others = np.delete(times, at)
-        if times[at].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
+        if 0 < len(at) < len(times) and times[at].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
             return at
     return np.arange(0)
 

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from pinprof.ab.signed_ranks import Floats
 from pinprof.errors import MeasureError
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, USUAL, RunLog, run_of_metadata
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
-MOSTLY = 0.5
-"""Work that is noted in more than this share of the steps is a part of the step."""
-
 EVERY = re.compile(r"every \d+")
 """In the name of a marker: it takes several of them to make a step."""
 
@@ -151,5 +148,5 @@ def _windows(log: RunLog, times: Floats, regular: NDArray[np.bool_]) -> tuple[tu
 
 def _irregular(log: RunLog) -> list[int]:
     steps_of = {kind: {each.step for each in log.work if each.kind == kind} for kind in IRREGULAR}
-    rare = [steps for steps in steps_of.values() if len(steps) <= MOSTLY * len(log.step_ns)]
+    rare = [steps for steps in steps_of.values() if len(steps) <= USUAL * len(log.step_ns)]
     return sorted(set().union(*rare))

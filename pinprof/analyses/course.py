@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.trace.lines import Place
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog, Work
-from pinprof.usual import Bools, Times, half_width, returning, unlike
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog
+from pinprof.usual import Bools, Times, half_width, returning, unlike_others
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
 """Further reasons why a step is unlike the others; `logging` is any work that returns every so many steps."""
@@ -28,8 +28,6 @@ FEWEST_GAPS = 2
 """Once between two is no rule."""
 MOSTLY_SO = 0.8
 """The share of gaps that are of the usual length, where others are a multiple of it."""
-USUAL = 0.5
-"""Evaluations and checkpoints in more than this share of all steps are a part of the step, and make none unlike."""
 QUICK = 25
 """Percentile of a step's time in a DataLoader."""
 A_PART = 0.1
@@ -130,7 +128,7 @@ def regular_steps(steps: Seen) -> Bools:
     for no reason that was noted, and do not come regularly, show how the steps scatter if they are many, or not by much
     longer.
     """
-    like = ~unlike(steps.time_ns, lambda: np.where(steps.epochs, 0, steps.input_ns))
+    like = ~unlike_others(steps.time_ns, steps.noted, lambda: np.where(steps.epochs, 0, steps.input_ns))
     unnoted = np.flatnonzero(~like & ~steps.noted)
     if len(unnoted) and _every(steps.number[unnoted]) is None:
         many = len(unnoted) > max(RARE * len(like), FEW)
@@ -266,18 +264,7 @@ def _seen(log: RunLog) -> Seen:
 
 def _steps_with_work(log: RunLog) -> tuple[list[int], list[int]]:
     """Return the steps in which any irregular work was noted, and those in which an epoch begins."""
-    return [each.step for each in _unusual(log)], [each.step for each in log.work if each.kind == EPOCH]
-
-
-def _unusual(log: RunLog) -> list[Work]:
-    """Return the work that was noted, without what most steps have."""
-    steps = len(log.step_ns)
-    usual = {
-        kind
-        for kind in (EVALUATION, CHECKPOINT)
-        if len({each.step for each in log.work if each.kind == kind}) > USUAL * steps
-    }
-    return [each for each in log.work if each.kind not in usual]
+    return [each.step for each in log.unusual_work], [each.step for each in log.work if each.kind == EPOCH]
 
 
 def _without_lead(on_host: Times, usual: float) -> Times:
@@ -350,7 +337,7 @@ class _Noted:
 
 def _noted(log: RunLog) -> dict[int, _Noted]:
     noted: dict[int, _Noted] = defaultdict(_Noted)
-    for each in _unusual(log):
+    for each in log.unusual_work:
         of_step = noted[each.step]
         of_step.ns[each.kind] = of_step.ns.get(each.kind, 0) + each.ns
         if each.place != NOWHERE:

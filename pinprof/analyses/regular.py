@@ -7,8 +7,9 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered
 from pinprof.trace.links import NO_WORK, work_ends
+from pinprof.trace.run import RECORDED
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
-from pinprof.usual import FEWEST, MOSTLY, unlike
+from pinprof.usual import FEWEST, MOSTLY, unlike_others
 
 AHEAD = 0.9
 """A host whose steps take less than this share of the GPU's runs ahead: they scatter, and the GPU's tell the length."""
@@ -45,10 +46,15 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
     When the program waits is asked for only where some step is longer.
     """
     step, time = _times(trace)
-    is_unlike = unlike(time, lambda: covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step]))
+    noted = trace.run.unusual_in(RECORDED) if trace.run else []
+    is_unlike = unlike_others(
+        time,
+        np.array(noted)[step] if len(noted) == len(trace.steps) else np.zeros(len(step), bool),
+        lambda: covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step]),
+    )
     if not is_unlike.any():
         return ()
-    usual = float(np.median(time))
+    usual = float(np.median(time[~is_unlike]))
     reasons = _reasons(trace, step, is_unlike, time - usual)
     return tuple(
         IrregularStep(int(step[place]), int(time[place]), usual, reasons[place])

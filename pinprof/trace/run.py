@@ -25,6 +25,10 @@ WATCH = "watch"
 PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
+USUAL = 2 / 3
+"""Evaluations and checkpoints in more than this share of all steps are a part of the step. With two batches in an epoch
+they are in half of the steps."""
+
 NOWHERE = -1
 """Stands for no place."""
 MOST = 10**17
@@ -84,6 +88,22 @@ class RunLog:
             found = range(begin, begin + count) if name == window else found
             begin += count
         return [{each.kind for each in self.work if each.step == step} for step in found]
+
+    @property
+    def unusual_work(self) -> list[Work]:
+        """The work that was noted, without what most steps have."""
+        steps = len(self.step_ns)
+        usual = {
+            kind
+            for kind in (EVALUATION, CHECKPOINT)
+            if len({each.step for each in self.work if each.kind == kind}) > USUAL * steps
+        }
+        return [each for each in self.work if each.kind not in usual]
+
+    def unusual_in(self, window: str) -> list[bool]:
+        """Return for each step of a window, of its last occurrence, whether unusual work but a new epoch is in it."""
+        kinds = {each.kind for each in self.unusual_work} - {EPOCH}
+        return [bool(kinds & found) for found in self.noted_in(window)]
 
     @property
     def is_sound(self) -> bool:

@@ -60,6 +60,26 @@ def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     assert (course.timed.steps, course.timed.step_ns) == (80, 10 * MS)
 
 
+@pytest.mark.parametrize("begin", [0, 1])
+def test_an_evaluation_in_each_second_step_is_not_the_step(begin: int) -> None:
+    """As with two batches in an epoch: what is usual cannot be told by the times, for neither kind is rare."""
+    times = [(40.0 if step % 2 == begin else 10.0) + 0.1 * (step % 3) for step in range(61)]
+    log = replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(begin, 61, 2)))
+    course = follow_course(log)
+    assert course.timed is not None
+    assert course.timed.steps == course.regular == (30 if begin == 0 else 31)
+    assert course.timed.step_ns == pytest.approx(10.1 * MS, rel=0.01)
+    (row,) = course.irregular
+    assert (row.reason, row.count, row.every) == ("evaluation", 61 - course.regular, 2)
+    assert row.ns == pytest.approx(30 * MS * row.count, rel=0.01)
+
+
+def test_noted_work_that_takes_no_time_makes_no_step_unlike() -> None:
+    times = [10.0 + 0.1 * (step % 3) for step in range(60)]
+    course = follow_course(replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(0, 60, 2))))
+    assert (course.regular, course.irregular) == (60, ())
+
+
 def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest() -> None:
     work = (Work(12, EVALUATION), Work(12, CHECKPOINT, 100 * MS))
     assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {

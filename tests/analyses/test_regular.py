@@ -86,6 +86,21 @@ def test_the_report_tells_what_was_noted_in_it(tmp_path: Path) -> None:
     assert "; it has an evaluation and saving a checkpoint in it, which adds 1.33 ms" in doubt.effect
 
 
+@pytest.mark.parametrize(("noted", "left_out"), [((0, 2, 4), [0, 2]), ((1, 3), []), ((), [])])
+def test_where_half_of_the_steps_evaluate_only_the_other_half_are_usual(
+    tmp_path: Path, noted: tuple[int, ...], left_out: list[int]
+) -> None:
+    """The last step has no end; what is noted in steps that are not longer leaves none out."""
+    path = steps_of(4000, 1000, 4100, 1010, 4000).write(tmp_path / "trace.json")
+    windows = (("plain", 5), ("recorded", 5))
+    store(
+        path, {RUN_KEY: RunLog(0, windows, *((0,) * 10,) * 4, 0, work=tuple(Work(5 + at, EVALUATION) for at in noted))}
+    )
+    found = details_of(read_trace(path))
+    assert [each.step for each in found.irregular] == left_out
+    assert {each.usual_ns for each in found.irregular} <= {1_005_000}
+
+
 def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all(tmp_path: Path) -> None:
     """Steps of 1000 µs with a collective that ends at 800; on rank 1 the host of the third one needs 9000 more."""
     ranks = []
