@@ -127,6 +127,6 @@ TOOLS = (
         inputs.TRY,
         outputs.answer_of("try"),
         None,
-        ("/refused",),
+        ("/pairs", "/refused"),
     ),
 )

@@ -10,6 +10,7 @@ from pinprof.ab import Contest, Judgement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause
 from pinprof.ab.duel import compared_by, differences
+from pinprof.ab.measuring import Pair
 from pinprof.report.ab.words import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION
@@ -35,15 +36,7 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
         "compared_by": compared_by(duel.pairs),
         "seconds": round(duel.seconds, 3),
         "interrupted": duel.interrupted,
-        "pairs": [
-            {
-                "first": ("before", "after")[pair.first],
-                "before_ms": ms(pair.usual_ns[0]),
-                "after_ms": ms(pair.usual_ns[1]),
-            }
-            | {"ratio_log": float(difference), "mean_ratio_log": pair.mean.value}
-            for pair, difference in zip(duel.pairs, differences(duel.pairs), strict=True)
-        ],
+        "pairs": pair_fields(duel.pairs),
         "remarks": list(remarks),
         "causes": None if changes is None else [_cause(each) for each in changes.causes],
         "causes_reason": recorded.why or None if recorded else "not recorded",
@@ -63,6 +56,20 @@ def judgement_fields(judgement: Judgement) -> dict[str, Any]:
         "too_slow": judgement.is_too_slow,
         "pair_count": judgement.pairs,
     }
+
+
+def pair_fields(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Return what each pair of processes has measured."""
+    return [
+        {
+            "first": ("before", "after")[pair.first],
+            "before_ms": ms(pair.usual_ns[0]),
+            "after_ms": ms(pair.usual_ns[1]),
+            "ratio_log": float(difference),
+            "mean_ratio_log": pair.mean.value,
+        }
+        for pair, difference in zip(pairs, differences(pairs), strict=True)
+    ]
 
 
 def _range(judgement: Judgement) -> list[float] | None:

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from pinprof.report.schema.ab import JUDGEMENT
+from pinprof.report.schema.ab import JUDGEMENT, PAIR
 from pinprof.report.schema.field import (
     Record,
     always,
@@ -94,6 +94,7 @@ TRY = Record(
         "before_ms": maybe(ms("the usual step before; null where nothing was measured")),
         "after_ms": maybe(ms("the usual step after")),
         "measured": maybe(one("the step after against the step before", MEASURED)),
+        "pairs": many("what each pair of processes has measured", PAIR),
         "predicted_saving_fraction": maybe(share("what the patch was predicted to save; null where no replay tells")),
         "predicted_range": maybe(span("where that lies", "share")),
         "as_predicted": maybe(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.ab import Judgement
-from pinprof.report.ab.json import judgement_fields
+from pinprof.report.ab.json import judgement_fields, pair_fields
 from pinprof.report.fields import maybe_ms
 from pinprof.report.fix.json import mend_fields, refused_fields
 from pinprof.report.trial.words import milliseconds, sentence
@@ -38,6 +38,7 @@ def to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Ite
         "before_ms": milliseconds(certificate, 0),
         "after_ms": milliseconds(certificate, 1),
         "measured": _judged(certificate.judgement),
+        "pairs": pair_fields(certificate.contest.duel.pairs) if certificate.contest else [],
         "predicted_saving_fraction": certificate.predicted[0] if certificate.predicted else None,
         "predicted_range": list(certificate.predicted[1:]) if certificate.predicted else None,
         "as_predicted": certificate.is_as_predicted,
