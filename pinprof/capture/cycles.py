@@ -74,8 +74,10 @@ class Cycles:
         size = cycle_size(between)
         if size is not None and size > 1:
             self.size, self._watches = size, False
-            most = max(range(size), key=lambda place: sum(count for _, count in between[place]))
-            self._since_end = (len(between) - most) % size
+            # a round ends where the others do most before the next step of this one: between two bursts
+            last = range(len(between) - size, len(between))
+            longest = max(last, key=lambda place: sum(count for _, count in between[place]))
+            self._since_end = (len(between) - longest) % size
             between.clear()
         elif len(between) >= LONGEST_WATCH:
             self._watches = False
