@@ -124,11 +124,18 @@ class Pair:
         return cls(first, usual_ns, mean_ns, usual, mean, Difference.of(quickest))
 
 
+class OtherStepsError(MeasureError):
+    """A step of one version was several of the other's.
+
+    Where iterations are told by pauses, as in reinforcement learning, that may happen to one process of many.
+    """
+
+
 def refuse_other_steps(programs: Sequence[Program], timed: Sequence[Timed]) -> None:
-    """Raise MeasureError where a step of one version is several of the other's."""
+    """Raise OtherStepsError where a step of one version is several of the other's."""
     one, other = timed
     if one.marks_per_step != other.marks_per_step:
-        raise MeasureError(
+        raise OtherStepsError(
             f"a step of {programs[0].name} is one {one.marker}, and of {programs[1].name} one {other.marker}: their "
             "times cannot be compared; --step-marker says what a step is"
         )

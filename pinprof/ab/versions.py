@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pinprof.ab.ahead import Ahead, pairs_at_once
 from pinprof.ab.duel import Bounds, Duel, Progress, fight
@@ -12,6 +12,7 @@ from pinprof.ab.known import FEWEST_BESIDE, beside_workers, in_one_turn, of_know
 from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.measuring import (
     LONGEST_START_S,
+    OtherStepsError,
     Pair,
     Plan,
     in_turns,
@@ -26,6 +27,9 @@ from pinprof.errors import MeasureError
 
 Turns = Literal["auto", "steps", "runs"]
 """Whether the versions take turns of some steps, both in memory, or run after run."""
+Made = TypeVar("Made")
+TRIES = 3
+"""How often a pair is measured whose steps are not alike."""
 MOST_GPU_MEMORY = 0.4
 """The share of a GPU's memory up to which two processes may hold theirs at once."""
 
@@ -78,9 +82,8 @@ def contest(
     for program in programs:
         program.under_pinprof(())  # a command that cannot be run is told before the other version has run
     begun = time.monotonic()
-    first = first or _first_runs(programs, wishes, say)
+    first = first or _with_like_steps(lambda: _first_runs(programs, wishes, say))
     _refuse_wrong_code(programs, first)
-    refuse_other_steps(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
     ways = _way(wishes.turns, first, plan), _way_ahead(wishes.turns, first, plan)
@@ -91,7 +94,21 @@ def contest(
     return Contest(programs, (first[0], first[1]), way.turns, way.why_runs, way.plan, duel)
 
 
+def _with_like_steps(measure: Callable[[], Made]) -> Made:
+    """Measure, again where the steps of the versions were not alike; raise OtherStepsError where they never are."""
+    for _ in range(TRIES - 1):
+        with suppress(OtherStepsError):
+            return measure()
+    return measure()
+
+
 def _first_runs(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
+    first = _run_first(programs, wishes, say)
+    refuse_other_steps(programs, first)
+    return first
+
+
+def _run_first(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
     limit_s = max(wishes.bounds.seconds, LONGEST_START_S)
     if wishes.ahead > 1:
         say("first run of both, which is not counted")
@@ -130,10 +147,7 @@ class _Measured:
 
     def pair(self, first: int) -> Pair:
         """Measure a pair; the first one finds the way of all."""
-        if not self.has_pair:
-            pair = self._first(first)
-        else:
-            pair = self.started.pair(first) if self.started else self._alone(first)
+        pair = _with_like_steps(lambda: self._pair(first))
         self.has_pair = True
         return pair
 
@@ -141,15 +155,23 @@ class _Measured:
         """Return whether the processes of the next pair have started."""
         return self.started is not None and self.started.is_ready
 
+    def _pair(self, first: int) -> Pair:
+        if not self.has_pair:
+            return self._first(first)
+        return self.started.pair(first) if self.started else self._alone(first)
+
     def _first(self, first: int) -> Pair:
         if self.ahead > 1:
-            with suppress(MeasureError):  # as where the program has fewer steps than it is asked for
+            try:
                 return self._ahead(first)
-            self.undo.close()
+            except MeasureError as error:  # as where the program has fewer steps than it is asked for
+                self.undo.close()
+                if isinstance(error, OtherStepsError):
+                    raise
         try:
             return self._alone(first)
         except MeasureError as error:
-            if self.way.turns != "steps" or self.wishes.turns == "steps":
+            if isinstance(error, OtherStepsError) or self.way.turns != "steps" or self.wishes.turns == "steps":
                 raise
             self.way = _Way("runs", f"side by side they do not run ({error})", without_turns(self.way.plan))
             return self._alone(first)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from pinprof.ab.duel import Bounds
-from pinprof.ab.measuring import Difference, Pair, Plan, refuse_other_steps
+from pinprof.ab.measuring import Difference, OtherStepsError, Pair, Plan, refuse_other_steps
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed, read_times
@@ -274,6 +275,51 @@ def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, mo
     monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: made.first[0])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
         contest((replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1))
+
+
+ROUNDS = "every 2nd optimizer step (Adam)"
+
+
+@pytest.mark.parametrize(("unlike", "measured"), [((), 2), ((0,), 3), ((1,), 3), ((0, 1), 4), ((0, 1, 2), None)])
+def test_a_pair_with_other_steps_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unlike: tuple[int, ...], measured: int | None
+) -> None:
+    """Two pairs are wanted; these measurements find steps that are not alike; a third in a row is the end."""
+    made: list[int] = []
+
+    def measure(_: object, __: object, ___: Plan, first: int) -> Pair:
+        made.append(first)
+        if len(made) - 1 in unlike:
+            raise OtherStepsError("a step of old is another one than of new")
+        return Pair(first, (1e6, 1e6), (1e6, 1e6), Difference(0.0), Difference(0.0))
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: timed([1e6] * 50))
+    monkeypatch.setattr("pinprof.ab.versions.in_turns", measure)
+    monkeypatch.setattr("pinprof.ab.versions.fight", lambda pair, *_, **__: [pair(0), pair(1)])
+    programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
+    wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", (), 1)
+    if measured is None:
+        with pytest.raises(MeasureError, match="another one"):
+            contest(programs, wishes)
+    else:
+        assert contest(programs, wishes).turns == "steps"
+    assert len(made) == (measured or 3)
+
+
+def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def first(program: Program, *_: object) -> Timed:
+        asked.append(program.name)
+        return replace(timed([1e6] * 50), marker=ROUNDS if program.name == "new" else "optimizer step (Adam)")
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr("pinprof.ab.versions.time_first", first)
+    programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
+    with pytest.raises(MeasureError, match=f"of new one {re.escape(ROUNDS)}"):
+        contest(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", (), 1))
+    assert asked == ["old", "new"] * 3
 
 
 @pytest.mark.slow  # a process that imports torch
