@@ -68,7 +68,7 @@ def test_data_without_a_length_may_go_on_for_ever(journal: Journal) -> None:
 
 
 def test_a_short_epoch_is_recorded_instead_of_timed_to_its_end(tmp_path: Path) -> None:
-    with profile(tmp_path / "trace.json", warmup=5, plain_seconds=1000.0, steps=4) as recording:
+    with profile(tmp_path / "trace.json", warmup=5, max_warmup=5, plain_seconds=1000.0, steps=4) as recording:
         for _ in batches(40):
             torch.ones(8).sum()
             recording.step()
