@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pinprof.ab.signed_ranks import Floats
 from pinprof.errors import MeasureError
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, USUAL, RunLog, run_of_metadata
+from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
 EVERY = re.compile(r"every \d+")
@@ -147,6 +147,5 @@ def _windows(log: RunLog, times: Floats, regular: NDArray[np.bool_]) -> tuple[tu
 
 
 def _irregular(log: RunLog) -> list[int]:
-    steps_of = {kind: {each.step for each in log.work if each.kind == kind} for kind in IRREGULAR}
-    rare = [steps for steps in steps_of.values() if len(steps) <= USUAL * len(log.step_ns)]
-    return sorted(set().union(*rare))
+    rare = IRREGULAR - log.in_most_steps(IRREGULAR)
+    return sorted({each.step for each in log.work if each.kind in rare})

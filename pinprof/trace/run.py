@@ -92,13 +92,13 @@ class RunLog:
     @property
     def unusual_work(self) -> list[Work]:
         """The work that was noted, without what most steps have."""
-        steps = len(self.step_ns)
-        usual = {
-            kind
-            for kind in (EVALUATION, CHECKPOINT)
-            if len({each.step for each in self.work if each.kind == kind}) > USUAL * steps
-        }
+        usual = self.in_most_steps({EVALUATION, CHECKPOINT})
         return [each for each in self.work if each.kind not in usual]
+
+    def in_most_steps(self, kinds: set[str]) -> set[str]:
+        """Return which of these kinds of work were noted in so many of all steps that they are a part of the step."""
+        most = USUAL * len(self.step_ns)
+        return {kind for kind in kinds if len({each.step for each in self.work if each.kind == kind}) > most}
 
     def unusual_in(self, window: str) -> list[bool]:
         """Return for each step of a window, of its last occurrence, whether unusual work but a new epoch is in it."""
