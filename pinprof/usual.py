@@ -57,7 +57,8 @@ def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | Non
 
     Where something was noted in half of them, only the other half tells what is usual.
     """
-    return unlike(times, excused) | (noted & unlike(times, excused, ~noted))
+    found = unlike(times, excused)
+    return found | (noted & unlike(times, excused, ~noted)) if noted.any() else found
 
 
 def returning(times: Times, number: Times) -> Times:

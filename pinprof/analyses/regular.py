@@ -49,7 +49,7 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
     noted = trace.run.unusual_in(RECORDED) if trace.run else []
     is_unlike = unlike_others(
         time,
-        np.array(noted)[step] if len(noted) == len(trace.steps) else np.zeros(len(step), bool),
+        np.array(noted, bool)[step] if len(noted) == len(trace.steps) else np.zeros(len(step), bool),
         lambda: covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step]),
     )
     if not is_unlike.any():
