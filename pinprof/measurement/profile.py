@@ -165,6 +165,10 @@ class Profile:
         """The sums per step; None without complete steps, and where they are withheld."""
         return self.per_step.value if isinstance(self.per_step, Known) else None
 
+    def doubt(self, check: str) -> Doubt | None:
+        """Return what a check has found; None where it has found nothing."""
+        return next((doubt for doubt in self.doubts if doubt.check == check), None)
+
     def gravest(self, *reasons: Doubt | None) -> Doubt | None:
         """Return the gravest of the reasons for which figures are withheld; None where there is none."""
         return next((doubt for doubt in self.doubts if doubt in reasons), None)

@@ -225,11 +225,6 @@ def doubts(profile: Profile) -> tuple[Doubt, ...]:
     return tuple(entry for entry in profile.doubts if entry.level != "absent")
 
 
-def of_shared_gpu(profile: Profile) -> Doubt | None:
-    """Return the doubt that another program used the GPU, which every saving shares; None without it."""
-    return next((entry for entry in profile.doubts if entry.check == "shared_gpu"), None)
-
-
 def absences(profile: Profile) -> tuple[Doubt, ...]:
     """Return what was not recorded, without which the figures are right all the same."""
     return tuple(entry for entry in profile.doubts if entry.level == "absent")

@@ -29,7 +29,7 @@ def certificate(
     fates: tuple[Any, ...] = ("kept",),
     gpu: str | None = "H200",
     predicted: tuple[float, float, float] = (0.27, 0.2, 0.3),
-    doubts: tuple[Any, ...] = (),
+    doubts: frozenset[str] = frozenset(),
 ) -> Certificate:
     """Return the certificate of a patch that is predicted to save so much of a step of 100 ns."""
     saves, low, high = (100 * each for each in predicted)
@@ -41,7 +41,7 @@ def certificate(
         duel=duel, first=(first, first), turns="steps", why_runs="", has_workers=False, plan=None
     )
     return Certificate(
-        analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubts=doubts)),  # type: ignore[arg-type]
+        analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubt=doubts.__contains__)),  # type: ignore[arg-type]
         patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
         shares=tuple(Share(mend, fate) for fate in fates),
         contest=contest,
@@ -61,7 +61,7 @@ def test_a_proven_patch_is_to_be_taken() -> None:
     assert "not recorded again: not asked for" in text
     assert "to tell more" not in text
     assert "shared GPU" not in text
-    assert "of a shared GPU" in "\n".join(lines(certificate(doubts=(SimpleNamespace(check="shared_gpu"),))))
+    assert "of a shared GPU" in "\n".join(lines(certificate(doubts=frozenset({"shared_gpu"}))))
     assert "--minutes" in "\n".join(lines(certificate(Judgement(1, 0.8, 0.0, inf, 0.02))))
 
 

@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from pinprof.fix import Mend, Patches, Refused
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import consequence, of_shared_gpu
+from pinprof.report.words import consequence
 from pinprof.rules.rule import Saving
 from pinprof.units import counted, duration, percent
 
@@ -45,7 +45,7 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
     yield f"# pinprof fix: {counted(changes, 'change')}{step}{rest if kept else ''}"
     if changes > 1 and patches.saving:
         yield from folded(f"all together {_predicted(patches.saving, profile.step_ns)}")
-    shared = of_shared_gpu(profile)
+    shared = profile.doubt("shared_gpu")
     if shared and changes:
         yield from folded(f"{shared.what}: {consequence(shared)}.")
     if not profile.info.by_pinprof:

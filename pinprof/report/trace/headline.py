@@ -89,7 +89,7 @@ def _without_gpu(profile: Profile) -> str:
 
 def is_cut(profile: Profile) -> bool:
     """Return whether the file ends too early."""
-    return any(entry.check == "truncated" for entry in profile.doubts)
+    return profile.doubt("truncated") is not None
 
 
 def way_to_gpu(profile: Profile) -> str:

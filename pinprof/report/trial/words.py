@@ -5,7 +5,6 @@ from math import inf
 
 from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Contest, Judgement
 from pinprof.report.ab.words import advice, how_measured
-from pinprof.report.words import of_shared_gpu
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
@@ -140,7 +139,7 @@ def _prediction(certificate: Certificate) -> Iterator[str]:
         return
     said = "" if within is None else f"; {_against_prediction(certificate)}"
     yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){said}"
-    if of_shared_gpu(certificate.analysis.profile):
+    if certificate.analysis.profile.doubt("shared_gpu"):
         yield "another program seems to have used the GPU while it was recorded: the prediction is of a shared GPU"
     verified = certificate.verified
     if verified is None and certificate.why_not_verified:
