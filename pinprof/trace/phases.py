@@ -26,7 +26,7 @@ def phase_of_calls(trace: Trace) -> Int64s:
     calls, step = trace.calls, trace.links.call_step
     phase = np.full(len(calls), OTHER, np.int64)
     backward = _in_backward(trace)
-    optimizer = ~backward & _in_marks(trace)
+    optimizer = ~backward & contains(_in_optimizers(trace, backward), calls.start_ns)
     last = np.full(len(trace.steps), NONE, np.int64)
     inside = np.flatnonzero(backward & (step != NONE))
     np.maximum.at(last, step[inside], calls.start_ns[inside])
@@ -45,11 +45,11 @@ def torch_times(trace: Trace, threads: Int32s) -> Intervals:
     A pass reaches from its first call to the last before a call of another phase. No line of the program that is not a
     hook of the pass or of the optimizer runs meanwhile, however long the host makes no call.
     """
-    calls, marks = trace.calls, _marks(trace)
+    calls, all_backward = trace.calls, _in_backward(trace)
+    marks = _in_optimizers(trace, all_backward)
     rows = np.flatnonzero(np.isin(calls.thread, threads))
     rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
-    backward = phase_of_calls(trace)[rows] == BACKWARD
-    bounds = np.flatnonzero(np.diff(np.concatenate(([False], backward, [False]))))
+    bounds = np.flatnonzero(np.diff(np.concatenate(([False], all_backward[rows], [False]))))
     first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
     starts, ends = (calls.start_ns[first], marks.start), (calls.end_ns[last], marks.end)
     return union(np.concatenate(starts), np.concatenate(ends))
@@ -67,12 +67,31 @@ def _in_backward(trace: Trace) -> Bools:
     return found
 
 
-def _in_marks(trace: Trace) -> Bools:
-    return contains(_marks(trace), trace.calls.start_ns)
+def optimizer_steps(trace: Trace) -> Intervals:
+    """Return the times in which optimizers change the weights, as torch marks their steps.
+
+    A step that is given a closure, as by Lightning, calls forward and backward itself: then it is what comes after.
+    """
+    return _after_backward(trace, _in_backward(trace), "step")
 
 
-def _marks(trace: Trace) -> Intervals:
-    """Return the times in optimizers, as torch marks them."""
+def _in_optimizers(trace: Trace, backward: Bools) -> Intervals:
+    """Return the times in optimizers, as torch marks them, without what a closure does."""
+    steps, zeroing = _after_backward(trace, backward, "step"), _after_backward(trace, backward, "zero_grad")
+    return union(np.concatenate((steps.start, zeroing.start)), np.concatenate((steps.end, zeroing.end)))
+
+
+def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
+    """Return the times in a method of optimizers, from the last call of a backward pass in each on."""
     marks = trace.annotations
-    chosen = marks.named(lambda name: OPTIMIZER_MARK.match(name) is not None)
-    return union(marks.start_ns[chosen], marks.end_ns[chosen])
+    chosen = np.flatnonzero(marks.named(lambda name: _marked(name) == method))
+    starts, ends = marks.start_ns[chosen], marks.end_ns[chosen]
+    calls = np.sort(trace.calls.end_ns[backward])
+    last = np.append(calls, np.iinfo(np.int64).min)[np.searchsorted(calls, ends) - 1]
+    return union(np.maximum(starts, last), ends)
+
+
+def _marked(name: str) -> str | None:
+    """Return the method of an optimizer that an annotation marks."""
+    found = OPTIMIZER_MARK.match(name)
+    return found[1] if found else None

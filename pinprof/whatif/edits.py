@@ -24,6 +24,7 @@ from pinprof.replay.program import (
 from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.capturable import capturable_ns
+from pinprof.whatif.fusing import fused_ns
 from pinprof.whatif.graphs import fused, in_graphs
 from pinprof.whatif.rates import PinnedRates
 
@@ -115,7 +116,8 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     """Return the program with the changes made."""
     if not edits:
         return program
-    calls = fused(_Change(details, edits, program.launch_ns).applied(program.calls), edits.fused - edits.graphed)
+    left = fused_ns(details.trace, edits.fused) if edits.fused else {}
+    calls = fused(_Change(details, edits, program.launch_ns).applied(program.calls), edits.fused - edits.graphed, left)
     longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
     return replace(program, calls=tuple(in_graphs(calls, edits.graphed, longer)))
 
@@ -138,7 +140,7 @@ class _Change:
 
     def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
-        gap = loading = artefact = python = work = events = loaded = 0.0
+        gap = loading = artefact = python = work = events = loaded = cost = 0.0
         for call in calls:
             share = self._share_kept(call)
             own = call.gap_ns - call.input_ns
@@ -153,11 +155,12 @@ class _Change:
                 work += call.own_work_ns * share
             events += call.events * share
             loaded += call.input_events * kept
+            cost += call.cost_ns * share
             changed = None if self._is_removed(call) else self._changed(call)
             if changed is None:
                 continue
-            yield _with_host_times(changed, (gap, loading, artefact, python, work, events, loaded))
-            gap = loading = artefact = python = work = events = loaded = 0.0
+            yield _with_host_times(changed, (gap, loading, artefact, python, work, events, loaded, cost))
+            gap = loading = artefact = python = work = events = loaded = cost = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
         """Return by thread the times that are removed, and those of removed ops."""
@@ -237,7 +240,7 @@ class _Change:
         return COPY_START_NS + size / self.gbps if measured is None else measured
 
 
-HOST_FIELDS = ("gap_ns", "input_ns", "artefact_ns", "python_ns", "own_work_ns", "events", "input_events")
+HOST_FIELDS = ("gap_ns", "input_ns", "artefact_ns", "python_ns", "own_work_ns", "events", "input_events", "cost_ns")
 
 
 def _with_host_times(call: Call, times: tuple[float, ...]) -> Call:

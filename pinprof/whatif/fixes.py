@@ -11,8 +11,9 @@ from pinprof.replay import Replay
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import NONE
 from pinprof.whatif.edits import Edits
+from pinprof.whatif.fusing import calls_to_fuse
 from pinprof.whatif.predict import Prediction, predict_scenario
-from pinprof.whatif.regions import Blocker, Region, capture_of
+from pinprof.whatif.regions import Blocker, capture_of
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
 FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs", "fused_optimizer", "cuda_graph")
@@ -60,11 +61,13 @@ def changes_of(details: Details, scenario: Scenario) -> tuple[Change, ...]:
 
 
 def _change(option: str, details: Details, alone: Scenario) -> Change:
-    region: Region | None = "optimizer" if alone.fused_optimizer else alone.cuda_graph
-    if not region:
+    if alone.fused_optimizer:
+        calls = calls_to_fuse(details.trace, details.syncs)
+        return Change(option, len(calls) / max(int(details.trace.steps.complete.sum()), 1), None, ())
+    if not alone.cuda_graph:
         return change_of(option, details, edits_of(details, alone))
-    capture = capture_of(details.trace, details.syncs, region)
-    return Change(option, capture.launches, None, (), blockers=capture.blockers if alone.cuda_graph else ())
+    capture = capture_of(details.trace, details.syncs, alone.cuda_graph)
+    return Change(option, capture.launches, None, (), blockers=capture.blockers)
 
 
 def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:

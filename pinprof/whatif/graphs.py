@@ -26,9 +26,13 @@ def in_graphs(calls: Iterable[Call], graphed: Collection[int], longer: Mapping[i
         yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
 
 
-def fused(calls: Iterable[Call], optimizers: Collection[int]) -> Iterable[Call]:
-    """Yield the calls as they are where one launch makes all of an optimizer's; its Python stays."""
-    return _in_one(calls, optimizers, lambda call: call.input_ns + call.python_ns)
+def fused(calls: Iterable[Call], optimizers: Collection[int], left: Mapping[int, float]) -> Iterable[Call]:
+    """Yield the calls as they are where one launch makes all of an optimizer's; its Python stays.
+
+    Of its work on the GPU, by row, so many ns are `left`, with nothing between.
+    """
+    for call in _in_one(calls, optimizers, lambda call: call.input_ns + call.python_ns):
+        yield _shortened(call, left) if any(work.row in left for work in call.works) else call
 
 
 def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
@@ -48,11 +52,16 @@ def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call],
 
 def _with_host_time(call: Call, time: float) -> Call:
     python = min(call.python_ns, max(time - call.input_ns, 0.0))
-    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0)
+    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
 
 
 def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
     works = [replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
+    return replace(call, works=works)
+
+
+def _shortened(call: Call, left: Mapping[int, float]) -> Call:
+    works = [replace(work, duration_ns=left[work.row], gap_ns=0.0) if work.row in left else work for work in call.works]
     return replace(call, works=works)
 
 

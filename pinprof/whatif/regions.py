@@ -7,17 +7,18 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from pinprof.analyses.syncs import Syncs
+from pinprof.intervals import contains
 from pinprof.trace.lines import Place
-from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, phase_of_calls
+from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
 Region: TypeAlias = Literal["step", "model", "optimizer"]
 """The whole step, forward and backward, or the optimizer's."""
-PHASES_OF: Final[dict[Region, tuple[int, ...]]] = {
+PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
     "step": (FORWARD, BACKWARD, OPTIMIZER, OTHER),
     "model": (FORWARD, BACKWARD),
-    "optimizer": (OPTIMIZER,),
 }
+"""The optimizers' is not here: they are not all that lies between their first launch and their last."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Capture:
 
 
 def capture_of(trace: Trace, syncs: Syncs, region: Region) -> Capture:
-    """Return what of a region a graph could hold; it reaches from its first kernel's launch to its last work's."""
+    """Return what of a region a graph could hold; `_region` says how far it reaches."""
     inside = _region(trace, region)
     waits = np.zeros(len(trace.calls), bool)
     waits[syncs.stalls.call] = True
@@ -57,21 +58,29 @@ def capture_of(trace: Trace, syncs: Syncs, region: Region) -> Capture:
 
 
 def _region(trace: Trace, region: Region) -> Bools:
-    """Return per call whether it lies between the first and the last launch of the region of its complete step."""
+    """Return per call whether it lies between the first and the last launch of the region of its complete step.
+
+    The optimizers' is whether it lies in a step of one of them. Those between the passes of several networks are not
+    of the networks.
+    """
     calls, step = trace.calls, trace.links.call_step
+    phase, stepping = phase_of_calls(trace), contains(optimizer_steps(trace), calls.start_ns)
+    if region == "optimizer":
+        return stepping & (phase == OPTIMIZER) & trace.steps.holds(step)
     chosen = np.zeros(len(calls), bool)
     launch = trace.links.launch
     kernels = launch[(launch != NONE) & (trace.gpu.category == KERNEL)]
     chosen[kernels] = True
     chosen &= trace.steps.holds(step)
-    chosen &= np.isin(phase_of_calls(trace), PHASES_OF[region])
+    chosen &= np.isin(phase, PHASES_OF[region])
     rows = np.flatnonzero(chosen)
     count = len(trace.steps)
     first, last = np.full(count + 1, np.iinfo(np.int64).max), np.full(count + 1, NONE, np.int64)
     np.minimum.at(first, step[rows], calls.start_ns[rows])
     np.maximum.at(last, step[rows], calls.start_ns[rows])
     threads = np.isin(calls.thread, np.unique(calls.thread[rows]))
-    return threads & (step != NONE) & (calls.start_ns >= first[step]) & (calls.start_ns <= last[step])
+    between = threads & (step != NONE) & (calls.start_ns >= first[step]) & (calls.start_ns <= last[step])
+    return between & ~stepping if region == "model" else between
 
 
 def _waiting(syncs: Syncs, inside: Bools, steps: int) -> Iterator[Blocker]:

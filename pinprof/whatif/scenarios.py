@@ -14,6 +14,7 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.units import listed
 from pinprof.whatif.edits import Edits
+from pinprof.whatif.fusing import calls_to_fuse
 from pinprof.whatif.rates import PinnedRates
 from pinprof.whatif.regions import Region, capture_of
 
@@ -49,7 +50,7 @@ class Scenario:
     cuda_graph: Region | None = None
     """The launches of this region become CUDA graphs: one, or as many as its waits cut it into."""
     fused_optimizer: bool = False
-    """One launch makes all of each optimizer's step; what it computes on the GPU takes as long as before."""
+    """One launch makes all of each optimizer's step; Adam and AdamW read and write the GPU's memory once for it."""
     host_speed: float = 1.0
     gpu_speed: float = 1.0
 
@@ -73,7 +74,7 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
     if scenario.cuda_graph:
         result |= Edits(graphed=frozenset(capture_of(trace, syncs, scenario.cuda_graph).calls.tolist()))
     if scenario.fused_optimizer:
-        result |= Edits(fused=frozenset(capture_of(trace, syncs, "optimizer").calls.tolist()))
+        result |= Edits(fused=calls_to_fuse(trace, syncs))
     return result
 
 
