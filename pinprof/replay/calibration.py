@@ -151,9 +151,9 @@ def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerC
     if insensitive or abs(lasts(USUAL_NS) / step_ns - 1) <= CLOSE:
         cost = cost_of(USUAL_NS)
     elif least > (1 + CLOSE) * step_ns:
-        cost = _hurried(_crossing(hurried, step_ns, MOST_HURRIED, 1.0))
+        cost = _hurried(crossing(hurried, step_ns, MOST_HURRIED, 1.0))
     else:
-        cost = cost_of(_crossing(lasts, step_ns, MOST_NS))
+        cost = cost_of(crossing(lasts, step_ns, MOST_NS))
     if not any(call.kind == STAGED for program in programs for call in program.calls):
         return cost
 
@@ -162,7 +162,7 @@ def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerC
 
     if abs(staged(1.0) / step_ns - 1) <= CLOSE:
         return cost
-    return replace(cost, staging=1 / max(_crossing(staged, step_ns, MOST_STAGING, 1 / MOST_STAGING), 1 / MOST_STAGING))
+    return replace(cost, staging=1 / max(crossing(staged, step_ns, MOST_STAGING, 1 / MOST_STAGING), 1 / MOST_STAGING))
 
 
 def _hurried(times: float) -> ProfilerCost:
@@ -170,7 +170,7 @@ def _hurried(times: float) -> ProfilerCost:
     return replace(cost_of(MOST_NS), host_speed=times)
 
 
-def _crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:
+def crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:
     """Return where a falling function reaches the target between two places; if it does not, the nearest place.
 
     If it stays above the target, that is the least place at which it is as low as it gets.

@@ -61,14 +61,14 @@ class ProfilerCost:
         own = host.gap - host.input
         if self.steady:
             own = own - host.artefact
-        own = self._without_cost(own, host.events)
+        own = self._without_cost(own, host.events, host.cost if self.steady else 0.0)
         python = np.minimum(host.python, np.maximum(own, 0.0))
         own = python / self.python_speed + (own - python) / self.op_speed
         loading = self._without_cost(host.input, host.input_events)
         return loading / self.input_speed + own / self.host_speed
 
-    def _without_cost(self, times: Floats, events: Floats) -> Floats:
-        return np.where(times > 0, np.maximum(times - self.per_event_ns * events, self.keep * times), times)
+    def _without_cost(self, times: Floats, events: Floats, known: Floats | float = 0.0) -> Floats:
+        return np.where(times > 0, np.maximum(times - self.per_event_ns * events - known, self.keep * times), times)
 
     def saved_ns(self, host: HostTimes) -> Floats:
         """Return how much less time each call takes itself than in the recording."""

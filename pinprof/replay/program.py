@@ -98,6 +98,8 @@ class Call:
     input_events: float = 0.0
     """The same in the time of the input: many where the process loads its own data. Ops of a DataLoader are shorter
     than those that launch kernels, and a profiler costs less there: each counts by its share of their time."""
+    cost_ns: float = 0.0
+    """What the profiler cost in the gap beside the cost of `events`: where samples of the host told it."""
     queue: int = NONE
     own_ns: float = 0.0
     """Time that the call takes besides waiting."""
@@ -132,6 +134,7 @@ class HostTimes(NamedTuple):
     python: Floats
     events: Floats
     input_events: Floats
+    cost: Floats
     own: Floats
 
 
@@ -161,7 +164,7 @@ class Program:
         rows = [
             (
                 *(call.gap_ns, call.input_ns, call.artefact_ns, call.python_ns),
-                *(call.events, call.input_events, call.own_ns),
+                *(call.events, call.input_events, call.cost_ns, call.own_ns),
             )
             for call in self.calls
         ]
@@ -245,5 +248,6 @@ class Program:
                 own_work_ns=other.own_work_ns,
                 events=other.events,
                 input_events=other.input_events,
+                cost_ns=other.cost_ns,
             )
         return replace(self, calls=tuple(chosen), ready_ns={})

@@ -15,6 +15,7 @@ from pinprof.replay.feed import Feed, feed_of
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.replay.ranks import alone, joined
+from pinprof.replay.sampled import as_sampled
 from pinprof.replay.step import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
@@ -59,12 +60,18 @@ class Replay:
         programs = [
             program.fed(feed.input_ns) if feed else program for program, feed in zip(programs, self.feeds, strict=True)
         ]
+        if self._measured and not self._given:
+            programs = [as_sampled(each, rank.trace) for rank, each in zip(self.ranks, programs, strict=True)]
         return joined([rank.trace for rank in self.ranks], programs, self.chosen)
 
     @cached_property
     def step(self) -> StepEstimate:
         """The step without the profiler: as given, else as measured in the recorded run, else estimated."""
-        return self._given or measured_step(self.ranks) or self._estimate()
+        return self._given or self._measured or self._estimate()
+
+    @cached_property
+    def _measured(self) -> StepEstimate | None:
+        return measured_step(self.ranks)
 
     def _estimate(self) -> StepEstimate:
         calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
