@@ -134,7 +134,8 @@ def mended(
         optimizers += [replace(beside, line=each.line, function=each.function) for each in optimizers]
     copies = {place: CopiesAt(ways, pinned) for mark, place in places if mark in {"PIN101", "PIN102", "PIN104", "copy"}}
     allocating = tuple(place for mark, place in places if mark == "PIN303")
-    said = Said(Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16)), copies, allocating=allocating, **told)
+    made = Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16), starts_by=told.pop("starts_by", None))
+    said = Said(made, copies, allocating=allocating, **told)
     files = Files(str(trace), (), folder)
     mends, refused = planned(findings, Work(said, files, chosen or Chosen()))
     patches = patched(mends, refused, files)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from hashlib import sha256
+from multiprocessing import get_all_start_methods, get_start_method
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from torch.utils.data.dataloader import default_collate, default_convert
 
 from pinprof.capture.frames import calling_line, is_users
 from pinprof.capture.replaced import replaced
+from pinprof.capture.samples import foreign_parts
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.made import DENSE, Made, MadeLoader, MadeOptimizer
 from pinprof.units import shortened
@@ -102,7 +104,9 @@ class Makings:
         for note in self.optimizers:
             with suppress(Exception):
                 optimizers += [made for made in [_optimizer(note)] if made]
-        return Made(tuple(loaders), tuple(optimizers), len(os.sched_getaffinity(0)), self.sources, self.more)
+        starts_by = get_start_method(allow_none=True) or get_all_start_methods()[0]  # without setting the default
+        cpus = len(os.sched_getaffinity(0))
+        return Made(tuple(loaders), tuple(optimizers), cpus, self.sources, self.more, starts_by)
 
 
 makings = Makings()
@@ -195,6 +199,7 @@ def _loader(note: _Noted, drawn: Mapping[int, int]) -> MadeLoader | None:
         own_collate=loader.collate_fn not in (default_collate, default_convert),
         drawn=drawn.get(_sampler(loader) or 0, 0),
         loops=tuple(note.loops),
+        foreign=foreign_parts(loader.dataset),
         batch=note.batch,
     )
 

@@ -114,7 +114,7 @@ def _with_workers(loader: MadeLoader, work: Work) -> list[Rewrite]:
         raise NotSure("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
     source, call = made_loader(work.files, loader)
     if not loader.num_workers:
-        check_can_start(source)
+        check_can_start(source, work.told.made.starts_by if work.told.made else None)
     if may_change_data(source, call):
         options.pop("persistent_workers", None)
     return with_options(work.files, loader, options)

@@ -8,7 +8,10 @@ from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
 from pinprof.rules.workers import workers_wanted
 from pinprof.trace.made import MadeLoader
+from pinprof.units import listed
 
+MOST_NAMED = 3
+"""Parts of a data set that a reason names."""
 IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
 
 
@@ -28,20 +31,22 @@ def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[s
 
 
 def _check_can_be_shared(loader: MadeLoader) -> None:
-    """Raise NotSure unless other processes can make its batches: of tensors on the host, by torch alone."""
-    if loader.dataset != IN_MEMORY:
-        raise NotSure(f"the source does not show whether several processes can read {loader.dataset}")
+    """Raise NotSure unless other processes can make its batches: by torch and torchvision alone."""
+    foreign = (loader.dataset,) if loader.foreign is None and loader.dataset != IN_MEMORY else loader.foreign
+    if foreign:
+        makers = listed(foreign, MOST_NAMED)
+        raise NotSure(f"{makers} makes its samples; the source does not show whether several processes can do that")
     if loader.own_collate:
         raise NotSure("a function of the program's own makes its batches, which may need the GPU or the main process")
     if loader.batch is None or any(part.startswith("cuda") for part in leaves_of(loader.batch)):
         raise NotSure("its batches may be on the GPU, which other processes cannot read")
 
 
-def check_can_start(source: SourceFile) -> None:
-    """Raise NotSure where a first worker may run the whole program once more, as processes that do not fork do."""
+def check_can_start(source: SourceFile, starts_by: str | None) -> None:
+    """Raise NotSure where a first worker may run the whole program once more, as processes do that do not fork."""
     if "spawn" in source.text or "forkserver" in source.text:
         raise NotSure("the program says how its processes start, and the workers may not get its data that way")
-    if "__name__" not in source.text:
+    if starts_by != "fork" and "__name__" not in source.text:
         raise NotSure('without `if __name__ == "__main__":` a worker that is not forked runs the whole program')
 
 

@@ -34,6 +34,9 @@ class MadeLoader(Placed):
     """Batches that were drawn within the recorded steps."""
     loops: tuple[Place, ...] = ()
     """Where the program began to draw from it."""
+    foreign: tuple[str, ...] | None = None
+    """Classes and functions that make its samples and are not known to work in several processes; those of torch and
+    torchvision are. None in recordings of old versions."""
     batch: object = None
     """What its batches are: `tensor` for a dense one in host memory, another word for what is none, and lists, tuples
     (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None where none was seen."""
@@ -71,6 +74,8 @@ class Made:
     """The SHA-256 of the files in which they were made, as they were then."""
     more: bool = False
     """Whether there were too many to keep all."""
+    starts_by: str | None = None
+    """How processes start that the program makes: `fork`, `spawn` or `forkserver`."""
 
     @property
     def drawn(self) -> tuple[MadeLoader, ...]:

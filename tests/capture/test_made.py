@@ -4,6 +4,7 @@ import gc
 import inspect
 from collections.abc import Iterator
 from hashlib import sha256
+from multiprocessing import get_all_start_methods, get_start_method
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +80,13 @@ def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
     assert makings.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
     assert made.dataset == "torch.utils.data.dataset.TensorDataset"
     assert (made.batch_size, made.num_workers, made.pin_memory, made.iterable) == (4, 0, False, False)
+    assert made.foreign == ()
+
+
+def test_how_processes_start_is_told_and_not_settled(journal: Journal) -> None:
+    before = get_start_method(allow_none=True)
+    assert makings.described({}).starts_by in get_all_start_methods()
+    assert get_start_method(allow_none=True) == before  # asking otherwise would set it for good
 
 
 def test_a_subclass_is_made_where_its_own_call_is(journal: Journal) -> None:

@@ -288,6 +288,16 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"loader": IN_MEMORY},
         "runs the whole program",
     ),
+    "a first worker that starts anew, of such a program": (
+        drawn("f(x)  #? PIN402", "shuffle=True"),
+        {"loader": replace(IN_MEMORY, foreign=()), "starts_by": "forkserver"},
+        "runs the whole program",
+    ),
+    "a first worker for a transform of the program's own": (
+        drawn(WORKERS, "shuffle=True"),
+        {"loader": replace(IN_MEMORY, foreign=("__main__.<lambda>",)), "starts_by": "fork"},
+        "__main__.<lambda> makes its samples",
+    ),
     "batches whose parts may share memory": (
         drawn("x = x.to(device)  #? PIN104\ny[y == 0] = -100\nmodel(x)", "num_workers=2, collate_fn=f"),
         {"loader": replace(LOADER, own_collate=True)},
@@ -374,6 +384,11 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         + drawn(COPIED).replace("enumerate(loader)", "enumerate(tqdm(loader))"),
         PINNED,
         "x.to(device, non_blocking=True)",
+    ),
+    "a first worker for pictures of torchvision, where processes fork": (
+        drawn("f(x)  #? PIN402", "shuffle=True"),
+        {"loader": replace(LOADER, num_workers=0, foreign=()), "starts_by": "fork"},
+        "DataLoader(data, shuffle=True, num_workers=4, persistent_workers=True)",
     ),
     "a first worker": (
         drawn(WORKERS, "shuffle=True"),
