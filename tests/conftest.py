@@ -1,4 +1,5 @@
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytest_plugins = ["pytester"]
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # jsonschema loads it for 2 s, for a format unused
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests beside it use the other cores; torch's threads would spin
 settings.register_profile("any machine", deadline=None)  # how long an example takes is the load's doing
 settings.load_profile("any machine")

@@ -360,7 +360,7 @@ def gpt2_item(device: torch.device, fixed: bool, scale: float) -> Step:
     config = GPT2Config(
         vocab_size=512, n_positions=block, n_embd=width, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0
     )
-    model = GPT2LMHeadModel(config).to(device)  # type: ignore[arg-type]
+    model = GPT2LMHeadModel(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(512, (scaled(16, scale), block), device=device)
     mask = torch.ones_like(tokens)

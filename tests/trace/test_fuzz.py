@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 10
+SECONDS = 5
 
 
 @pytest.mark.slow

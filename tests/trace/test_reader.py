@@ -554,13 +554,13 @@ def test_what_follows_the_document_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 2])
-def test_every_cut_of_a_trace_leaves_its_whole_events(tmp_path: Path, indent: int | None) -> None:
+def test_a_cut_anywhere_in_a_trace_leaves_its_whole_events(tmp_path: Path, indent: int | None) -> None:
     document = small().document()
     data = json.dumps(document, indent=indent).encode()
     whole = read_trace(small().write(tmp_path / "whole.json"))
     path = tmp_path / "trace.json"
     read = 0
-    for size in range(1, len(data)):
+    for size in range(1, len(data), 3):
         path.write_bytes(data[:size])
         try:
             trace = read_trace(path)
@@ -574,15 +574,15 @@ def test_every_cut_of_a_trace_leaves_its_whole_events(tmp_path: Path, indent: in
             rows = len(getattr(trace, name))
             assert set(getattr(trace, name).start_ns) <= set(getattr(whole, name).start_ns)
             assert rows <= len(getattr(whole, name))
-    assert read > len(data) / 2
+    assert read > len(data) / 6
 
 
 @pytest.mark.slow
-def test_every_cut_of_a_compressed_trace_leaves_its_whole_events(tmp_path: Path) -> None:
+def test_a_cut_anywhere_in_a_compressed_trace_leaves_its_whole_events(tmp_path: Path) -> None:
     data = gzip.compress(json.dumps(small().document()).encode(), compresslevel=0)
     path = tmp_path / "trace.json.gz"
     read = 0
-    for size in range(2, len(data)):
+    for size in range(2, len(data), 3):
         path.write_bytes(data[:size])
         try:
             trace = read_trace(path)
@@ -592,7 +592,7 @@ def test_every_cut_of_a_compressed_trace_leaves_its_whole_events(tmp_path: Path)
         read += 1
         assert trace.cut is not None
         assert trace.cut.why == "the gzip data ends too early; the file is truncated, copy it again"
-    assert read > len(data) / 4
+    assert read > len(data) / 12
 
 
 def test_steps_behind_the_end_of_a_cut_file_are_not_complete(tmp_path: Path) -> None:
@@ -617,7 +617,7 @@ def test_flipped_bytes_never_end_in_another_exception(tmp_path: Path, *, compres
     written = gzip.compress(written) if compressed else written
     chance = random.Random(7)
     path = tmp_path / "trace.json"
-    for _ in range(1500):
+    for _ in range(500):
         data = bytearray(written)
         for _ in range(chance.randint(1, 3)):
             data[chance.randrange(len(data))] = chance.randrange(256)
