@@ -55,6 +55,7 @@ class Said(Told):
     gpus = property(lambda self: self._told["gpus"])
     allocating = property(lambda self: self._told["allocating"])
     processes = property(lambda _: 1)
+    steps_before = property(lambda _: 500)
 
     def copies_at(self, place: Place) -> CopiesAt | None:
         return self._said.get(place)

@@ -20,7 +20,7 @@ from torch.utils.data.dataloader import default_collate, default_convert
 
 from pinprof.capture.frames import calling_line, is_users
 from pinprof.capture.replaced import replaced
-from pinprof.capture.samples import foreign_parts
+from pinprof.capture.samples import makers_of
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.made import DENSE, Made, MadeLoader, MadeOptimizer
 from pinprof.units import shortened
@@ -45,6 +45,7 @@ class _Noted:
     on_gpu: bool = False
     """Whether the parameters of an optimizer were plain ones on GPUs when it was made."""
     loops: list[Place] = field(default_factory=list)
+    begun: int = 0
     batch: object = None
 
 
@@ -81,8 +82,11 @@ class Makings:
     def begun(self, loader: Any, frame: FrameType | None) -> None:
         """Note that the program begins to draw from a DataLoader."""
         note = next((note for note in self.loaders if note.thing() is loader), None)
-        line = calling_line(frame) if note is not None and len(note.loops) < MOST_LOOPS else None
-        if note is not None and line is not None and line.place not in note.loops:
+        if note is None:
+            return
+        note.begun += 1
+        line = calling_line(frame) if len(note.loops) < MOST_LOOPS else None
+        if line is not None and line.place not in note.loops:
             note.loops.append(line.place)
 
     def drew(self, iterator: Any, batch: object) -> None:
@@ -184,6 +188,7 @@ def _loader(note: _Noted, drawn: Mapping[int, int]) -> MadeLoader | None:
     loader = note.thing()
     if loader is None:
         return None
+    makers = makers_of(loader.dataset)
     return MadeLoader(
         note.line.file,
         note.line.line,
@@ -199,9 +204,18 @@ def _loader(note: _Noted, drawn: Mapping[int, int]) -> MadeLoader | None:
         own_collate=loader.collate_fn not in (default_collate, default_convert),
         drawn=drawn.get(_sampler(loader) or 0, 0),
         loops=tuple(note.loops),
-        foreign=foreign_parts(loader.dataset),
+        foreign=makers.foreign,
+        fixed=makers.fixed,
+        length=_length(loader),
+        begun=note.begun,
         batch=note.batch,
     )
+
+
+def _length(loader: Any) -> int | None:
+    with suppress(Exception):  # of an iterable data set, or whatever a class of the program's own does
+        return len(loader)
+    return None
 
 
 def _optimizer(note: _Noted) -> MadeOptimizer | None:

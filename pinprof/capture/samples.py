@@ -1,7 +1,7 @@
-"""Tells what makes the samples of a data set: whether all of it is known to work in several processes."""
+"""Tells what makes the samples of a data set: whether several processes can, and whether they are always the same."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torch.utils.data import Dataset
 
@@ -11,41 +11,81 @@ KNOWN: Final = ("torch.utils.data.dataset", "torchvision.datasets.", "torchvisio
 """Modules whose data sets and transforms read files or memory by the index that they are given, and keep nothing."""
 NOT_KNOWN: Final = ("torchvision.datasets.lsun.",)
 """It opens a database when it is made, which processes that fork must not share."""
+TRANSFORMS: Final = "torchvision.transforms."
+FIXED: Final = frozenset(
+    [
+        "Compose",
+        "ToTensor",
+        "PILToTensor",
+        "ToPILImage",
+        "ToImage",
+        "ToDtype",
+        "ToPureTensor",
+        "ConvertImageDtype",
+        "ConvertBoundingBoxFormat",
+        "Normalize",
+        "Resize",
+        "CenterCrop",
+        "Pad",
+        "Grayscale",
+        "RGB",
+        "FiveCrop",
+        "TenCrop",
+        "LinearTransformation",
+    ]
+)
+"""Transforms that draw no random numbers."""
 MOST, DEEPEST = 200, 6
 """So many parts are looked at, and so deep."""
 LONGEST: Final = 100
 """Characters of a name."""
 
 
-def foreign_parts(dataset: object) -> tuple[str, ...]:
-    """Return the names of what makes samples beside classes and functions of `KNOWN`: the program's own code, mostly.
+class Makers(NamedTuple):
+    """What makes the samples of a data set."""
+
+    foreign: tuple[str, ...]
+    """The names of what is not of `KNOWN`: the program's own code, mostly."""
+    fixed: bool
+    """Whether the sample of an index is always the same, and no random number is drawn for it."""
+
+
+def makers_of(dataset: object) -> Makers:
+    """Return what makes the samples of a data set.
 
     Looks into data sets of data sets, and into their transforms; into nothing that is not known.
     """
-    found: dict[str, None] = {}
+    foreign: dict[str, None] = {}
     looked: set[int] = set()
+    fixed = True
     level: list[object] = [dataset]
     for _ in range(DEEPEST):
         level = [part for part in level if id(part) not in looked]
         looked.update(map(id, level))
         if len(looked) > MOST:
             break
-        known = [part for part in level if _is_known(part)]
-        found |= dict.fromkeys(_name(part) for part in level if not _is_known(part))
+        known = [part for part in level if _is_known(_name(part))]
+        foreign |= dict.fromkeys(name for name in map(_name, level) if not _is_known(name))
+        fixed &= all(map(_is_fixed, map(_name, known)))
         level = [part for each in known for part in _parts(each)]
-    return tuple(found) + (("more",) if level else ())
+    if level:
+        foreign["more"] = None
+    return Makers(tuple(foreign), fixed and not foreign)
 
 
-def _is_known(part: object) -> bool:
-    name = _name(part)
+def _is_known(name: str) -> bool:
     return name.startswith(KNOWN) and not name.startswith(NOT_KNOWN)
+
+
+def _is_fixed(name: str) -> bool:
+    return not name.startswith(TRANSFORMS) or name.rsplit(".", 1)[-1] in FIXED
 
 
 def _parts(thing: object) -> Iterator[object]:
     """Yield the data sets and whatever can be called that a thing holds, itself or in lists."""
     values: Iterable[Any] = vars(thing).values() if hasattr(thing, "__dict__") else ()
     for value in values:
-        for part in value if isinstance(value, list | tuple) and len(value) <= MOST else (value,):
+        for part in value[: MOST + 1] if isinstance(value, list | tuple) else (value,):
             if isinstance(part, Dataset) or (callable(part) and not isinstance(part, type)):
                 yield part
 

@@ -11,12 +11,17 @@ from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
 from pinprof.fix.rewrite import NotSure, Refused, Rewrite
 from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
-from pinprof.fix.workers import check_can_start, may_change_data, more_workers
+from pinprof.fix.workers import check_can_start, may_change_data, more_workers, yields_the_same
 from pinprof.fix.written import check_parts_are_not_written
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.lines import Place
 from pinprof.trace.made import MadeLoader
 
+ALLOWED = "it changes numbers; allow that with --changes-numbers"
+SAFE_NEW = (
+    "The machine has cores and memory for the workers. Each epoch begins some 0.4 s later, until they have started; "
+    "with --changes-numbers they persist."
+)
 SAFE_COPIES = (
     "The host has memory for the pinned batches, which cannot be swapped. No code outside of the source shown writes "
     "to a batch on the host while it is copied."
@@ -95,19 +100,25 @@ def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
 
 
 def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
-    """Mend DataLoaders that are too slow: more workers, which persist."""
+    """Mend DataLoaders that are too slow: more workers, which persist where numbers may change."""
     made = work.told.made
     if made is None or not made.drawn:
         yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
         return
-    rewrites, refused = at_each(finding, made.drawn, lambda loader: _with_workers(loader, work))
+    saving_ns = finding.saving.saving_ns if finding.saving else 0.0
+    same = not work.chosen.changes_numbers and all(
+        yields_the_same(loader, saving_ns, work.told.steps_before) for loader in made.drawn
+    )
+    rewrites, refused = at_each(finding, made.drawn, lambda loader: _with_workers(loader, work, same=same))
     yield from refused
     if rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
-        yield mend_of(finding, what, rewrites, finding.sites, "different", finding.rule.safe_if, part=True)
+        safe_if, part = SAFE_NEW if same else finding.rule.safe_if, bool(refused) or len(made.drawn) > 1
+        yield mend_of(finding, what, rewrites, finding.sites, "equal" if same else "different", safe_if, part=part)
 
 
-def _with_workers(loader: MadeLoader, work: Work) -> list[Rewrite]:
+def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite]:
+    """Return the rewrites that give a DataLoader more workers; such that it yields the `same`, or that persist."""
     cpus = work.told.made.cpus if work.told.made else None
     options = more_workers(loader, cpus, work.told.processes)
     if any(each.iterable for each in work.told.loaders_at(loader.place)):
@@ -115,6 +126,9 @@ def _with_workers(loader: MadeLoader, work: Work) -> list[Rewrite]:
     source, call = made_loader(work.files, loader)
     if not loader.num_workers:
         check_can_start(source, work.told.made.starts_by if work.told.made else None)
-    if may_change_data(source, call):
+    changes = may_change_data(source, call)
+    if same and changes:
+        raise NotSure(f"the program may change the data set while workers read it; {ALLOWED}")
+    if same or changes:
         options.pop("persistent_workers", None)
     return with_options(work.files, loader, options)

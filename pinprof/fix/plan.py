@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pinprof.fix.constants import SAFE_CONSTANT
-from pinprof.fix.inputs import copies, workers
+from pinprof.fix.inputs import ALLOWED, copies, workers
 from pinprof.fix.joint import joint_saving
 from pinprof.fix.outcomes import OfFinding, Outcome, each_place
 from pinprof.fix.rewrite import Mend, Refused, Rewrite
@@ -14,8 +14,6 @@ from pinprof.fix.steps import allocations, constants, decisions, numbers_read, s
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding, Rule
 from pinprof.trace.lines import Place
-
-ALLOWED = "it changes numbers; allow that with --changes-numbers"
 
 
 def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[Refused]]:

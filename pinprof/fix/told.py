@@ -36,6 +36,11 @@ class Told:
         self.made: Made | None = analysis.trace.info.made
 
     @property
+    def steps_before(self) -> int:
+        """How many steps the program had made before the recorded ones, as far as the trace tells."""
+        return self.analysis.trace.info.steps_before or 0
+
+    @property
     def processes(self) -> int:
         """How many processes share the machine's cores, as far as the trace tells."""
         return self.analysis.trace.info.world_size or 1

@@ -37,6 +37,12 @@ class MadeLoader(Placed):
     foreign: tuple[str, ...] | None = None
     """Classes and functions that make its samples and are not known to work in several processes; those of torch and
     torchvision are. None in recordings of old versions."""
+    fixed: bool = False
+    """Whether the sample of an index is always the same, and no random number is drawn for it."""
+    length: int | None = None
+    """How many batches it yields before it begins anew."""
+    begun: int = 0
+    """How often the program had begun to draw from it when the recording ended."""
     batch: object = None
     """What its batches are: `tensor` for a dense one in host memory, another word for what is none, and lists, tuples
     (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None where none was seen."""

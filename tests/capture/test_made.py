@@ -80,7 +80,7 @@ def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
     assert makings.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
     assert made.dataset == "torch.utils.data.dataset.TensorDataset"
     assert (made.batch_size, made.num_workers, made.pin_memory, made.iterable) == (4, 0, False, False)
-    assert made.foreign == ()
+    assert (made.foreign, made.fixed, made.length, made.begun) == ((), True, 2, 0)
 
 
 def test_how_processes_start_is_told_and_not_settled(journal: Journal) -> None:
@@ -111,6 +111,9 @@ def test_the_loops_and_the_batches_of_a_loader_are_told(journal: Journal) -> Non
     looped = line() - 2
     assert [place.line for place in made_at(number).loops] == [looped]
     assert made_at(number).batch == ["tensor", "tensor"]
+    assert made_at(number).begun == 1
+    next(iter(kept))
+    assert made_at(number).begun == 2
 
 
 def test_only_what_the_recorded_steps_drew_counts(tmp_path: Path) -> None:

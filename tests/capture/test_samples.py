@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from pinprof.capture.samples import foreign_parts
+from pinprof.capture.samples import makers_of
 
 TENSORS = TensorDataset(torch.zeros(8, 2))
 HERE = __name__
@@ -63,16 +63,34 @@ transform = partial(vision, module="torchvision.transforms.transforms")
     ],
 )
 def test_what_is_not_known_is_named(dataset: object, foreign: tuple[str, ...]) -> None:
-    assert foreign_parts(dataset) == foreign
+    assert makers_of(dataset).foreign == foreign
+
+
+@pytest.mark.parametrize(
+    ("dataset", "fixed"),
+    [
+        (TENSORS, True),
+        (
+            vision("MNIST", transform=transform("Compose", transforms=[transform("Resize"), transform("ToTensor")])),
+            True,
+        ),
+        (vision("MNIST", transform=transform("Compose", transforms=[transform("RandomCrop")])), False),
+        (Subset(vision("CIFAR10", transform=transform("ColorJitter")), [0]), False),
+        (vision("MNIST", transform=transform("ToTensor"), target_transform=flip), False),
+        (Own(), False),
+    ],
+)
+def test_samples_are_fixed_where_nothing_draws_random_numbers(dataset: object, *, fixed: bool) -> None:
+    assert makers_of(dataset).fixed == fixed
 
 
 def test_what_holds_itself_or_very_much_ends() -> None:
     around = transform("Compose", transforms=[])
     around.transforms.append(around)
-    assert foreign_parts(vision("MNIST", transform=around)) == ()
+    assert makers_of(vision("MNIST", transform=around)) == ((), True)
     many = transform("Compose", transforms=[transform("ToTensor") for _ in range(300)])
-    assert foreign_parts(vision("MNIST", transform=many)) == ()
+    assert makers_of(vision("MNIST", transform=many)) == (("more",), False)
     deep = transform("ToTensor")
     for _ in range(8):
         deep = transform("Compose", transforms=[deep])
-    assert foreign_parts(vision("MNIST", transform=deep)) == ("more",)
+    assert makers_of(vision("MNIST", transform=deep)) == (("more",), False)
