@@ -56,6 +56,7 @@ class Said(Told):
     allocating = property(lambda self: self._told["allocating"])
     processes = property(lambda _: 1)
     steps_before = property(lambda _: 500)
+    steps = property(lambda _: 5)
 
     def copies_at(self, place: Place) -> CopiesAt | None:
         return self._said.get(place)

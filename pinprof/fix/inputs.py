@@ -106,9 +106,7 @@ def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
         yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
         return
     saving_ns = finding.saving.saving_ns if finding.saving else 0.0
-    same = not work.chosen.changes_numbers and all(
-        yields_the_same(loader, saving_ns, work.told.steps_before) for loader in made.drawn
-    )
+    same = not work.chosen.changes_numbers and all(yields_the_same(each, saving_ns, work.told) for each in made.drawn)
     rewrites, refused = at_each(finding, made.drawn, lambda loader: _with_workers(loader, work, same=same))
     yield from refused
     if rewrites:

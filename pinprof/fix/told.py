@@ -41,6 +41,11 @@ class Told:
         return self.analysis.trace.info.steps_before or 0
 
     @property
+    def steps(self) -> int:
+        """How many whole steps were recorded."""
+        return self.analysis.profile.steps.count
+
+    @property
     def processes(self) -> int:
         """How many processes share the machine's cores, as far as the trace tells."""
         return self.analysis.trace.info.world_size or 1
@@ -117,6 +122,5 @@ class Told:
 
     def waits_in_a_loop(self, place: Place) -> bool:
         """Return whether a place waits several times in a step."""
-        steps = self.analysis.profile.steps.count
         here = [site for site in self.analysis.details.syncs.sites if site.place == place]
-        return bool(steps) and any(site.in_steps.count / steps >= AT_ONCE for site in here)
+        return bool(self.steps) and any(site.in_steps.count / self.steps >= AT_ONCE for site in here)

@@ -6,6 +6,7 @@ from pinprof.fix.calls import argument
 from pinprof.fix.loaders import leaves_of
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
+from pinprof.fix.told import Told
 from pinprof.rules.workers import workers_wanted
 from pinprof.trace.made import MadeLoader
 from pinprof.units import listed
@@ -19,7 +20,7 @@ PAYS = 2.0
 IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
 
 
-def yields_the_same(loader: MadeLoader, saving_ns: float, steps_before: int) -> bool:
+def yields_the_same(loader: MadeLoader, saving_ns: float, told: Told) -> bool:
     """Return whether a DataLoader yields the same with more workers, to the bit, and it pays for them to start anew.
 
     Those that persist do not: a DataLoader then draws a seed less at the beginning of each epoch, so that all that is
@@ -29,8 +30,8 @@ def yields_the_same(loader: MadeLoader, saving_ns: float, steps_before: int) -> 
         return False
     if loader.num_workers:
         return True
-    if not loader.length or loader.begun > 2 + 2 * steps_before / loader.length:
-        return False  # most epochs end early, or each step begins one
+    if not loader.length or loader.begun > 2 + 2 * told.steps_before / loader.length or loader.drawn < told.steps:
+        return False  # most epochs end early, or each step begins one or makes a DataLoader
     return saving_ns * loader.length >= PAYS * RESTART_NS
 
 

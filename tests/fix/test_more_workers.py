@@ -53,6 +53,7 @@ def test_workers_that_yield_the_same_need_no_leave(
         (replace(FIXED, length=600), "changes numbers"),  # of 1 ms each: less than twice what starting workers takes
         (replace(FIXED, length=None), "changes numbers"),
         (replace(FIXED, begun=500), "changes numbers"),  # each step begins an epoch
+        (replace(FIXED, drawn=1), "changes numbers"),  # or makes a DataLoader
     ],
 )
 def test_workers_that_may_yield_something_else_or_cost_more_need_leave(
