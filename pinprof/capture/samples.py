@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from torch.utils.data import Dataset
 
+from pinprof.capture.reading import only_reads
 from pinprof.units import shortened
 
 KNOWN: Final = ("torch.utils.data.dataset", "torchvision.datasets.", "torchvision.transforms.")
@@ -45,7 +46,7 @@ class Makers(NamedTuple):
     """What makes the samples of a data set."""
 
     foreign: tuple[str, ...]
-    """The names of what is not of `KNOWN`: the program's own code, mostly."""
+    """The names of what is not of `KNOWN` and does more than to read: the program's own code, mostly."""
     fixed: bool
     """Whether the sample of an index is always the same, and no random number is drawn for it."""
 
@@ -64,8 +65,8 @@ def makers_of(dataset: object) -> Makers:
         looked.update(map(id, level))
         if len(looked) > MOST:
             break
-        known = [part for part in level if _is_known(_name(part))]
-        foreign |= dict.fromkeys(name for name in map(_name, level) if not _is_known(name))
+        known = [part for part in level if _is_known(part)]
+        foreign |= dict.fromkeys(_name(part) for part in level if not _is_known(part))
         fixed &= all(map(_is_fixed, map(_name, known)))
         level = [part for each in known for part in _parts(each)]
     if level:
@@ -73,8 +74,12 @@ def makers_of(dataset: object) -> Makers:
     return Makers(tuple(foreign), fixed and not foreign)
 
 
-def _is_known(name: str) -> bool:
-    return name.startswith(KNOWN) and not name.startswith(NOT_KNOWN)
+def _is_known(part: object) -> bool:
+    """Return whether a part works in several processes: a known one, or a data set that only reads."""
+    name = _name(part)
+    if name.startswith(KNOWN):
+        return not name.startswith(NOT_KNOWN)
+    return not callable(part) and only_reads(part)
 
 
 def _is_fixed(name: str) -> bool:
@@ -93,4 +98,5 @@ def _parts(thing: object) -> Iterator[object]:
 def _name(part: object) -> str:
     """Return the name of a function, or of a thing's class, with the module."""
     kind = part if hasattr(part, "__qualname__") else type(part)
-    return shortened(f"{kind.__module__}.{kind.__qualname__}", LONGEST)
+    module = getattr(kind, "__module__", None) or type(part).__module__  # methods of built-in types have none
+    return shortened(f"{module}.{kind.__qualname__}", LONGEST)

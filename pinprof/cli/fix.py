@@ -78,7 +78,7 @@ def fix(  # noqa: PLR0913  options of one command
       torch.tensor(0.5, device=...) made on the GPU; a list of constants before the loop
       fused=True of Adam, AdamW and SGD; foreach=False removed
       torch.cuda.empty_cache() in steps; the second of two synchronizations in a row
-      num_workers=N                 of a DataLoader whose samples torch and torchvision make, always the same
+      num_workers=N                 of a DataLoader whose samples are the same, whichever process makes them
       with --changes-numbers: TF32, num_workers, persistent_workers, set_to_none
 
     \b

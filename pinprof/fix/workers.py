@@ -26,8 +26,8 @@ def yields_the_same(loader: MadeLoader, saving_ns: float, told: Told) -> bool:
     Those that persist do not: a DataLoader then draws a seed less at the beginning of each epoch, so that all that is
     random later in the program is another draw.
     """
-    if not loader.fixed or loader.own_collate:
-        return False
+    if not loader.fixed or loader.own_collate or loader.batch_size is None:
+        return False  # without a batch size, a sample may be memory of the data set, which workers have by themselves
     if loader.num_workers:
         return True
     if not loader.length or loader.begun > 2 + 2 * told.steps_before / loader.length or loader.drawn < told.steps:

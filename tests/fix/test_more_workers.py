@@ -53,6 +53,7 @@ def test_workers_that_yield_the_same_need_no_leave(
         (replace(FIXED, length=600), "changes numbers"),  # of 1 ms each: less than twice what starting workers takes
         (replace(FIXED, length=None), "changes numbers"),
         (replace(FIXED, begun=500), "changes numbers"),  # each step begins an epoch
+        (replace(FIXED, batch_size=None), "changes numbers"),
         (replace(FIXED, drawn=1), "changes numbers"),  # or makes a DataLoader
     ],
 )
