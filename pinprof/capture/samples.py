@@ -12,6 +12,8 @@ KNOWN: Final = ("torch.utils.data.dataset", "torchvision.datasets.", "torchvisio
 """Modules whose data sets and transforms read files or memory by the index that they are given, and keep nothing."""
 NOT_KNOWN: Final = ("torchvision.datasets.lsun.",)
 """It opens a database when it is made, which processes that fork must not share."""
+SEEDING: Final = "torchvision.datasets.fakedata."
+"""It seeds the generators of all GPUs, too, with each sample that the main process makes."""
 TRANSFORMS: Final = "torchvision.transforms."
 FIXED: Final = frozenset(
     [
@@ -83,7 +85,7 @@ def _is_known(part: object) -> bool:
 
 
 def _is_fixed(name: str) -> bool:
-    return not name.startswith(TRANSFORMS) or name.rsplit(".", 1)[-1] in FIXED
+    return not name.startswith((SEEDING, TRANSFORMS)) or name.rsplit(".", 1)[-1] in FIXED
 
 
 def _parts(thing: object) -> Iterator[object]:

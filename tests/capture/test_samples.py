@@ -78,6 +78,7 @@ def test_what_is_not_known_is_named(dataset: object, foreign: tuple[str, ...]) -
         (vision("MNIST", transform=transform("Compose", transforms=[transform("RandomCrop")])), False),
         (Subset(vision("CIFAR10", transform=transform("ColorJitter")), [0]), False),
         (vision("MNIST", transform=transform("ToTensor"), target_transform=flip), False),
+        (vision("FakeData", module="torchvision.datasets.fakedata"), False),
         (Own(), False),
     ],
 )
