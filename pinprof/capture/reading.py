@@ -14,20 +14,27 @@ import numpy as np
 import torch
 
 WRITING: Final = (
-    *(
-        "STORE_ATTR",
-        "STORE_GLOBAL",
-        "STORE_SUBSCR",
-        "STORE_SLICE",
-        "STORE_NAME",
-        "DELETE_",
-        "IMPORT_",
-        "YIELD_",
-        "SEND",
-    ),
-    *("GET_AWAITABLE", "LOAD_NAME", "LOAD_BUILD_CLASS", "LOAD_SUPER_ATTR", "SETUP_WITH", "BEFORE_WITH", "LOAD_SPECIAL"),
+    "STORE_ATTR",
+    "STORE_GLOBAL",
+    "STORE_SUBSCR",
+    "STORE_SLICE",
+    "STORE_NAME",
+    "DELETE_",
+    "IMPORT_",
+    "YIELD_",
+    "SEND",
+    "INPLACE_",
+    "BINARY_MATRIX_MULTIPLY",
+    "GET_AWAITABLE",
+    "LOAD_NAME",
+    "LOAD_BUILD_CLASS",
+    "LOAD_SUPER_ATTR",
+    "SETUP_WITH",
+    "BEFORE_WITH",
+    "LOAD_SPECIAL",
 )
-"""Beginnings of the names of instructions that write to something, wait, or run code that is not looked at."""
+"""Beginnings of the names of instructions that write to something, wait, multiply matrices, or run code that is not
+looked at."""
 BUILTINS: Final = frozenset().union(
     ("abs", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range"),
     ("reversed", "round", "slice", "sorted", "str", "sum", "tuple", "zip", "IndexError", "ValueError"),
@@ -36,12 +43,13 @@ ATTRIBUTES: Final = frozenset().union(
     ("FloatTensor", "IntTensor", "LongTensor", "Tensor", "array", "as_tensor", "asarray", "astype", "bool", "cat"),
     ("clamp", "clip", "concatenate", "contiguous", "convert", "copy", "double", "dtype", "expand_dims", "eye"),
     ("flatten", "float", "float32", "float64", "from_numpy", "full", "get", "iloc", "int", "int32", "int64", "item"),
-    ("items", "join", "keys", "loc", "log", "long", "max", "mean", "min", "ndim", "numpy", "ones", "ones_like", "open"),
-    ("pad", "path", "permute", "repeat", "reshape", "shape", "size", "split", "sqrt", "squeeze", "stack", "std", "sum"),
+    ("items", "join", "keys", "loc", "log", "long", "max", "min", "ndim", "numpy", "ones", "ones_like", "open"),
+    ("pad", "path", "permute", "repeat", "reshape", "shape", "size", "split", "sqrt", "squeeze", "stack"),
     ("swapaxes", "tensor", "to_numpy", "tolist", "transpose", "uint8", "unsqueeze", "values", "view", "zeros"),
     ("zeros_like",),
 )
-"""Of these modules, and of what they make: they compute, copy, or read a picture, and keep nothing."""
+"""Of these modules, and of what they make: they compute, copy, or read a picture, and keep nothing. Sums and products
+of matrices are not here: they round by how many threads compute them, and a worker has one."""
 MODULES: Final = ("torch", "numpy", "math", "os", "posixpath", "PIL.Image")
 FUNCTIONS: Final = (torch.tensor, torch.from_numpy, torch.Tensor, torch.LongTensor, torch.FloatTensor)
 PLAIN: Final = (int, float, complex, bool, str, bytes, type(None), range, slice, torch.dtype, np.dtype)
@@ -104,10 +112,10 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _writes(instruction: dis.Instruction) -> bool:
-    """Return whether an instruction may write to what lasts; `row += 1` may write to the array that a row is of."""
+    """Return whether an instruction is of `WRITING`; `row += 1` may write to the array that a row is of."""
     name = instruction.opname
-    in_place = name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("="))
-    return in_place or name.startswith(WRITING)
+    operator = instruction.argrepr if name == "BINARY_OP" else ""
+    return operator == "@" or operator.endswith("=") or name.startswith(WRITING)
 
 
 def _is_allowed(instruction: dis.Instruction, function: FunctionType, dataset: object, depth: int) -> bool:

@@ -70,6 +70,8 @@ MORE = (
     "self.last = index\nreturn self.rows[index]",
     "self.rows[index] = 0\nreturn self.rows[index]",
     "row = self.rows[index]\nrow += 1\nreturn row",
+    "return self.rows[index] @ self.rows[0]",
+    "return self.targets.sum()",
     "COUNTED.append(index)\nreturn self.rows[index]",
     "global SCALE\nSCALE = 3.0\nreturn self.rows[index]",
     "return torch.from_numpy(self.rows[index]).cuda()",
