@@ -1,5 +1,7 @@
 """Of what kind numbers are, as far as the source shows it: whole, real, or on the host."""
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from pinprof.fix.names import check_is_builtin, uses_of
@@ -159,6 +161,21 @@ def _compares(of: cst.BaseExpression) -> bool:
         return False
     method = of.func.attr.value
     return method in COMPARING or (method in {"cpu", "view", "squeeze", "detach", "long"} and _compares(of.func.value))
+
+
+def compared_there(count: cst.Call) -> tuple[cst.Call, bool]:
+    """Return `pred.eq(y).sum()` for `pred.eq(y).cpu().sum()`, and whether that is another one."""
+    copies = [(node, func.value) for node, func in _chain(count) if func.attr.value == "cpu" and not node.args]
+    if len(copies) != 1:
+        return count, False
+    return cst.ensure_type(count.deep_replace(*copies[0]), cst.Call), True
+
+
+def _chain(call: cst.BaseExpression) -> Iterator[tuple[cst.Call, cst.Attribute]]:
+    """Yield the calls of which a call is made, with their methods: the outermost first."""
+    while isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+        yield call, call.func
+        call = call.func.value
 
 
 def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:

@@ -25,6 +25,11 @@ UNRECORDED = (RECORD_IT, NOT_RECORDED)
 """Reasons that another recording removes."""
 
 
+def by_hand(rule: str) -> str:
+    """Return why a finding of a rule is for people where nothing else is known."""
+    return f"no change is mechanical and certain; pinprof explain {rule} says what to do"
+
+
 def each_place(change: OfPlace, what: str, safe_if: str) -> OfFinding:
     """Return what mends each place of a finding by itself, in one change."""
 

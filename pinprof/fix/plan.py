@@ -6,14 +6,13 @@ from dataclasses import replace
 from pinprof.fix.constants import SAFE_CONSTANT
 from pinprof.fix.inputs import ALLOWED, copies, workers
 from pinprof.fix.joint import joint_saving
-from pinprof.fix.outcomes import OfFinding, Outcome, each_place
+from pinprof.fix.outcomes import OfFinding, Outcome, by_hand, each_place
 from pinprof.fix.rewrite import Mend, Refused, Rewrite
 from pinprof.fix.settings import optimizers, precision
 from pinprof.fix.source import SourceFile
-from pinprof.fix.steps import allocations, constants, decisions, numbers_read, synchronized
+from pinprof.fix.steps import allocations, constants, decisions, numbers_copied, numbers_read, synchronized
 from pinprof.fix.work import Work
-from pinprof.rules.rule import Finding, Rule
-from pinprof.trace.lines import Place
+from pinprof.rules.rule import Finding
 
 
 def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[Refused]]:
@@ -84,12 +83,7 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
 
 def _by_hand(finding: Finding, _work: Work) -> Iterator[Refused]:
     for site in finding.sites:
-        yield _refused(finding.rule, site.evidence.place, "")
-
-
-def _refused(rule: Rule, place: Place, why: str) -> Refused:
-    by_hand = f"no change is mechanical and certain; pinprof explain {rule.id} says what to do"
-    return Refused(rule, place, why or by_hand)
+        yield Refused(finding.rule, site.evidence.place, by_hand(finding.rule.id))
 
 
 SAFE_SUM = (
@@ -97,10 +91,16 @@ SAFE_SUM = (
     "float64, as Python does. A list keeps 512 bytes of GPU memory per number until it is read."
 )
 
+SAFE_COPY = (
+    "Nothing else relies on the removed wait. The GPU adds the same numbers in the same order, of the type that they "
+    "have on the host (float64, if Python adds them), and the program reads the sum where it uses it."
+)
+
 OF_RULE: dict[str, OfFinding] = {
     **dict.fromkeys(("PIN101", "PIN102", "PIN104", "PIN105"), copies),
     "PIN201": each_place(numbers_read, "the number stays on the GPU until it is used", SAFE_SUM),
     "PIN202": each_place(decisions, "the cheap condition comes first", "Both conditions only look."),
+    "PIN203": each_place(numbers_copied, "the number stays on the GPU until it is used", SAFE_COPY),
     "PIN209": each_place(constants, "no step copies the constant", SAFE_CONSTANT),
     "PIN210": each_place(synchronized, "one of two waits in a row is left", "They wait for one device."),
     "PIN303": allocations,

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from pinprof.fix.calls import last_name
+from pinprof.fix.kinds import compared_there, is_count
 from pinprof.fix.names import check_is_builtin, is_seldom, uses_of
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
@@ -33,7 +35,14 @@ def read_at(source: SourceFile, line: int) -> Read:
         raise NotSure(source.names(0, ".item() or float()"))
     if found[0].function != "item":
         check_is_builtin(source, found[0].function)
-    return found[0]
+    return _compared_on_gpu(source, found[0])
+
+
+def _compared_on_gpu(source: SourceFile, read: Read) -> Read:
+    """Return a read with what it counts on the GPU: `x.eq(y).cpu().sum().item()`."""
+    if isinstance(read.tensor, cst.Call) and is_count(source, read.tensor):
+        return read._replace(tensor=compared_there(read.tensor)[0])
+    return read
 
 
 def as_read(call: cst.Call) -> Read | None:
@@ -51,9 +60,20 @@ def as_read(call: cst.Call) -> Read | None:
 
 def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return a tensor without the `.detach()` and `.cpu()` behind it."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.args and not node.lpar:
-        return _bare(node.func.value) if node.func.attr.value in SAME else node
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.lpar:
+        is_same = is_copy(node) or (node.func.attr.value in SAME and not node.args)
+        return _bare(node.func.value) if is_same else node
     return node
+
+
+def is_copy(call: cst.Call) -> bool:
+    """Return whether a call is `x.cpu()` or `x.to("cpu")`."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "to":
+        return isinstance(call.func, cst.Attribute) and call.func.attr.value == "cpu" and not call.args
+    given = call.args[0].value if len(call.args) == 1 and not call.args[0].star else None
+    if isinstance(given, cst.Call) and len(given.args) == 1 and last_name(given) == "device":
+        given = given.args[0].value
+    return isinstance(given, cst.SimpleString) and given.evaluated_value == "cpu"
 
 
 def check_is_tensor(source: SourceFile, read: Read) -> cst.BaseExpression:

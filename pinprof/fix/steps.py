@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from pinprof.fix.constants import made_once_or_there
+from pinprof.fix.copied import kept_until_copied
 from pinprof.fix.files import RECORD_IT
 from pinprof.fix.later import cheap_first, read_where_used
 from pinprof.fix.lists import kept_in_list
-from pinprof.fix.outcomes import Outcome, mend_of, tried
-from pinprof.fix.reads import why_it_waits
+from pinprof.fix.outcomes import Outcome, by_hand, mend_of, tried
+from pinprof.fix.reads import as_read, why_it_waits
 from pinprof.fix.rewrite import Change, NotSure, Refused, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.statements import without_empty_cache, without_second_wait
@@ -30,10 +31,31 @@ def numbers_read(source: SourceFile, place: Place, work: Work) -> Change:
         except NotSure as reason:
             reasons.append(str(reason))
             continue
-        if keep is kept_on_gpu and work.told.gpus > 1:
-            raise NotSure("the process uses several GPUs, and a sum must stay on one")
+        if keep is kept_on_gpu:
+            _check_is_of_one_gpu(work)
         return change._replace(part=change.part and work.told.waits_in_a_loop(place))
     raise NotSure(_most_telling(reasons) or why_it_waits(source, line))
+
+
+def numbers_copied(source: SourceFile, place: Place, work: Work) -> Change:
+    """Return the change for a number that each step copies to the host: in a sum, or where it is read at once."""
+    line = place.line or 0
+    reasons: list[str] = []
+    try:
+        change = kept_until_copied(source, line)
+    except NotSure as reason:
+        reasons.append(str(reason))
+    else:
+        _check_is_of_one_gpu(work)
+        return change
+    if any(as_read(call) for call in source.calls(line)):
+        return numbers_read(source, place, work)
+    raise NotSure(_most_telling(reasons) or by_hand("PIN203"))
+
+
+def _check_is_of_one_gpu(work: Work) -> None:
+    if work.told.gpus > 1:
+        raise NotSure("the process uses several GPUs, and a sum must stay on one")
 
 
 OTHER_FORM = ("the number does not go", "the number goes", "a decision in each step", "it is in the head")

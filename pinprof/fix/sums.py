@@ -1,56 +1,44 @@
 """Sums of numbers of the GPU that are read in each step, and used every so many: they stay on the GPU."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import libcst as cst
 
-from pinprof.fix.kinds import is_count, is_host_number, is_real, is_tensor
+from pinprof.fix.kinds import is_count, is_real, is_tensor
 from pinprof.fix.names import (
     Uses,
     check_errors_pass,
     check_is_builtin,
-    check_is_not_shown,
     comes_after,
     is_seldom,
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, atom, call_of
-from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.source import SourceFile
+from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at
 from pinprof.fix.waits import check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
 
 Kind: TypeAlias = Literal["float", "int"]
-APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
-    cst.DivideAssign: cst.Divide,
-    cst.MultiplyAssign: cst.Multiply,
-}
-"""What is done to a sum after its loop."""
 NO_FLOAT64 = ("mps", "directml")
 """Words of programs that may run on such a GPU."""
 REAL_FORMATS = "eEfFgG%"
 """How formats end that show 0 and 0.0 alike."""
 
 
-class _Sum(NamedTuple):
-    total: cst.Name
-    value: cst.BaseExpression
-    """What is added."""
-    node: cst.CSTNode
-    """The statement that adds."""
-
-
 def kept_on_gpu(source: SourceFile, line: int) -> Change:
     """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises NotSure."""
     read = read_at(source, line)
-    added = _sum(source, read.node)
+    added = sum_at(source, read.node)
     loop = source.loop(added.node)
     if loop is None:
         raise NotSure("no loop of the same function makes the sum")
     if is_seldom(source, added.node, loop):
         raise NotSure("the program already reads it only every few steps")
     uses = uses_of(source, added.total)
-    _check_sum(source, uses, added, loop)
+    _check_is_number(source, uses)
+    check_sum(source, uses, added, loop)
     check_errors_pass(source, read.node, loop)
     check_waits_are_not_needed(source, loop)
     check_runs_in_order(source, read.node)
@@ -68,7 +56,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     waiting = [node for node in uses.read if _waits(source, node, added, apart)]
     for node in waiting:
-        if not _is_added_before(source, node, added, loop, uses):
+        if not is_added_before(source, node, added, loop, uses):
             _check_read(source, node, kind, uses)
         rewrites.append(
             source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=cst.ensure_type(each, cst.Name)))
@@ -78,73 +66,33 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     still = outer is not None and any(
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in [*waiting, *apart]
     )
-    return Change(rewrites, still, "rounding" if _is_divided(added.value) else "equal")
+    return Change(rewrites, still, "rounding" if is_divided(added.value) else "equal")
 
 
-def _waits(source: SourceFile, node: cst.Name, added: _Sum, apart: Sequence[cst.AugAssign]) -> bool:
+def _check_is_number(source: SourceFile, uses: Uses) -> None:
+    """Raise NotSure where a sum is more than a number: it is called, or has attributes."""
+    for node in uses.read:
+        parent = source.parent(node)
+        if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
+            raise NotSure(f"{node.value} is not a number in line {source.line(node)}")
+
+
+def _waits(source: SourceFile, node: cst.Name, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
     """Return whether a sum may be on the GPU where it is read: not behind `total /= n`, which makes it a number."""
     if source.is_within(node, added.node):
         return False  # `total = total + ...`
     return not _is_apart_already(source, node, added, apart)
 
 
-def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: _Sum, apart: Sequence[cst.AugAssign]) -> bool:
+def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
     """Return whether a node always follows a line that makes a number of the sum, with nothing added between."""
     lines = [source.statement(each) for each in apart if each is not node]
     return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
-def _sum(source: SourceFile, read: cst.Call) -> _Sum:
-    """Return the sum to which a number is added in its statement: `total += x` or `total = total + x`."""
-    small = source.statement(read).body[0]
-    if isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
-        if isinstance(small.target, cst.Name):
-            return _Sum(small.target, small.value, small)
-        raise NotSure(f"{source.code(small.target)} is not a variable of the function: other code may read it")
-    if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
-        name, value = small.targets[0].target, small.value
-        is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add) and not value.lpar
-        if isinstance(value, cst.BinaryOperation) and is_sum and source.code(value.left) == name.value:
-            return _Sum(name, value.right, small)
-    raise NotSure("the number does not go into a sum in a variable")
-
-
-def _check_sum(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> None:
-    """Raise NotSure unless a sum begins at 0, and is used every so many steps only."""
-    name = added.total.value
-    _check_starts(source, uses, added, loop)
-    for statement in uses.changed:
-        if statement is added.node:
-            continue
-        if not is_seldom(source, statement, loop):
-            raise NotSure(f"{name} is also changed in line {source.line(statement)}")
-        source.statement(statement)
-        if type(statement.operator) not in APART or not is_host_number(source, statement.value):
-            raise NotSure(f"{name} is changed in line {source.line(statement)} by what may be a tensor")
-    for node in uses.read:
-        parent = source.parent(node)
-        if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
-            raise NotSure(f"{name} is not a number in line {source.line(node)}")
-        check_is_not_shown(source, node)
-        if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
-            raise NotSure(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
-
-
-def _check_starts(source: SourceFile, uses: Uses, added: _Sum, loop: Loop) -> None:
-    name = added.total.value
-    starts = [(node, value) for node, value in uses.set if not source.is_within(node, added.node)]
-    for node, value in starts:
-        if source.code(value) not in {"0", "0.0", "0."}:
-            raise NotSure(f"{name} is also set in line {source.line(node)}")
-        if source.is_within(node, loop.body) and not is_seldom(source, node, loop):
-            raise NotSure(f"{name} starts again in each step, in line {source.line(node)}")
-    if not any(source.line(node) < source.line(loop) for node, _ in starts):
-        raise NotSure(f"{name} does not begin at 0 before the loop, in the same function")
-
-
-def _kind(source: SourceFile, read: Read, added: _Sum, uses: Uses) -> Kind:
+def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
     """Return what the sum is of, as Python has it. Raises NotSure where the source does not show it."""
-    _check_factor(source, read, added.value)
+    check_factor(source, read.node, added.value)
     tensor = check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, tensor, read.node):
         raise NotSure(f"{source.code(tensor)} may be no tensor")
@@ -153,31 +101,12 @@ def _kind(source: SourceFile, read: Read, added: _Sum, uses: Uses) -> Kind:
         raise NotSure(f"the source does not show whether {source.code(tensor)} is a whole number")
     if read.function == "int" and not is_whole:
         raise NotSure("int() cuts the number off")
-    if not is_whole or _is_divided(added.value) or read.function == "float":
+    if not is_whole or is_divided(added.value) or read.function == "float":
         return "float"
     starts = {isinstance(value, cst.Float) for _, value in uses.set if _is_literal(value)}
     if len(starts) > 1:
         raise NotSure(f"{added.total.value} begins at 0 and at 0.0")
     return "float" if True in starts else "int"
-
-
-def _is_divided(value: cst.BaseExpression) -> bool:
-    """Return whether a number is divided: on a GPU torch multiplies by the reciprocal, which rounds otherwise."""
-    return isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Divide)
-
-
-def _check_factor(source: SourceFile, read: Read, value: cst.BaseExpression) -> None:
-    """Raise NotSure unless what is added is the number, alone, or times or divided by a number of the host."""
-    if value is read.node:
-        return
-    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply | cst.Divide):
-        times = isinstance(value.operator, cst.Multiply)
-        other = value.right if value.left is read.node else value.left if times and value.right is read.node else None
-        if other is not None and is_host_number(source, other):
-            return
-        if other is not None:
-            raise NotSure(f"{source.code(other)} may not be a number on the host")
-    raise NotSure("what is added to the sum is more than the number, or that times another one")
 
 
 def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
@@ -187,7 +116,7 @@ def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
     return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
 
 
-def _check_shares(source: SourceFile, added: _Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
+def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
     """Raise NotSure unless a count that becomes a share begins anew before more is added to it, or is read as one."""
     starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
     for each in apart:
@@ -204,15 +133,6 @@ def _check_shares(source: SourceFile, added: _Sum, apart: Sequence[cst.AugAssign
         is_sure = between and all(comes_after(source, node, between[-1]) for node in reads)
         if isinstance(each.operator, cst.DivideAssign) and not is_sure:
             raise NotSure(f"{added.total.value} is a whole number, and a share of one later")
-
-
-def _is_added_before(source: SourceFile, node: cst.Name, added: _Sum, loop: Loop, uses: Uses) -> bool:
-    """Return whether each step adds to a sum before it is read there, without another beginning between."""
-    line = source.statement(added.node)
-    if source.parent(line) is not loop.body or not comes_after(source, node, line):
-        return False
-    starts = [each for each, _ in uses.set if source.is_within(each, loop) and not source.is_within(each, added.node)]
-    return all(source.line(start) > source.line(node) for start in starts)
 
 
 def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> None:

@@ -20,7 +20,7 @@ OPTIONS = {
 }
 """What makes the change of a rule in the recorded program."""
 
-OF_LINES = ("PIN101", "PIN102", "PIN104", "PIN105", "PIN201", "PIN202", "PIN209", "PIN210", "PIN303")
+OF_LINES = ("PIN101", "PIN102", "PIN104", "PIN105", "PIN201", "PIN202", "PIN203", "PIN209", "PIN210", "PIN303")
 """Rules whose findings `pinprof fix` may mend at their lines."""
 OF_WHAT_IS_MADE = ("PIN401", "PIN402", "PIN602", "PIN701")
 """And those that it may mend where DataLoaders and optimizers are made."""
