@@ -8,7 +8,7 @@ from pinprof.fix.rewrite import walk
 from pinprof.fix.source import SourceFile
 
 
-def bound_to(source: SourceFile, node: cst.Name) -> tuple[cst.BaseExpression, list[str | int]] | None:
+def bound_to(source: SourceFile, node: cst.BaseExpression) -> tuple[cst.BaseExpression, list[str | int]] | None:
     """Return the expression that an assignment binds to a name, and the part of it; None for what is no target."""
     inner: cst.CSTNode = node
     places: list[str | int] = []

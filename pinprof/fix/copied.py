@@ -6,13 +6,13 @@ import libcst as cst
 
 from pinprof.fix.calls import method
 from pinprof.fix.kinds import compared_there, is_count, is_host_number, is_real
-from pinprof.fix.names import check_errors_pass, check_is_builtin, is_seldom, uses_of
+from pinprof.fix.names import check_is_builtin, is_seldom
 from pinprof.fix.reads import is_copy
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import SourceFile
 from pinprof.fix.texts import is_shown, is_value_of_text
-from pinprof.fix.totals import Sum, check_factor, check_sum, is_added_before, is_divided, sum_at
-from pinprof.fix.waits import check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.totals import Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
+from pinprof.fix.waits import check_errors_pass, check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
 
 READING = {"item", "tolist"}
 """Methods that make numbers of Python, from wherever a tensor is."""
@@ -44,12 +44,15 @@ def kept_until_copied(source: SourceFile, line: int) -> Change:
         raise NotSure("no loop of the same function makes the sum")
     if is_seldom(source, added.node, loop):
         raise NotSure("the program already reads it only every few steps")
-    uses = uses_of(source, added.total)
+    uses, behind = uses_of_total(source, added)
+    if behind is not None:
+        raise NotSure(f"the dictionary of {source.code(added.total)} is handed on behind its loop")
     check_factor(source, copied.node, added.value)
     check_sum(source, uses, added, loop)
     for each in uses.changed:
         if each is not added.node:
-            raise NotSure(f"{added.total.value} is also changed in line {source.line(each)}, which may round otherwise")
+            where = f"in line {source.line(each)}, which may round otherwise"
+            raise NotSure(f"{source.code(added.total)} is also changed {where}")
     check_errors_pass(source, copied.node, loop)
     check_waits_are_not_needed(source, loop)
     check_runs_in_order(source, copied.node)
@@ -123,7 +126,7 @@ def _is_detached(node: cst.BaseExpression) -> bool:
     return _bare(node) is not node
 
 
-def _copy_of(source: SourceFile, node: cst.Name, copied: Copied, *, is_sure: bool) -> list[Rewrite]:
+def _copy_of(source: SourceFile, node: cst.BaseExpression, copied: Copied, *, is_sure: bool) -> list[Rewrite]:
     """Return the rewrite that copies a sum where it is read; none where it reads the same on the GPU."""
     parent = source.parent(node)
     if isinstance(parent, cst.Attribute):
@@ -142,7 +145,7 @@ def _copy_of(source: SourceFile, node: cst.Name, copied: Copied, *, is_sure: boo
     text = "X.cpu()" if is_sure else "X.cpu() if torch.is_tensor(X) else X"
     if not (is_sure or isinstance(parent, cst.Return | cst.Arg)):
         text = f"({text})"
-    return [source.rewrite(node, "copied here", lambda each: call_of(text, X=cst.ensure_type(each, cst.Name)))]
+    return [source.rewrite(node, "copied here", lambda each: call_of(text, X=each))]
 
 
 def _called(source: SourceFile, node: cst.CSTNode) -> str:
@@ -181,21 +184,19 @@ def _check_has_torch(source: SourceFile, node: cst.CSTNode) -> None:
 
 
 def _read_as_numbers(
-    source: SourceFile, copied: Copied, added: Sum, reads: list[cst.Name], starts: list[cst.BaseExpression]
+    source: SourceFile, copied: Copied, added: Sum, reads: list[cst.BaseExpression], starts: list[cst.BaseExpression]
 ) -> tuple[cst.BaseExpression, list[Rewrite]]:
     """Return what stays on the GPU of a count of numpy, and where it becomes a number: it reads alike in a text."""
     kinds = {"int" if source.code(value) == "0" else "float" for value in starts if isinstance(value, cst.BaseNumber)}
     if len(kinds) != 1:
-        raise NotSure(f"{added.total.value} begins at 0 and at 0.0")
+        raise NotSure(f"{source.code(added.total)} begins at 0 and at 0.0")
     (kind,) = kinds
     check_is_builtin(source, kind)
     rewrites = []
     for node in reads:
         if not is_shown(source, _calculated(source, node)):
             raise NotSure(f"line {source.line(node)} may need a number of numpy")
-        rewrites.append(
-            source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=cst.ensure_type(each, cst.Name)))
-        )
+        rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
     there = copied.there if kind == "int" else call_of("X.double()", X=atom(copied.there))
     return there, rewrites
 

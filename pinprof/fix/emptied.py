@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import libcst as cst
 
 from pinprof.fix.grown import given_to, is_counted, is_empty, is_shared, numbers_of
-from pinprof.fix.names import Uses, asks_remainder, catches, check_errors_pass, check_is_builtin, comes_after
+from pinprof.fix.names import Uses, asks_remainder, check_is_builtin, comes_after
 from pinprof.fix.rewrite import NotSure, Remake, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.waits import catches, check_errors_pass
 
 LEAVES = (cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Yield, cst.Await, cst.Try, cst.TryStar)
 """What may leave a block before the list is emptied, or go on after an error."""

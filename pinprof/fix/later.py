@@ -7,7 +7,6 @@ from pinprof.fix.counters import check_are_numbers, is_counted
 from pinprof.fix.kinds import is_tensor
 from pinprof.fix.names import (
     Uses,
-    check_errors_pass,
     check_is_builtin,
     check_is_not_shown,
     is_seldom,
@@ -16,7 +15,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_no_other, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_errors_pass, check_no_other, check_runs_in_order, check_waits_are_not_needed
 
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""

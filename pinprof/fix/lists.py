@@ -9,7 +9,6 @@ from pinprof.fix.grown import grown, is_counted, is_empty, is_shared, numbers_of
 from pinprof.fix.kinds import is_real, is_tensor
 from pinprof.fix.names import (
     Uses,
-    check_errors_pass,
     comes_after,
     is_seldom,
     uses_of,
@@ -17,7 +16,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
-from pinprof.fix.waits import check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_errors_pass, check_runs_in_order, check_waits_are_not_needed
 
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 """What may go through many more steps than an epoch has: each keeps memory of the GPU."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
 
 import libcst as cst
 
@@ -9,23 +10,32 @@ from pinprof.fix.bindings import bound_to
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import NESTED, Loop, Scope, SourceFile
 
+NodeT = TypeVar("NodeT", bound=cst.BaseExpression)
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
 SHOWS = {"ic", "pp"}
 """Functions of libraries that show the code of what they are given."""
 
 
 @dataclass
-class Uses:
-    """The uses of a variable in a function or a module."""
+class UsesOf(Generic[NodeT]):
+    """The uses of a variable, or of a part of one, in a function or a module."""
 
-    set: list[tuple[cst.Name, cst.BaseExpression]] = field(default_factory=list)
+    set: list[tuple[NodeT, cst.BaseExpression]] = field(default_factory=list)
     """Where it is bound, with the expression."""
     changed: list[cst.AugAssign] = field(default_factory=list)
-    read: list[cst.Name] = field(default_factory=list)
+    read: list[NodeT] = field(default_factory=list)
 
 
-def uses_of(source: SourceFile, at: cst.Name) -> Uses:
-    """Return all uses of a variable in the function around one of them. Raises NotSure where there may be others."""
+Uses: TypeAlias = UsesOf[cst.Name]
+TotalUses: TypeAlias = UsesOf[cst.BaseExpression]
+"""Those of a variable, or of an element of a dictionary."""
+
+
+def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
+    """Return all uses of a variable in the function around one of them. Raises NotSure where there may be others.
+
+    Of a dictionary (`keyed`), what takes an element or sets it is a read, and what is in a comprehension, too.
+    """
     scope, name = source.scope(at), at.value
     if isinstance(scope, cst.ClassDef | cst.Lambda):
         raise NotSure(f"{name} belongs to a class or a lambda")
@@ -34,8 +44,12 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
         param.name.value == name for param in walk(scope.params) if isinstance(param, cst.Param)
     ):
         raise NotSure(f"{name} is an argument of its function")
-    for own in _own(source, scope, name):
-        _sort(source, own, name, found)
+    for own in _own(source, scope, name, through=cst.BaseComp if keyed else ()):
+        parent = source.parent(own)
+        if keyed and isinstance(parent, cst.Subscript) and parent.value is own:
+            found.read.append(own)
+        else:
+            sort_use(source, own, name, found)
     check_is_not_looked_at(source, scope, name)
     return found
 
@@ -60,12 +74,17 @@ def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> boo
     return function.value in LOOK_INSIDE
 
 
-def _own(source: SourceFile, scope: cst.CSTNode, name: str) -> Iterator[cst.Name]:
-    """Yield the uses of a name in a scope's own frame. Raises NotSure for those in what is nested in it."""
+def _own(
+    source: SourceFile, scope: cst.CSTNode, name: str, through: type[cst.CSTNode] | tuple[()] = ()
+) -> Iterator[cst.Name]:
+    """Yield the uses of a name in a scope's own frame, and in what else is looked through.
+
+    Raises NotSure for those in what is nested in it otherwise.
+    """
     waiting: list[cst.CSTNode] = [scope.body] if isinstance(scope, cst.FunctionDef) else [*scope.children]
     while waiting:
         node = waiting.pop(0)
-        if isinstance(node, NESTED):
+        if isinstance(node, NESTED) and not isinstance(node, through):
             if _is_local_to(source, node, name):
                 continue
             if any(isinstance(each, cst.Name) and each.value == name and _is_use(source, each) for each in walk(node)):
@@ -105,7 +124,8 @@ def _is_use(source: SourceFile, node: cst.Name) -> bool:
     return not (isinstance(parent, cst.Arg) and parent.keyword is node)
 
 
-def _sort(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
+def sort_use(source: SourceFile, node: NodeT, name: str, found: UsesOf[NodeT]) -> None:
+    """Add a use of a variable to others, by what it does. Raises NotSure for what is bound in another way."""
     parent = source.parent(node)
     if isinstance(parent, cst.AugAssign) and parent.target is node:
         found.changed.append(parent)
@@ -139,7 +159,7 @@ def is_set_by_others(source: SourceFile, name: str) -> bool:
     return any(isinstance(each, cst.NameItem) and each.name.value == name for each in walk(source.module))
 
 
-def is_target(source: SourceFile, node: cst.Name) -> bool:
+def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
     inner: cst.CSTNode = node
     for each in source.around(node):
@@ -230,19 +250,3 @@ def asks_remainder(test: cst.BaseExpression) -> bool:
 def is_remainder(node: cst.BaseExpression) -> bool:
     """Return whether an expression is `a % b`."""
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
-
-
-def catches(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether a statement may catch the errors of what is in it."""
-    if isinstance(node, cst.With):
-        return any("suppress" in source.code(item.item) for item in node.items)
-    return isinstance(node, cst.Try | cst.TryStar)
-
-
-def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise NotSure where a loop goes on after an error of a read, which would come later."""
-    for each in source.around(node):
-        if each is loop:
-            return
-        if catches(source, each):
-            raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")

@@ -7,18 +7,16 @@ import libcst as cst
 
 from pinprof.fix.kinds import is_count, is_real, is_tensor
 from pinprof.fix.names import (
-    Uses,
-    check_errors_pass,
+    TotalUses,
     check_is_builtin,
     comes_after,
     is_seldom,
-    uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, atom, call_of
-from pinprof.fix.source import SourceFile
-from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at
-from pinprof.fix.waits import check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
+from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
+from pinprof.fix.waits import check_errors_pass, check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
 
 Kind: TypeAlias = Literal["float", "int"]
 NO_FLOAT64 = ("mps", "directml")
@@ -36,7 +34,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
         raise NotSure("no loop of the same function makes the sum")
     if is_seldom(source, added.node, loop):
         raise NotSure("the program already reads it only every few steps")
-    uses = uses_of(source, added.total)
+    uses, behind = uses_of_total(source, added)
     _check_is_number(source, uses)
     check_sum(source, uses, added, loop)
     check_errors_pass(source, read.node, loop)
@@ -52,32 +50,44 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     if kind == "int":
         _check_shares(source, added, changed, uses)
     elif any(isinstance(each.operator, cst.MultiplyAssign) for each in apart) and _begins_whole(source, uses):
-        raise NotSure(f"{added.total.value} begins at the whole number 0, which times a number is a whole one")
+        raise NotSure(f"{source.code(added.total)} begins at the whole number 0, which times a number is a whole one")
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     waiting = [node for node in uses.read if _waits(source, node, added, apart)]
     for node in waiting:
         if not is_added_before(source, node, added, loop, uses):
             _check_read(source, node, kind, uses)
-        rewrites.append(
-            source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=cst.ensure_type(each, cst.Name)))
-        )
+        rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
     rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
-    outer = source.loop(loop)
+    if behind is not None:
+        if kind == "float" and _begins_whole(source, uses):
+            raise NotSure(f"{source.code(added.total)} begins at the whole number 0, and its dictionary is handed on")
+        rewrites.append(_read_behind(source, source.code(added.total), kind, behind))
+    outer, read_in = source.loop(loop), [*waiting, *apart, *([behind] if behind else [])]
     still = outer is not None and any(
-        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in [*waiting, *apart]
+        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
     )
     return Change(rewrites, still, "rounding" if is_divided(added.value) else "equal")
 
 
-def _check_is_number(source: SourceFile, uses: Uses) -> None:
+def _read_behind(source: SourceFile, total: str, kind: Kind, loop: Loop) -> Rewrite:
+    """Return the rewrite that reads a sum behind a loop, where something gets the dictionary of which it is."""
+
+    def followed(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        number = cst.parse_statement(f"{total} = {kind}({total})")
+        return cst.FlattenSentinel([cst.ensure_type(made, type(loop)), number])
+
+    return source.rewrite(loop, f"{total} is read behind it", followed)
+
+
+def _check_is_number(source: SourceFile, uses: TotalUses) -> None:
     """Raise NotSure where a sum is more than a number: it is called, or has attributes."""
     for node in uses.read:
         parent = source.parent(node)
         if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
-            raise NotSure(f"{node.value} is not a number in line {source.line(node)}")
+            raise NotSure(f"{source.code(node)} is not a number in line {source.line(node)}")
 
 
-def _waits(source: SourceFile, node: cst.Name, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
+def _waits(source: SourceFile, node: cst.BaseExpression, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
     """Return whether a sum may be on the GPU where it is read: not behind `total /= n`, which makes it a number."""
     if source.is_within(node, added.node):
         return False  # `total = total + ...`
@@ -90,7 +100,7 @@ def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: 
     return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
-def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
+def _kind(source: SourceFile, read: Read, added: Sum, uses: TotalUses) -> Kind:
     """Return what the sum is of, as Python has it. Raises NotSure where the source does not show it."""
     check_factor(source, read.node, added.value)
     tensor = check_is_tensor(source, read)
@@ -105,7 +115,7 @@ def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
         return "float"
     starts = {isinstance(value, cst.Float) for _, value in uses.set if _is_literal(value)}
     if len(starts) > 1:
-        raise NotSure(f"{added.total.value} begins at 0 and at 0.0")
+        raise NotSure(f"{source.code(added.total)} begins at 0 and at 0.0")
     return "float" if True in starts else "int"
 
 
@@ -116,7 +126,7 @@ def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
     return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
 
 
-def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
+def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: TotalUses) -> None:
     """Raise NotSure unless a count that becomes a share begins anew before more is added to it, or is read as one."""
     starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
     for each in apart:
@@ -132,10 +142,10 @@ def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign]
         reads = [node for node in uses.read if not source.is_within(node, added.node)]
         is_sure = between and all(comes_after(source, node, between[-1]) for node in reads)
         if isinstance(each.operator, cst.DivideAssign) and not is_sure:
-            raise NotSure(f"{added.total.value} is a whole number, and a share of one later")
+            raise NotSure(f"{source.code(added.total)} is a whole number, and a share of one later")
 
 
-def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> None:
+def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: TotalUses) -> None:
     """Raise NotSure where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
     if kind == "int" or not _begins_whole(source, uses):
         return
@@ -146,12 +156,11 @@ def _check_read(source: SourceFile, node: cst.Name, kind: Kind, uses: Uses) -> N
         last = parent.format_spec[-1]
         if isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS:
             return
-    raise NotSure(
-        f"{node.value} begins at the whole number 0, and line {source.line(node)} would show 0.0 if nothing was added"
-    )
+    where = f"line {source.line(node)} would show 0.0 if nothing was added"
+    raise NotSure(f"{source.code(node)} begins at the whole number 0, and {where}")
 
 
-def _begins_whole(source: SourceFile, uses: Uses) -> bool:
+def _begins_whole(source: SourceFile, uses: TotalUses) -> bool:
     return any(source.code(value) == "0" for _, value in uses.set if _is_literal(value))
 
 
@@ -162,7 +171,7 @@ def _is_literal(value: cst.BaseExpression) -> bool:
 def _apart(node: cst.CSTNode, kind: Kind) -> cst.CSTNode:
     """Return `total = float(total) / n` for `total /= n`."""
     changed = cst.ensure_type(node, cst.AugAssign)
-    name = cst.ensure_type(changed.target, cst.Name)
+    name = changed.target
     value = changed.value
     if isinstance(value, cst.BinaryOperation | cst.IfExp | cst.BooleanOperation | cst.Comparison) and not value.lpar:
         value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

@@ -19,6 +19,22 @@ COMPILING = ("compile", "jit", "script")
 COPYING = {"to", "cuda", "copy_"}
 
 
+def catches(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a statement may catch the errors of what is in it."""
+    if isinstance(node, cst.With):
+        return any("suppress" in source.code(item.item) for item in node.items)
+    return isinstance(node, cst.Try | cst.TryStar)
+
+
+def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
+    """Raise NotSure where a loop goes on after an error of a read, which would come later."""
+    for each in source.around(node):
+        if each is loop:
+            return
+        if catches(source, each):
+            raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")
+
+
 def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
     """Raise NotSure where something may rely on a wait in a loop: a clock in it, or what `check_no_other` finds."""
     for call in _calls(source):

@@ -526,7 +526,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "in a nested function",
     ),
     "of an object": (summing(LOSS + "self.total += loss.item()  #? PIN201"), {}, "not a variable of the function"),
-    "of a dict": (summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"), {}, "not a variable of the function"),
+    "of a dict": (
+        summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"),
+        {},
+        "does not begin at 0 before the loop, in the same function",
+    ),
     "whole or not": (summing("total += what(x).item()  #? PIN201"), {}, "whole number"),
     "twice on a line": (
         summing(LOSS + "total += loss.item() + other.item()  #? PIN201"),

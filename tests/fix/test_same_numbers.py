@@ -1,6 +1,7 @@
 """Programs that nobody thought of: where a line is changed, the program shows what it showed before."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ NUMBERS = {
     "shows": SUMS["shows"],
     "changes": ("v = 0", "v /= 2", "del v", "v += 1"),
 }
+WHOLE = (
+    "show(d)",
+    "show([*d.values()])",
+    "show({k: e for k, e in d.items()})",
+    "d = {'v': 0.0}",
+    "d = {}",
+    "show(d.get('v'))",
+)
+"""What programs do with a dictionary in which the variable is."""
 STEPS = (
     "loss.data.zero_()",
     "loss.detach().mul_(2)",
@@ -146,12 +156,24 @@ def programs(draw: st.DrawFn) -> str:
     if draw(st.integers(0, 3)) == 0:
         loop = nested(draw(st.sampled_from(OUTER)), [loop])
     start = draw(st.sampled_from(form["starts"]))
+    keyed = form is SUMS and draw(st.booleans())
+    if keyed:
+        start = draw(
+            st.sampled_from(("d = {'v': 0.0}", "d = {'v': 0.0, 'u': 3}", "d = {'v': 0}", f"d = {{}}\n{start}"))
+        )
+        after += draw(st.lists(st.sampled_from(WHOLE), max_size=2))
     inner = [start, loop, *after]
+    tail = draw(st.lists(reads, max_size=2))
     if draw(st.booleans()):
         inner = [loop, *after]
-        return HEAD + block([start, nested("for epoch in range(2):", inner), *draw(st.lists(reads, max_size=2))])
+        return HEAD + _of_key(block([start, nested("for epoch in range(2):", inner), *tail]), keyed=keyed)
     whole = nested("for epoch in range(2):", inner) if draw(st.booleans()) else "\n".join(inner)
-    return HEAD + block([whole, *draw(st.lists(reads, max_size=2))])
+    return HEAD + _of_key(block([whole, *tail]), keyed=keyed)
+
+
+def _of_key(code: str, *, keyed: bool) -> str:
+    """Return code with the variable as an element of a dictionary."""
+    return re.sub(r"(?<!')\bv\b(?!')", 'd["v"]', code) if keyed else code
 
 
 def shown(code: str, steps: int) -> list[str]:
