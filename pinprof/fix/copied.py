@@ -11,7 +11,16 @@ from pinprof.fix.reads import is_copy
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import SourceFile
 from pinprof.fix.texts import is_shown, is_value_of_text
-from pinprof.fix.totals import Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
+from pinprof.fix.totals import (
+    Sum,
+    check_factor,
+    check_has_torch,
+    check_sum,
+    is_added_before,
+    is_divided,
+    sum_at,
+    uses_of_total,
+)
 from pinprof.fix.waits import check_errors_pass, check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
 
 READING = {"item", "tolist"}
@@ -141,7 +150,7 @@ def _copy_of(source: SourceFile, node: cst.BaseExpression, copied: Copied, *, is
     if _called(source, node) in {"int", "float"}:
         return []
     if not is_sure:
-        _check_has_torch(source, node)
+        check_has_torch(source, node)
     text = "X.cpu()" if is_sure else "X.cpu() if torch.is_tensor(X) else X"
     if not (is_sure or isinstance(parent, cst.Return | cst.Arg)):
         text = f"({text})"
@@ -171,16 +180,6 @@ def _check_is_used_up(source: SourceFile, node: cst.CSTNode) -> None:
     is_new = isinstance(around, cst.BinaryOperation | cst.ComparisonTarget | cst.Comparison)
     if not (is_returned or is_new or _called(source, outer) or is_shown(source, outer)):
         raise NotSure(f"line {source.line(node)} may keep the sum, which changes later")
-
-
-def _check_has_torch(source: SourceFile, node: cst.CSTNode) -> None:
-    for each in source.module.body:
-        for small in each.body if isinstance(each, cst.SimpleStatementLine) else ():
-            if isinstance(small, cst.Import) and any(
-                name.evaluated_name == "torch" and name.asname is None for name in small.names
-            ):
-                return
-    raise NotSure(f"nothing may have been added in line {source.line(node)}, and the file does not import torch to ask")
 
 
 def _read_as_numbers(

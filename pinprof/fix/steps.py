@@ -8,6 +8,7 @@ from pinprof.fix.copied import kept_until_copied
 from pinprof.fix.files import RECORD_IT
 from pinprof.fix.later import cheap_first, read_where_used
 from pinprof.fix.lists import kept_in_list
+from pinprof.fix.metered import kept_in_meter
 from pinprof.fix.outcomes import Outcome, by_hand, mend_of, tried
 from pinprof.fix.reads import as_read, why_it_waits
 from pinprof.fix.rewrite import Change, NotSure, Refused, Rewrite
@@ -25,13 +26,13 @@ def numbers_read(source: SourceFile, place: Place, work: Work) -> Change:
     """Return the change for a number that the host reads: in a sum, a list, a variable, or a condition."""
     line = place.line or 0
     reasons: list[str] = []
-    for keep in (kept_on_gpu, kept_in_list, read_where_used, first_cheap):
+    for keep in (kept_on_gpu, kept_in_meter, kept_in_list, read_where_used, first_cheap):
         try:
             change = keep(source, line)
         except NotSure as reason:
             reasons.append(str(reason))
             continue
-        if keep is kept_on_gpu:
+        if keep in {kept_on_gpu, kept_in_meter}:
             _check_is_of_one_gpu(work)
         return change._replace(part=change.part and work.told.waits_in_a_loop(place))
     raise NotSure(_most_telling(reasons) or why_it_waits(source, line))

@@ -43,8 +43,8 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     check_is_of_one_mode(source, read.node)
     kind = _kind(source, read, added, uses)
     check_is_builtin(source, kind)
-    if kind == "float" and any(word in source.text for word in NO_FLOAT64):
-        raise NotSure("the program may run on Apple's GPUs or others, which have no float64 to sum in")
+    if kind == "float":
+        check_has_float64(source)
     changed = [each for each in uses.changed if each is not added.node]
     apart = [each for each in changed if not _is_apart_already(source, each, added, changed)]
     if kind == "int":
@@ -67,6 +67,12 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
     )
     return Change(rewrites, still, "rounding" if is_divided(added.value) else "equal")
+
+
+def check_has_float64(source: SourceFile) -> None:
+    """Raise NotSure where a program may run on a GPU that cannot sum as Python does."""
+    if any(word in source.text for word in NO_FLOAT64):
+        raise NotSure("the program may run on Apple's GPUs or others, which have no float64 to sum in")
 
 
 def _read_behind(source: SourceFile, total: str, kind: Kind, loop: Loop) -> Rewrite:

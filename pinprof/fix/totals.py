@@ -111,3 +111,14 @@ def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loo
         return False
     starts = [each for each, _ in uses.set if source.is_within(each, loop) and not source.is_within(each, added.node)]
     return all(source.line(start) > source.line(node) for start in starts)
+
+
+def check_has_torch(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise NotSure where a file cannot ask whether something is a tensor yet."""
+    for each in source.module.body:
+        for small in each.body if isinstance(each, cst.SimpleStatementLine) else ():
+            if isinstance(small, cst.Import) and any(
+                name.evaluated_name == "torch" and name.asname is None for name in small.names
+            ):
+                return
+    raise NotSure(f"nothing may have been added in line {source.line(node)}, and the file does not import torch to ask")
