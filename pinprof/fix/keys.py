@@ -26,7 +26,7 @@ def uses_of_key(source: SourceFile, at: cst.Subscript, added: cst.CSTNode) -> Ke
     if not isinstance(name, cst.Name):
         raise NotSure(f"{source.code(at)} is not a variable of the function: other code may read it")
     if key is None:
-        raise NotSure(f"the key of {source.code(at)} may change")
+        raise NotSure(f"{source.code(at)} is not an element of a dictionary by a constant key")
     check_is_of_here(source, name)
     whole = uses_of(source, name, keyed=True)
     if whole.changed:

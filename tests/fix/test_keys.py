@@ -97,7 +97,7 @@ MISSES: dict[str, tuple[str, str]] = {
         program(END, seldom="log(running.get('loss'))"),
         "may see",
     ),
-    "a key that may change": (program(END, "running[key] += loss.item()"), "the key of running[key] may change"),
+    "a key that may change": (program(END, "running[key] += loss.item()"), "not an element of a dictionary by a constant key"),
     "another key in the loop": (program(END, seldom="print(running[str(step)])"), "may see the tensor"),
     "handed on every two steps": (program(END, seldom="log(**running)"), "may see the tensor"),
     "returned from the loop": (program("pass", seldom="return running"), "may see the tensor"),
