@@ -1,5 +1,6 @@
 """Runs programs as if on a GPU: tensors that say where they are, and that only a copy brings to the host."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,14 +30,19 @@ class OnGpu(torch.Tensor):
         return format(self.cpu(), spec) if self.dim() == 0 else repr(self)
 
 
-def shown(code: str, steps: int) -> list[str]:
-    """Return what `train(w, data, print)` of a program prints and returns; its last word is the error that ends it.
+def as_if(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that is on a GPU, as far as a program can tell."""
+    return tensor.as_subclass(OnGpu)
 
-    It gets some steps of data that is on a GPU, as far as the program can tell.
+
+def shown(code: str, steps: int, there: Callable[[torch.Tensor], torch.Tensor] = as_if) -> list[str]:
+    """Return what `train(w, data)` of a program prints and returns; its last word is the error that ends it.
+
+    It gets some steps of data that is on a GPU, or where else `there` puts it.
     """
     torch.manual_seed(3)
-    data = [tuple(torch.randn(4).round(decimals=1).as_subclass(OnGpu) for _ in "xy") for _ in range(steps)]
-    w = torch.tensor(0.7).as_subclass(OnGpu).requires_grad_()
+    data = [tuple(there(torch.randn(4).round(decimals=1)) for _ in "xy") for _ in range(steps)]
+    w = there(torch.tensor(0.7)).requires_grad_()
     seen: list[str] = []
     space: dict[str, Any] = {"__name__": "program", "print": lambda *values: seen.append(" ".join(map(str, values)))}
     exec(compile(code, "train.py", "exec"), space)

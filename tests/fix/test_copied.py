@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from as_on_gpu import shown
 from fixing import mended, plain
 
@@ -131,6 +132,16 @@ def test_a_sum_is_copied_where_it_is_used(name: str, tmp_path: Path) -> None:
     for steps in STEPS:
         before = shown(plain(code), steps)
         assert shown(outcome.code, steps) == before or before[-1].endswith("Error"), (steps, outcome.code)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", HITS)
+def test_on_a_gpu_a_changed_program_shows_the_same(name: str, tmp_path: Path) -> None:
+    code, _ = HITS[name]
+    outcome = mended(tmp_path, code)
+    for steps in STEPS:
+        before = shown(plain(code), steps, torch.Tensor.cuda)
+        assert shown(outcome.code, steps, torch.Tensor.cuda) == before or before[-1].endswith("Error"), outcome.code
 
 
 @pytest.mark.parametrize("name", MISSES)

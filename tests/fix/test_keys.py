@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from as_on_gpu import shown
 from fixing import mended, plain
 
@@ -97,7 +98,10 @@ MISSES: dict[str, tuple[str, str]] = {
         program(END, seldom="log(running.get('loss'))"),
         "may see",
     ),
-    "a key that may change": (program(END, "running[key] += loss.item()"), "not an element of a dictionary by a constant key"),
+    "a key that may change": (
+        program(END, "running[key] += loss.item()"),
+        "not an element of a dictionary by a constant key",
+    ),
     "another key in the loop": (program(END, seldom="print(running[str(step)])"), "may see the tensor"),
     "handed on every two steps": (program(END, seldom="log(**running)"), "may see the tensor"),
     "returned from the loop": (program("pass", seldom="return running"), "may see the tensor"),
@@ -164,6 +168,16 @@ def test_a_sum_in_a_dictionary_stays_on_the_gpu(name: str, tmp_path: Path) -> No
     for steps in STEPS:
         before = shown(plain(code), steps)
         assert shown(outcome.code, steps) == before or before[-1].endswith("Error"), (steps, outcome.code)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", HITS)
+def test_on_a_gpu_a_changed_program_shows_the_same(name: str, tmp_path: Path) -> None:
+    code, _ = HITS[name]
+    outcome = mended(tmp_path, code)
+    for steps in STEPS:
+        before = shown(plain(code), steps, torch.Tensor.cuda)
+        assert shown(outcome.code, steps, torch.Tensor.cuda) == before or before[-1].endswith("Error"), outcome.code
 
 
 @pytest.mark.parametrize("name", MISSES)

@@ -1,8 +1,10 @@
 """Meters of a function that only it updates and shows get tensors; all others keep numbers."""
 
+import re
 from pathlib import Path
 
 import pytest
+import torch
 from as_on_gpu import shown
 from fixing import mended, plain
 
@@ -200,6 +202,20 @@ def test_a_meter_that_is_seldom_shown_gets_tensors(name: str, tmp_path: Path) ->
     assert [patch.mend.numbers for patch in outcome.patches.patches] == [numbers]
     for steps in STEPS:
         assert shown(outcome.code, steps) == shown(plain(code), steps), (steps, outcome.code)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", HITS)
+def test_on_a_gpu_a_meter_shows_the_same_within_rounding(name: str, tmp_path: Path) -> None:
+    code, _, _ = HITS[name]
+    outcome = mended(tmp_path, code)
+    for steps in STEPS:
+        before, after = (_numbers(shown(each, steps, torch.Tensor.cuda)) for each in (plain(code), outcome.code))
+        assert after == pytest.approx(before, rel=1e-14), outcome.code
+
+
+def _numbers(texts: list[str]) -> list[float]:
+    return [float(number) for text in texts for number in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", text)]
 
 
 @pytest.mark.parametrize("name", MISSES)
