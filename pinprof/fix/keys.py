@@ -136,9 +136,14 @@ def _in_comprehension(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _before(source: SourceFile, uses: TotalUses, loop: Loop) -> TotalUses:
-    """Return the uses that do not come after a loop."""
-    return TotalUses(
+    """Return the uses that do not come after a loop. Raises NotSure where others may see what is set behind it."""
+    before = TotalUses(
         [(node, value) for node, value in uses.set if not comes_after(source, node, loop)],
         [each for each in uses.changed if not comes_after(source, each, loop)],
         [each for each in uses.read if not comes_after(source, each, loop)],
     )
+    elsewhere = [each for each in (*before.read, *before.changed) if not source.is_within(each, loop)]
+    is_set_behind = len(before.set) < len(uses.set) or len(before.changed) < len(uses.changed)
+    if elsewhere and is_set_behind:
+        raise NotSure(f"line {source.line(elsewhere[0])} may see another number, which is set behind the loop")
+    return before

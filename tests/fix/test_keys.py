@@ -132,6 +132,14 @@ MISSES: dict[str, tuple[str, str]] = {
         program("kept.append(running)", start="pass", epoch=f"kept = []\n    {BEGINS}"),
         "may see the tensor",
     ),
+    "another number that is set behind the loop": (
+        program(
+            "running['right'] /= 3\nkept.append(running)\nrunning['right'] += 0.5",
+            COUNT,
+            epoch="kept = []",
+        ).replace("    return kept", "    return kept, running['right']"),
+        "may see another number, which is set behind the loop",
+    ),
     "a generator that is used later": (
         program("return (v for v in running.values())"),
         "a generator may use running later",
