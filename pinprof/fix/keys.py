@@ -27,7 +27,6 @@ def uses_of_key(source: SourceFile, at: cst.Subscript, added: cst.CSTNode) -> Ke
         raise NotSure(f"{source.code(at)} is not a variable of the function: other code may read it")
     if key is None:
         raise NotSure(f"{source.code(at)} is not an element of a dictionary by a constant key")
-    check_is_of_here(source, name)
     whole = uses_of(source, name, keyed=True)
     if whole.changed:
         raise NotSure(f"{name.value} is also changed in line {source.line(whole.changed[0])}")
@@ -48,13 +47,6 @@ def uses_of_key(source: SourceFile, at: cst.Subscript, added: cst.CSTNode) -> Ke
     for node in handed:
         _check_is_behind(source, node, loop)
     return KeyUses(_before(source, found, loop), loop)
-
-
-def check_is_of_here(source: SourceFile, name: cst.Name) -> None:
-    """Raise NotSure for what belongs to a module, which other files may share: but not where it runs as a program."""
-    tests = [each.test for each in source.around(name) if isinstance(each, cst.If)]
-    if isinstance(source.scope(name), cst.Module) and not any("__name__" in source.names_in(test) for test in tests):
-        raise NotSure(f"{name.value} belongs to the module: other files may use it")
 
 
 def _part(source: SourceFile, node: cst.Name) -> cst.Subscript | None:

@@ -5,7 +5,6 @@ import string
 import libcst as cst
 
 from pinprof.fix.calls import last_name
-from pinprof.fix.keys import check_is_of_here
 from pinprof.fix.kinds import is_host_number, is_real, is_tensor
 from pinprof.fix.meters import Meter, meter_of
 from pinprof.fix.names import check_is_not_shown, is_seldom, is_target, uses_of
@@ -30,7 +29,6 @@ def kept_in_meter(source: SourceFile, line: int) -> Change:
         raise NotSure(f"no loop of the same function updates {name.value}")
     if is_seldom(source, call, loop):
         raise NotSure("the program already reads it only every few steps")
-    check_is_of_here(source, name)
     uses = uses_of(source, name)
     if uses.changed or not uses.set:
         raise NotSure("the number does not go to a meter that is made in the function")

@@ -13,6 +13,8 @@ HARMLESS = {"__init__", "__str__", "__repr__"}
 """Special methods that nobody calls who only updates a meter and takes its attributes."""
 ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 BEGINNING = ("__init__", "reset")
+PLAIN = (cst.Name, cst.BaseString, cst.BaseNumber)
+ZEROS = {"0", "0.0", "0."}
 GROWING = (cst.AddAssign, cst.SubtractAssign)
 
 
@@ -81,13 +83,21 @@ def _starts(source: SourceFile, method: cst.FunctionDef) -> Iterator[str]:
         if isinstance(small, cst.Expr):
             if isinstance(small.value, cst.BaseString) or source.code(small.value) == "self.reset()":
                 continue
-        elif isinstance(small, cst.Assign) and all(_attribute(each.target) for each in small.targets):
-            if source.code(small.value) in {"0", "0.0", "0."}:
-                yield from (str(_attribute(each.target)) for each in small.targets)
-                continue
-            if isinstance(small.value, cst.Name | cst.BaseString | cst.BaseNumber):
+        elif isinstance(small, cst.Assign):
+            pairs = [pair for each in small.targets for pair in _assigned(each.target, small.value)]
+            if all(_attribute(target) and isinstance(value, PLAIN) for target, value in pairs):
+                yield from (str(_attribute(target)) for target, value in pairs if source.code(value) in ZEROS)
                 continue
         raise NotSure(f"{method.name.value}() of the meter does more than to set numbers, in line {source.line(small)}")
+
+
+def _assigned(
+    target: cst.BaseExpression, value: cst.BaseExpression
+) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Return what an assignment sets, and to what: `a, b = 0, 0` sets two."""
+    if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple) and len(target.elements) == len(value.elements):
+        return [(one.value, other.value) for one, other in zip(target.elements, value.elements, strict=True)]
+    return [(target, value)]
 
 
 def _meter(source: SourceFile, update: cst.FunctionDef, started: frozenset[str]) -> Meter:

@@ -79,6 +79,10 @@ HITS: dict[str, tuple[str, tuple[str, ...]]] = {
         program("print(running['loss'])", start="pass", epoch=f"kept = 1\n    {BEGINS}"),
         ("        print(float(running['loss']))",),
     ),
+    "a dictionary of a file that trains when it runs": (
+        f"import torch\ndata = [torch.arange(4.0)] * 2\n{OF_FILE}{TRAINS_NOT}",
+        ("print(int(running['n']))",),
+    ),
     "a dictionary of a program": (
         "import torch\nif __name__ == '__main__':\n    " + OF_FILE.replace("\n", "\n    ") + TRAINS_NOT,
         ("print(int(running['n']))",),
@@ -156,10 +160,6 @@ MISSES: dict[str, tuple[str, str]] = {
     "locals()": (program("print(locals())"), "locals() may look at running"),
     "exec": (program("exec('print(running)')"), "exec() may look at running"),
     "taken out": (program("del running['loss']"), "bound in another way"),
-    "of a module": (
-        OF_FILE,
-        "other files may use it",
-    ),
     "a copied sum that is handed on": (
         program("return running", "running['right'] += x.gt(y).sum().cpu()").replace("PIN201", "PIN203"),
         "is handed on behind its loop",

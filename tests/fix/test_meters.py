@@ -77,6 +77,17 @@ HITS: dict[str, tuple[str, tuple[str, ...], str]] = {
         ("losses.update(loss.detach().clone().double().reshape(()))", f"best = {ASKED.format('avg')}\n"),
         "equal",
     ),
+    "a meter that begins on one line": (
+        program(
+            "print(losses.avg)",
+            meter=CLASS.replace(
+                "        self.val = 0\n        self.avg = 0\n        self.sum = 0\n        self.count = 0\n",
+                "        self.val, self.avg, self.sum, self.count = 0, 0, 0, 0\n",
+            ),
+        ),
+        (f"print({ASKED.format('avg')})",),
+        "rounding",
+    ),
     "a meter that guards its division by its count": (
         program(
             "return losses.avg",
@@ -184,10 +195,6 @@ MISSES: dict[str, tuple[str, str]] = {
         "calls losses.all_reduce()",
     ),
     "a nested function": (program(RETURNED, "show = lambda: losses.avg"), "nested function"),
-    "a meter of the module": (
-        program("print(losses.avg)").replace("def train(w, data):", "if data:"),
-        "belongs to the module",
-    ),
     "an argument": (program(RETURNED, begins="pass").replace("(w, data)", "(w, data, losses)"), "is an argument"),
     "locals()": (program("print(locals())"), "locals() may look at losses"),
 }
