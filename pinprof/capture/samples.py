@@ -67,18 +67,22 @@ def makers_of(dataset: object) -> Makers:
         looked.update(map(id, level))
         if len(looked) > MOST:
             break
-        known = [part for part in level if _is_known(part)]
-        foreign |= dict.fromkeys(_name(part) for part in level if not _is_known(part))
-        fixed &= all(map(_is_fixed, map(_name, known)))
-        level = [part for each in known for part in _parts(each)]
+        parts: list[object] = []
+        for part in level:
+            name = _name(part)
+            if _is_known(part, name):
+                fixed &= _is_fixed(name)
+                parts += _parts(part)
+            else:
+                foreign[name] = None
+        level = parts
     if level:
         foreign["more"] = None
     return Makers(tuple(foreign), fixed and not foreign)
 
 
-def _is_known(part: object) -> bool:
+def _is_known(part: object, name: str) -> bool:
     """Return whether a part works in several processes: a known one, or a data set that only reads."""
-    name = _name(part)
     if name.startswith(KNOWN):
         return not name.startswith(NOT_KNOWN)
     return not callable(part) and only_reads(part)
