@@ -6,7 +6,7 @@ import libcst as cst
 
 from pinprof.fix.calls import method
 from pinprof.fix.kinds import compared_there, is_count, is_host_number, is_real
-from pinprof.fix.names import check_is_builtin, is_seldom
+from pinprof.fix.names import check_is_builtin
 from pinprof.fix.reads import is_copy
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import SourceFile
@@ -21,7 +21,7 @@ from pinprof.fix.totals import (
     sum_at,
     uses_of_total,
 )
-from pinprof.fix.waits import check_errors_pass, check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
 
 READING = {"item", "tolist"}
 """Methods that make numbers of Python, from wherever a tensor is."""
@@ -48,11 +48,7 @@ def kept_until_copied(source: SourceFile, line: int) -> Change:
     copied = _copied_at(source, line)
     added = sum_at(source, copied.node)
     _check_is_number(source, copied)
-    loop = source.loop(added.node)
-    if loop is None:
-        raise NotSure("no loop of the same function makes the sum")
-    if is_seldom(source, added.node, loop):
-        raise NotSure("the program already reads it only every few steps")
+    loop = loop_of_read(source, added.node, "makes the sum")
     uses, behind = uses_of_total(source, added)
     if behind is not None:
         raise NotSure(f"the dictionary of {source.code(added.total)} is handed on behind its loop")
@@ -62,9 +58,7 @@ def kept_until_copied(source: SourceFile, line: int) -> Change:
         if each is not added.node:
             where = f"in line {source.line(each)}, which may round otherwise"
             raise NotSure(f"{source.code(added.total)} is also changed {where}")
-    check_errors_pass(source, copied.node, loop)
-    check_waits_are_not_needed(source, loop)
-    check_runs_in_order(source, copied.node)
+    check_may_come_later(source, copied.node, loop)
     check_is_of_one_mode(source, copied.node)
     reads = [node for node in uses.read if not source.is_within(node, added.node)]
     if copied.is_array:

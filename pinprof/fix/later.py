@@ -15,7 +15,7 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_errors_pass, check_no_other, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_may_come_later, check_no_other, check_waits_are_not_needed, loop_of_read
 
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
@@ -30,11 +30,7 @@ def read_where_used(source: SourceFile, line: int) -> Change:
     name = small.targets[0].target
     if not isinstance(name, cst.Name):
         raise NotSure(f"{source.code(name)} is not a variable of the function: other code may read it")
-    loop = source.loop(small)
-    if loop is None:
-        raise NotSure("no loop of the same function reads the number")
-    if is_seldom(source, small, loop):
-        raise NotSure("the program already reads it only every few steps")
+    loop = loop_of_read(source, small, "reads the number")
     uses = uses_of(source, name)
     if len(uses.set) != 1 or uses.changed:
         raise NotSure(f"{name.value} is set in several places")
@@ -42,9 +38,7 @@ def read_where_used(source: SourceFile, line: int) -> Change:
         raise NotSure(f"nothing uses {name.value}; remove the line")
     _check_tensor(source, read)
     _check_uses(source, small, uses, loop)
-    check_errors_pass(source, read.node, loop)
-    check_waits_are_not_needed(source, loop)
-    check_runs_in_order(source, read.node)
+    check_may_come_later(source, read.node, loop)
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
     text = "X.item()" if read.function == "item" else f"{read.function}(X)"
     remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]

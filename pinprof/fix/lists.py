@@ -10,13 +10,12 @@ from pinprof.fix.kinds import is_real, is_tensor
 from pinprof.fix.names import (
     Uses,
     comes_after,
-    is_seldom,
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
-from pinprof.fix.waits import check_errors_pass, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_may_come_later, loop_of_read
 
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 """What may go through many more steps than an epoch has: each keeps memory of the GPU."""
@@ -26,20 +25,14 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
     """Return the change that keeps the tensors of a list, and reads them where it is used. Raises NotSure."""
     read = read_at(source, line)
     name, node = grown(source, read)
-    inner = source.loop(node)
-    if inner is None:
-        raise NotSure(f"no loop of the same function fills {name.value}")
-    if is_seldom(source, node, inner):
-        raise NotSure("the program already reads it only every few steps")
+    inner = loop_of_read(source, node, f"fills {name.value}")
     uses = uses_of(source, name)
     if is_used_within(source, node, uses, inner):
         real = is_real(source, read.tensor, read.node)
         rewrites = read_in_blocks(source, name.value, node, uses, inner, function=read.function, real=real)
     else:
         rewrites = [_read_behind(source, read, name, node, uses, inner)]
-    check_errors_pass(source, read.node, inner)
-    check_waits_are_not_needed(source, inner)
-    check_runs_in_order(source, read.node)
+    check_may_come_later(source, read.node, inner)
     check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, read.tensor, read.node):
         raise NotSure(f"{source.code(read.tensor)} may be no tensor")

@@ -14,7 +14,7 @@ from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.sums import check_has_float64
 from pinprof.fix.texts import is_value_of_text
 from pinprof.fix.totals import check_factor, check_has_torch, is_divided
-from pinprof.fix.waits import check_errors_pass, check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
 
 REAL_FORMATS = "eEfFgG%"
 """How formats end that show 0 and 0.0 alike."""
@@ -24,11 +24,7 @@ def kept_in_meter(source: SourceFile, line: int) -> Change:
     """Return the change that gives a meter a tensor, and reads what the meter made of it. Raises NotSure."""
     read = read_at(source, line)
     call, name = _update_of(source, read)
-    loop = source.loop(call)
-    if loop is None:
-        raise NotSure(f"no loop of the same function updates {name.value}")
-    if is_seldom(source, call, loop):
-        raise NotSure("the program already reads it only every few steps")
+    loop = loop_of_read(source, call, f"updates {name.value}")
     uses = uses_of(source, name)
     if uses.changed or not uses.set:
         raise NotSure("the number does not go to a meter that is made in the function")
@@ -38,9 +34,7 @@ def kept_in_meter(source: SourceFile, line: int) -> Change:
     if len(updates) > 1:
         raise NotSure(f"{name.value} is also updated in another line than {line}")
     rewrites = [new for node in uses.read for new in _read_of(source, node, meter, loop)]
-    check_errors_pass(source, read.node, loop)
-    check_waits_are_not_needed(source, loop)
-    check_runs_in_order(source, read.node)
+    check_may_come_later(source, read.node, loop)
     check_is_of_one_mode(source, read.node)
     check_has_float64(source)
     kept = call_of("X.detach().clone().double().reshape(())", X=atom(read.tensor))

@@ -16,7 +16,7 @@ from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
-from pinprof.fix.waits import check_errors_pass, check_is_of_one_mode, check_runs_in_order, check_waits_are_not_needed
+from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
 
 Kind: TypeAlias = Literal["float", "int"]
 NO_FLOAT64 = ("mps", "directml")
@@ -29,17 +29,11 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises NotSure."""
     read = read_at(source, line)
     added = sum_at(source, read.node)
-    loop = source.loop(added.node)
-    if loop is None:
-        raise NotSure("no loop of the same function makes the sum")
-    if is_seldom(source, added.node, loop):
-        raise NotSure("the program already reads it only every few steps")
+    loop = loop_of_read(source, added.node, "makes the sum")
     uses, behind = uses_of_total(source, added)
     _check_is_number(source, uses)
     check_sum(source, uses, added, loop)
-    check_errors_pass(source, read.node, loop)
-    check_waits_are_not_needed(source, loop)
-    check_runs_in_order(source, read.node)
+    check_may_come_later(source, read.node, loop)
     check_is_of_one_mode(source, read.node)
     kind = _kind(source, read, added, uses)
     check_is_builtin(source, kind)

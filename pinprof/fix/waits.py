@@ -26,6 +26,26 @@ def catches(source: SourceFile, node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Try | cst.TryStar)
 
 
+def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:
+    """Return the loop that reaches a node in each step; `does` says what it does there.
+
+    Raises NotSure where no loop of the same function does, or only every few steps.
+    """
+    loop = source.loop(node)
+    if loop is None:
+        raise NotSure(f"no loop of the same function {does}")
+    if is_seldom(source, node, loop):
+        raise NotSure("the program already reads it only every few steps")
+    return loop
+
+
+def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
+    """Raise NotSure where something may rely on a read in each step of a loop: errors, waits, or the order of it."""
+    check_errors_pass(source, node, loop)
+    check_waits_are_not_needed(source, loop)
+    check_runs_in_order(source, node)
+
+
 def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
     """Raise NotSure where a loop goes on after an error of a read, which would come later."""
     for each in source.around(node):
