@@ -12,12 +12,9 @@ from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.sums import check_has_float64
-from pinprof.fix.texts import is_value_of_text
+from pinprof.fix.texts import REAL_FORMATS, has_real_format, is_value_of_text
 from pinprof.fix.totals import check_factor, check_has_torch, is_divided
 from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
-
-REAL_FORMATS = "eEfFgG%"
-"""How formats end that show 0 and 0.0 alike."""
 
 
 def kept_in_meter(source: SourceFile, line: int) -> Change:
@@ -113,12 +110,7 @@ def _check_is_seldom(source: SourceFile, node: cst.Name, loop: Loop) -> None:
 
 def _is_shown_as_real(source: SourceFile, part: cst.Attribute) -> bool:
     """Return whether a value becomes a text that is the same of a tensor: `f"{losses.avg:.3f}"`."""
-    parent = source.parent(part)
-    if not (isinstance(parent, cst.FormattedStringExpression) and parent.format_spec):
-        return False
-    last = parent.format_spec[-1]
-    is_real_text = isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS
-    return is_real_text and is_value_of_text(source, part)
+    return has_real_format(source.parent(part)) and is_value_of_text(source, part)
 
 
 def _check_is_formatted(source: SourceFile, node: cst.Name, given: cst.Arg, meter: Meter) -> None:

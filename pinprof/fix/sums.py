@@ -15,14 +15,13 @@ from pinprof.fix.names import (
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.texts import has_real_format
 from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
 from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
 
 Kind: TypeAlias = Literal["float", "int"]
 NO_FLOAT64 = ("mps", "directml")
 """Words of programs that may run on such a GPU."""
-REAL_FORMATS = "eEfFgG%"
-"""How formats end that show 0 and 0.0 alike."""
 
 
 def kept_on_gpu(source: SourceFile, line: int) -> Change:
@@ -152,10 +151,8 @@ def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: 
     parent = source.parent(node)
     if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Divide) and parent.left is node:
         return
-    if isinstance(parent, cst.FormattedStringExpression) and parent.format_spec:
-        last = parent.format_spec[-1]
-        if isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS:
-            return
+    if has_real_format(parent):
+        return
     where = f"line {source.line(node)} would show 0.0 if nothing was added"
     raise NotSure(f"{source.code(node)} begins at the whole number 0, and {where}")
 

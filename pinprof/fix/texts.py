@@ -8,6 +8,17 @@ from pinprof.fix.calls import method
 from pinprof.fix.names import check_is_builtin
 from pinprof.fix.source import SourceFile
 
+REAL_FORMATS = "eEfFgG%"
+"""How formats end that show 0 and 0.0 alike."""
+
+
+def has_real_format(node: cst.CSTNode | None) -> bool:
+    """Return whether an f-string shows what is in a part of it as a real number: `{x:.3f}`."""
+    if not (isinstance(node, cst.FormattedStringExpression) and node.format_spec):
+        return False
+    last = node.format_spec[-1]
+    return isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS
+
 
 def is_value_of_text(source: SourceFile, node: cst.CSTNode) -> bool:
     """Return whether only the value of an expression goes into a text, by `format()`: not its type, nor its parts."""
