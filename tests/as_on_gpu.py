@@ -7,6 +7,9 @@ import torch
 
 TRAIN = "train"
 
+STEPS = (5, 4, 1, 0)
+"""With so many steps a changed program is held to what it showed before."""
+
 
 class OnGpu(torch.Tensor):
     """A tensor of the host that behaves as one of a GPU: what is made of it is there, too, and looks otherwise."""
@@ -51,3 +54,10 @@ def shown(code: str, steps: int, there: Callable[[torch.Tensor], torch.Tensor] =
     except Exception as error:  # noqa: BLE001  of any kind
         seen.append(type(error).__name__)
     return seen
+
+
+def check_shows_the_same(before: str, after: str, there: Callable[[torch.Tensor], torch.Tensor] = as_if) -> None:
+    """Hold a changed program to what it showed before, with some steps and with none; what failed may run now."""
+    for steps in STEPS:
+        was = shown(before, steps, there)
+        assert shown(after, steps, there) == was or was[-1].endswith("Error"), (steps, after)

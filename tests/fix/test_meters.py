@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from as_on_gpu import shown
+from as_on_gpu import STEPS, shown
 from fixing import mended, plain
 
-STEPS = (5, 4, 1, 0)
 CLASS = '''class AverageMeter(object):
     """Computes and stores the average and current value"""
     def __init__(self, name="", fmt=":f"):
