@@ -9,6 +9,7 @@ from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.frames import frame
 from pinprof.trace.links import step_at
+from pinprof.trace.made import DENSE
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 
@@ -25,7 +26,7 @@ class LoaderSums:
     wait_in_steps_ns: int
     """The part that began in complete steps."""
     pinned: bool | None
-    """Whether the large copies to the device in the steps came from pinned memory; None if there are none, or mixed."""
+    """Whether the batches of the steps came from pinned memory; None if none were copied to the device, or mixed."""
     pin_thread: bool
     """Whether a pin-memory thread is at work."""
     pins: bool | None
@@ -82,10 +83,15 @@ def _is_in_process(name: str) -> bool:
 
 
 def _pinned(trace: Trace) -> bool | None:
-    """Return whether the batches of the steps came from pinned memory; smaller copies are labels and scalars."""
-    gpu = trace.gpu
-    to_device = gpu.direction == HTOD
-    batches = to_device & (gpu.bytes > SMALL_COPY_BYTES) & (trace.links.activity_step != NONE)
+    """Return whether the batches of the steps came from pinned memory.
+
+    Small copies beside large ones are labels and scalars; alone they are batches, if the DataLoaders yield tensors.
+    """
+    gpu, made = trace.gpu, trace.info.made
+    copies = (gpu.direction == HTOD) & (trace.links.activity_step != NONE)
+    batches = copies & (gpu.bytes > SMALL_COPY_BYTES)
+    if not batches.any() and made is not None and made.drawn and all(DENSE in each.parts for each in made.drawn):
+        batches = copies
     memories = set(gpu.host_memory[batches].tolist())
     known = {PINNED: True, PAGEABLE: False}
     return known.get(memories.pop()) if len(memories) == 1 else None

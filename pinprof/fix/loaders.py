@@ -1,6 +1,6 @@
 """Arguments of DataLoaders: memory that is pinned, workers, and workers that persist."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import libcst as cst
 
@@ -50,29 +50,15 @@ def check_pinnable(loader: MadeLoader) -> None:
             "with num_workers=0 the main thread would pin; whether that is faster depends on the machine (pinprof "
             "bench measures it, E1)"
         )
-    for part in leaves_of(loader.batch):
+    for part in loader.parts:
         if part == "tuple":
             raise NotSure("its batches are tuples, which older versions of torch turn into lists when they pin")
         if part.startswith(("cuda", "cpu")):
             raise NotSure(f"its batches hold tensors that cannot be pinned ({part})")
         if part not in {DENSE, "str", "int", "float", "bool", "bytes", "NoneType"}:
             raise NotSure(f"its batches hold objects of your own class ({part}); PIN105 shows how to pin them")
-    if DENSE not in leaves_of(loader.batch):
+    if DENSE not in loader.parts:
         raise NotSure("its batches hold no tensors")
-
-
-def leaves_of(batch: object) -> Iterator[str]:
-    """Yield what a batch is made of; "tuple" for each tuple."""
-    if isinstance(batch, str):
-        yield batch
-    elif isinstance(batch, list):
-        for part in batch:
-            yield from leaves_of(part)
-    elif isinstance(batch, dict) and "tuple" in batch:
-        yield "tuple"
-    elif isinstance(batch, dict):
-        for part in batch.get("dict", {}).values():
-            yield from leaves_of(part)
 
 
 def _refuse_later_changes(source: SourceFile, call: cst.Call, options: Mapping[str, str]) -> None:

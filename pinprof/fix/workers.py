@@ -3,7 +3,6 @@
 import libcst as cst
 
 from pinprof.fix.calls import argument
-from pinprof.fix.loaders import leaves_of
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
@@ -58,7 +57,7 @@ def _check_can_be_shared(loader: MadeLoader) -> None:
         raise NotSure(f"{makers} makes its samples; the source does not show whether several processes can do that")
     if loader.own_collate:
         raise NotSure("a function of the program's own makes its batches, which may need the GPU or the main process")
-    if loader.batch is None or any(part.startswith("cuda") for part in leaves_of(loader.batch)):
+    if loader.batch is None or any(part.startswith("cuda") for part in loader.parts):
         raise NotSure("its batches may be on the GPU, which other processes cannot read")
 
 

@@ -1,5 +1,6 @@
 """What a recorded program made: its DataLoaders and optimizers, each with the place of its call."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pinprof.trace.lines import Place, Placed
@@ -47,6 +48,11 @@ class MadeLoader(Placed):
     """What its batches are: `tensor` for a dense one in host memory, another word for what is none, and lists, tuples
     (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None where none was seen."""
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What its batches are made of, without the lists and mappings; `tuple` for each tuple."""
+        return tuple(_parts(self.batch))
+
 
 @dataclass(frozen=True)
 class MadeOptimizer(Placed):
@@ -87,3 +93,16 @@ class Made:
     def drawn(self) -> tuple[MadeLoader, ...]:
         """The DataLoaders from which the recorded steps drew."""
         return tuple(each for each in self.loaders if each.drawn)
+
+
+def _parts(batch: object) -> Iterator[str]:
+    if isinstance(batch, str):
+        yield batch
+    elif isinstance(batch, list):
+        for part in batch:
+            yield from _parts(part)
+    elif isinstance(batch, dict) and "tuple" in batch:
+        yield "tuple"
+    elif isinstance(batch, dict):
+        for part in batch.get("dict", {}).values():
+            yield from _parts(part)

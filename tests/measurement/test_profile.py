@@ -1,6 +1,8 @@
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from fixing import LOADER
 from recordings import TRACES
 from trace_builder import MAIN, TraceBuilder, without_known_events
 
@@ -8,6 +10,7 @@ from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile, measure
 from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
+from pinprof.trace.made import Made
 
 
 def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
@@ -187,6 +190,17 @@ def test_whether_a_loader_pins_is_told_as_far_as_the_trace_shows_it(
 )
 def test_whether_the_loader_of_a_recording_pins(name: str, pins: bool | None) -> None:
     assert measure(read_trace(TRACES / f"{name}.json.gz")).loader.pins is pins
+
+
+@pytest.mark.parametrize(("batch", "pinned"), [(["tensor"], False), ("data.Text", None), (None, None)])
+def test_small_copies_alone_are_batches_where_a_loader_yields_tensors(
+    tmp_path: Path, batch: object, pinned: bool | None
+) -> None:
+    builder = steps(TraceBuilder(), busy=300)
+    builder.copy("HtoD (Pageable -> Device)", 700, 1, launch=690, size=2048)
+    assert profile_of(builder, tmp_path).loader.pinned is None
+    builder.metadata["pinprof"] = {"made": asdict(Made((replace(LOADER, batch=batch),)))}
+    assert profile_of(builder, tmp_path).loader.pinned is pinned
 
 
 @pytest.mark.parametrize(("memory", "pinned"), [("Pinned", True), ("Pageable", False), ("Host", None)])
