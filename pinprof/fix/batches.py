@@ -17,6 +17,8 @@ COPYING = {"to", "cuda", "type"}
 """Methods that copy a tensor to the GPU."""
 VIEWS = {"reshape", "view", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "t", "contiguous"}
 """Methods that show the same memory in another shape, or copy it on the host."""
+CASTS = {"float", "double"}
+"""Methods that make real numbers of what they are called on, the same on the host and on a GPU."""
 READS = {"shape", "dtype", "device", "ndim", "requires_grad"}
 """Attributes of a tensor that read nothing of its memory."""
 ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
@@ -30,11 +32,23 @@ def is_copy(call: cst.Call) -> bool:
     return method(call) in COPYING and (method(call) != "type" or bool(call.args))
 
 
-def without_views(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what is shown in another shape: `x` of `x.reshape(-1, 784)`."""
+def copied_by(call: cst.Call) -> cst.BaseExpression:
+    """Return what a call copies to the GPU, as it was before its shape or type changed: `x` of `x.float().cuda()`."""
+    cast = cast_before(call)
+    node = cst.ensure_type((cast or call).func, cst.Attribute).value
     while isinstance(node, cst.Call) and method(node) in VIEWS:
         node = cst.ensure_type(node.func, cst.Attribute).value
     return node
+
+
+def cast_before(call: cst.Call) -> cst.Call | None:
+    """Return the call that changes the type of what a call copies, right before: `x.float()` of `x.float().cuda()`."""
+    inner = cst.ensure_type(call.func, cst.Attribute).value
+    return inner if isinstance(inner, cst.Call) and _is_cast(inner) else None
+
+
+def _is_cast(call: cst.Call) -> bool:
+    return method(call) in CASTS and not call.args
 
 
 class Through(NamedTuple):
@@ -159,8 +173,9 @@ def _is_copied(source: SourceFile, node: cst.CSTNode) -> bool:
 
 def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
     """Return whether a node is copied in another shape, with nothing between that could write to it."""
-    first = next((each for each in _chain(source, node) if method(each) not in VIEWS), None)
-    return first is not None and is_copy(first)
+    chain = [each for each in _chain(source, node) if method(each) not in VIEWS]
+    copy = next((each for each in chain if not _is_cast(each)), None)
+    return copy is not None and is_copy(copy) and (chain[0] is copy or chain[0] is cast_before(copy))
 
 
 def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -189,7 +204,7 @@ def is_copy_of(source: SourceFile, value: cst.BaseExpression, name: str) -> bool
         through = gone_through(source, made) if isinstance(made, cst.Call) and is_copy(made) else None
         return through is not None and through.path == (name, [])
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        of = without_views(value.func.value)
+        of = copied_by(value)
         if is_copy(value) and isinstance(of, cst.Name):
             return of.value == name
         value = value.func.value
@@ -208,7 +223,7 @@ def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool
     if isinstance(parent, cst.Attribute) and parent.value is inner:
         called = source.parent(parent)
         if isinstance(called, cst.Call) and called.func is parent:
-            if is_copy(called) or parent.attr.value in VIEWS:
+            if is_copy(called) or parent.attr.value in VIEWS | CASTS:
                 return _is_shown_and_copied(source, inner) and copies(source.line(node))
             return parent.attr.value in ASKS
         return parent.attr.value in READS

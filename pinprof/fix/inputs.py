@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
+from pinprof.fix.batches import cast_before
 from pinprof.fix.constants import SAFE_CONSTANT, made_once_or_there
 from pinprof.fix.filled import filled_there
 from pinprof.fix.fresh import copies_of
@@ -43,7 +44,8 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
         try:
             copied = copies_of(work.files.at(place), place, work.told)
             loaders = {one.loader.place: one.loader for one in copied if one.loader}.values()
-            new = [each for loader in loaders for each in _pinned(loader, place, work)]
+            casts = all(cast_before(one.call) for one in copied)
+            new = [each for loader in loaders for each in _pinned(loader, place, work, casts=casts)]
             new += [each for one in copied if (each := non_blocking(one))]
         except NotSure as reason:
             yield Refused(finding.rule, place, str(reason))
@@ -65,11 +67,14 @@ def _constant(place: Place, work: Work) -> list[Rewrite]:
     return tried(partial(made_once_or_there, source, line), []) or filled_there(source, line)
 
 
-def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
-    """Return the rewrites that let a DataLoader pin; none if it does. Raises NotSure."""
+def _pinned(loader: MadeLoader, place: Place, work: Work, *, casts: bool) -> list[Rewrite]:
+    """Return the rewrites that let a DataLoader pin; none if it does. Raises NotSure.
+
+    `casts`: what is copied there is not its memory now, but that of `x.float()`.
+    """
     copies = work.told.copies_at(place)
     if loader.pin_memory:
-        if copies is None or not copies.pinned:
+        if not casts and (copies is None or not copies.pinned):
             raise NotSure("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
         if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
             raise NotSure("the batches are made by the program's own code, which may yield the same memory again")

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.batches import check_uses, gone_through, is_copy, path_of, without_views
+from pinprof.fix.batches import cast_before, check_uses, copied_by, gone_through, is_copy, path_of
 from pinprof.fix.calls import argument, check_plain, method, with_argument
+from pinprof.fix.chains import moved_to
 from pinprof.fix.drawn import batch_of, part
 from pinprof.fix.kinds import REAL_TYPES
 from pinprof.fix.rewrite import NotSure, Rewrite
@@ -36,19 +37,46 @@ def copy_calls(source: SourceFile, place: Place, told: Told) -> list[cst.Call]:
 
 
 def non_blocking(copied: Copied) -> Rewrite | None:
-    """Return the rewrite of a copy; None where it says so already."""
+    """Return the rewrite of a copy; None where it says so already.
+
+    What `x.float()` makes is not pinned: then `x` itself is copied, and its type changes on the GPU.
+    """
     source, call = copied.source, copied.call
     _check_arguments(source, call)
+    cast = cast_before(call)
+    if cast is not None and not _only_moves(source, call):
+        raise NotSure("the copy itself may change the type, too")
     check_no_other(source)
     check_runs_in_order(source, call)
     given = argument(call, "non_blocking")
-    if given is not None and source.code(given.value) == "True":
+    says = source.code(given.value) if given is not None else "False"
+    if says not in {"True", "False"}:
+        raise NotSure(f"the source says non_blocking={says}; change it where that is set")
+    if says == "True" and cast is None:
         return None
-    if given is not None and source.code(given.value) != "False":
-        raise NotSure(f"the source says non_blocking={source.code(given.value)}; change it where that is set")
     if argument(call, "copy") or argument(call, "memory_format"):
         raise NotSure("the copy has arguments that change what it makes")
-    return source.rewrite(call, "non_blocking=True", with_argument("non_blocking", "True"))
+    remake = with_argument("non_blocking", "True")
+    if cast is None:
+        return source.rewrite(call, "non_blocking=True", remake)
+    what = "the type changes on the GPU" if says == "True" else "non_blocking=True"
+    return source.rewrite(call, what, lambda node: _cast_there(cst.ensure_type(remake(node), cst.Call)))
+
+
+def _only_moves(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a copy leaves the type as it is: `.to(other)` may not."""
+    given = [each for each in call.args if not (each.keyword and each.keyword.value == "non_blocking")]
+    bare = call.with_changes(args=given)
+    return method(call) == "cuda" or (method(call) == "to" and moved_to(source, bare) is not None)
+
+
+def _cast_there(copy: cst.Call) -> cst.BaseExpression:
+    """Return `x.cuda().float()` for `x.float().cuda()`."""
+    function = cst.ensure_type(copy.func, cst.Attribute)
+    cast = cst.ensure_type(function.value, cst.Call)
+    cast_function = cst.ensure_type(cast.func, cst.Attribute)
+    inner = copy.with_changes(func=function.with_changes(value=cast_function.value), lpar=cast.lpar, rpar=cast.rpar)
+    return cast.with_changes(func=cast_function.with_changes(value=inner), lpar=copy.lpar, rpar=copy.rpar)
 
 
 def _check_arguments(source: SourceFile, call: cst.Call) -> None:
@@ -60,7 +88,7 @@ def _check_arguments(source: SourceFile, call: cst.Call) -> None:
 
 def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
     """Return the DataLoader whose batch a call copies. Raises NotSure where the batch may come from elsewhere."""
-    copied = without_views(cst.ensure_type(call.func, cst.Attribute).value)
+    copied = copied_by(call)
     each_of = gone_through(source, call)
     name, keys = each_of.path if each_of else path_of(copied)
     batch = batch_of(source, call, name)

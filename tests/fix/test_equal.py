@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 device = torch.device("cpu")
-data = TensorDataset(torch.randn(64, 8), torch.randint(3, (64,)))
+data = TensorDataset(torch.randn(64, 8, dtype=torch.float64), torch.randint(3, (64,)))
 model = nn.Linear(8, 3).to(device)
 optimizer = optim.SGD(model.parameters(), lr=0.1, foreach=False)
 
@@ -26,7 +26,7 @@ def train(loader, epochs=3):
         running, correct, seen = 0.0, 0, 0
         total_loss = 0
         for step, (x, y) in enumerate(loader):
-            x, y = x.to(device), y.to(device)  #? PIN104
+            x, y = x.float().to(device), y.to(device)  #? PIN104
             # the classes are not alike
             weight = torch.tensor([0.2, 0.5, 0.3], device=device)  #? PIN209
             out = model(x) * torch.tensor(0.5, device=device)  #? PIN209
@@ -52,7 +52,7 @@ def test(loader):
     loss, correct = 0.0, 0
     with torch.no_grad():
         for x, y in loader:
-            out = model(x.to(device))
+            out = model(x.float().to(device))
             loss += F.cross_entropy(out, y, reduction="sum").item()  #? PIN201
             correct += out.argmax(dim=1, keepdim=True).eq(y.view(-1, 1)).sum().item()  #? PIN201
     print("test {:.7f} {}".format(loss / len(loader.dataset), correct), repr(loss), type(correct))
@@ -82,7 +82,14 @@ def run(folder: Path, name: str, code: str) -> str:
 
 def test_a_changed_program_prints_the_same_numbers(tmp_path: Path) -> None:
     outcome = mended(tmp_path, TRAINING)
-    for made in ("pin_memory=True", ".double()", ".clone()", "torch.full((), 0.5", "step % 4 == 0 and", "non_blocking"):
+    for made in (
+        "pin_memory=True",
+        ".double()",
+        ".clone()",
+        "torch.full((), 0.5",
+        "step % 4 == 0 and",
+        "non_blocking=True).float()",
+    ):
         assert made in outcome.code, outcome.why
     assert outcome.code.count(".item()") == 3, outcome.why  # twice the value that is used, and the last line
     before, after = run(tmp_path, "before.py", plain(TRAINING)), run(tmp_path, "after.py", outcome.code)
