@@ -64,15 +64,16 @@ def mend_of(
     *,
     part: bool = False,
 ) -> Mend:
-    """Return the change for a finding at some of its places, with what the replay says that it saves."""
+    """Return the change for a finding at some of its places, with what was predicted for all of them or for one."""
     saving, edits = (_saving(finding, mended), _edits(finding, mended)) if not part else (None, None)
     places = [*(site.evidence.place for site in mended), *(Place(each.file, each.line) for each in rewrites)]
     known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
-    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, saving, part or saving is None, edits)
+    less = part or len(mended) < len(finding.sites)
+    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, saving, less, edits)
 
 
 def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:
-    """Return what mending these of the places of a finding saves, where a replay tells."""
+    """Return what mending these of the places of a finding saves, where a replay has been made of it."""
     if len(mended) == len(finding.sites):
         return finding.saving
     return mended[0].saving if len(mended) == 1 else None

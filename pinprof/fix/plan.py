@@ -53,7 +53,9 @@ def _taken(mend: Mend, work: Work) -> Outcome:
     for rewrite in new:
         work.done[rewrite.file, id(rewrite.node), rewrite.what] = mend.rule.id
     work.made += new
-    return replace(mend, rewrites=tuple(new))
+    known = mend.saving is not None or mend.edits is None
+    saving = mend.saving if known else joint_saving([mend], work.told.analysis)
+    return replace(mend, rewrites=tuple(new), saving=saving)
 
 
 def _new(mend: Mend, work: Work) -> list[Rewrite]:

@@ -57,7 +57,7 @@ class Mend:
     places: tuple[Place, ...]
     """Those of the finding that it is for, and those that it changes."""
     saving: Saving | None = None
-    """What the replay predicts per step, if the change does all that the finding asks for."""
+    """What the replay predicts per step; None where nobody can tell."""
     part: bool = False
     """Whether the change does less than the finding asks for."""
     edits: Edits | None = None

@@ -1,10 +1,12 @@
 """`pinprof fix` from a trace to files that git apply takes."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from trace_builder import TraceBuilder
 from pinprof.fix.plan import OF_RULE
 from pinprof.report.trace.next import OF_LINES, OF_WHAT_IS_MADE
 from pinprof.trace.lines import LINES_KEY, Place
-from pinprof.trace.made import Made, MadeLoader
+from pinprof.trace.made import Made
 
 PROGRAM = """\
 import torch
@@ -70,26 +72,25 @@ def recorded(
         builder.copy("DtoH (Device -> Pageable)", start + 801, 1, launch=start + 510, size=4)
         builder.call("cudaStreamSynchronize", start + 520, 370)
     if by_pinprof:
-        loader = MadeLoader(
-            **{
-                **{key: getattr(LOADER, key) for key in LOADER.__dataclass_fields__},
-                "file": name,
-                "line": LOADER_LINE,
-                "function": "train",
-                "loops": (Place(name, LOOP, "train"),),
-            }
-        )
-        made = asdict(Made((loader,), sources=sources or {}))
-        builder.metadata["pinprof"] = {"made": made, "torch_version": "2.11.0", "loaders_pin": False}
-
-        def line(number: int) -> dict[str, Any]:
-            return {"file": name, "line": number, "function": "train", "stack": [f"{name}:{number}:train"]}
-
-        builder.metadata[LINES_KEY] = [
-            {"op": "aten::to", "thread": "main", "at": [line(COPY)]},
-            {"op": "aten::item", "thread": "main", "at": [line(ITEM)]},
-        ]
+        describe(builder, name, {"aten::to": [COPY], "aten::item": [ITEM]}, sources)
     return builder.write(folder / "trace.json.gz")
+
+
+def describe(
+    builder: TraceBuilder, name: str, lines: Mapping[str, Sequence[int]], sources: dict[str, str] | None = None
+) -> None:
+    """Let a trace tell of the program's DataLoader, and of the lines of each op in a step."""
+    place = {"file": name, "line": LOADER_LINE, "function": "train"}
+    loader = replace(LOADER, **place, loops=(Place(name, LOOP, "train"),))
+    made = asdict(Made((loader,), sources=sources or {}))
+    builder.metadata["pinprof"] = {"made": made, "torch_version": "2.11.0", "loaders_pin": False}
+
+    def at(number: int) -> dict[str, Any]:
+        return {"file": name, "line": number, "function": "train", "stack": [f"{name}:{number}:train"]}
+
+    builder.metadata[LINES_KEY] = [
+        {"op": op, "thread": "main", "at": [at(number) for number in numbers]} for op, numbers in lines.items()
+    ]
 
 
 @pytest.fixture
@@ -122,6 +123,28 @@ def test_each_change_says_what_it_saves_and_when_it_is_safe(here: Path) -> None:
     for part in ("predicted to save", "the program computes the same numbers", "safe if: "):
         assert part in text
     assert "at train.py:13" in text
+
+
+def test_what_a_part_of_the_places_saves_is_predicted_for_these(here: Path) -> None:
+    copies = "x = x.to(device)\n        y = y.to(device)\n        z = near(y).to(device)"
+    program = PROGRAM.replace("x, y = x.to(device), y.to(device)", copies)
+    (here / "train.py").write_text(program)
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 4)
+        for at in (10, 210, 410):
+            builder.op("aten::to", start + at, 190)
+            builder.copy("HtoD (Pageable -> Device)", start + at + 20, 150, launch=start + at + 10, call=170)
+        builder.kernel(start + 700, 200, launch=start + 650)
+    describe(builder, "train.py", {"aten::to": [COPY, COPY + 1, COPY + 2]})
+    result = invoke("fix", builder.write(here / "trace.json.gz"), "--json", "-", "--force")
+    said = json.loads(result.stdout)
+    (patch,) = said["patches"]
+    assert [each["line"] for each in patch["places"]][:2] == [COPY, COPY + 1]
+    assert not patch["complete"]
+    assert patch["saving_ms"] == pytest.approx(2 * 0.15, abs=0.1)
 
 
 def test_savings_of_a_shared_gpu_are_said_to_be_such(here: Path) -> None:
