@@ -36,9 +36,10 @@ class Grafted(Told):
     """What is told without a trace."""
 
     def __init__(
-        self, made: Made, copies: dict[Place, CopiesAt], emptied: tuple[Place, ...], *, often: set[Place]
+        self, made: Made, copies: dict[Place, CopiesAt], emptied: tuple[Place, ...], *, often: set[Place], steps: int
     ) -> None:
         self.made = made
+        self._steps = steps
         self._said, self._emptied, self._often = copies, emptied, often
 
     torch_version = property(lambda _: TORCH)
@@ -46,6 +47,8 @@ class Grafted(Told):
     has_sparse_gradients = property(lambda _: False)
     processes = property(lambda _: 1)
     gpus = property(lambda _: 1)
+    steps_before = property(lambda _: 0)
+    steps = property(lambda self: self._steps)
     allocating = property(lambda self: self._emptied)
 
     def copies_at(self, place: Place) -> CopiesAt | None:
@@ -73,7 +76,7 @@ def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
     made = _made(noted["made"], working, top)
     emptied = tuple(place for kind, place, _ in regular if kind == "PIN303")
     often = {place for _, place, count in regular if count >= 2 * steps}
-    told = Grafted(made, _copies(sites), emptied, often=often)
+    told = Grafted(made, _copies(sites), emptied, often=often, steps=steps)
     findings = [_finding(*each) for each in dict.fromkeys(_found(regular, made))]
     files = Files(str(notes), (), top, made.sources)
     mends, refused = planned(findings, Work(told, files, chosen))
