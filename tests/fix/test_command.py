@@ -80,8 +80,7 @@ def describe(
     builder: TraceBuilder, name: str, lines: Mapping[str, Sequence[int]], sources: dict[str, str] | None = None
 ) -> None:
     """Let a trace tell of the program's DataLoader, and of the lines of each op in a step."""
-    place = {"file": name, "line": LOADER_LINE, "function": "train"}
-    loader = replace(LOADER, **place, loops=(Place(name, LOOP, "train"),))
+    loader = replace(LOADER, file=name, line=LOADER_LINE, function="train", loops=(Place(name, LOOP, "train"),))
     made = asdict(Made((loader,), sources=sources or {}))
     builder.metadata["pinprof"] = {"made": made, "torch_version": "2.11.0", "loaders_pin": False}
 
