@@ -336,10 +336,10 @@ def test_gpu_steps_are_timed_by_events(tmp_path: Path) -> None:
             recording.step()
     assert recording.plain is not None
     assert recording.plain.clock == "cuda_event"
-    assert recording.plain.median_ms == pytest.approx(recording.plain.mean_ms, rel=0.2)
     trace = json.loads((tmp_path / "out.json").read_text())
     assert trace["pinprof"]["gpu"] == torch.cuda.get_device_name()
-    assert any(event.get("cat") == "kernel" for event in trace["traceEvents"])
+    kernels_ms = [event["dur"] / 1e3 for event in trace["traceEvents"] if event.get("cat") == "kernel"]
+    assert recording.plain.median_ms > 0.8 * min(kernels_ms)  # the GPU's time, not that of a launch
 
 
 def test_the_warm_up_goes_on_until_the_steps_are_steady(record: Record, clock: FakeClock) -> None:
