@@ -149,9 +149,13 @@ def box(locator: Locator) -> dict[str, float]:
 
 
 def span(page: Page) -> float:
-    """Return how much both plots show, once they agree."""
+    """Return how much both plots show, once they agree and stand still."""
     page.wait_for_timeout(300)
-    start, end = ranges(page)[0]
+    shown, before = ranges(page), None
+    while shown != before:
+        page.wait_for_timeout(150)
+        shown, before = ranges(page), shown
+    start, end = shown[0]
     return end - start
 
 
