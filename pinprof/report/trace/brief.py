@@ -13,7 +13,7 @@ from pinprof.phrases import SLOW
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.alone import slow_lines
-from pinprof.report.trace.changes import change_lines, chosen
+from pinprof.report.trace.changes import change_lines, chosen, left_out
 from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.headline import headline, length_of, way_to_gpu
@@ -133,7 +133,7 @@ def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Ite
     if joint_worth(findings, profile) and step and joint and joint.saving_ns and shown:
         after = f"{between(step, step - joint.saving_ns)} {profile.steps.per}"
         together = f"all of these together: {after}, {percent(joint.saving_ns / step)} less"
-    left = len(findings) - len(shown)
+    left = len(left_out(findings, shown))
     more = f"{counted(left, 'more finding')} that {'saves' if left == 1 else 'save'} less: --full" if left else ""
     if left and not shown:
         more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"

@@ -1,6 +1,6 @@
 """The findings worth doing in a terminal: what each saves, where it is with the line of code, and what to change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -19,7 +19,8 @@ MOST = 3
 WORTH = 0.01
 """One that saves a smaller share of the step is left to the full report."""
 BLOCKING_COPIES, UNPINNED_BATCHES = "PIN102", "PIN104"
-"""Rules of which the first brings something only where the second is mended, too."""
+"""Rules of which the first brings something only where the second is mended, too: what to do says both of either."""
+_BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 INDENT = 5
 LONGEST = 220
 """Characters of what was seen of a finding without a place."""
@@ -36,10 +37,16 @@ def chosen(findings: Findings, profile: Profile) -> list[Finding]:
     first = [] if of_verdict is None else [findings[of_verdict]]
     ordered = first + [each for place, each in enumerate(findings) if place != of_verdict]
     worth = [finding for finding in ordered if _brings(finding) >= WORTH * step]
-    if any(finding.rule.id == BLOCKING_COPIES for finding in worth[:MOST]):
-        worth = [finding for finding in worth if finding.rule.id != UNPINNED_BATCHES]  # its line tells that, too
+    copies = next((each.rule.id for each in worth if each.rule.id in _BOTH), None)
+    worth = [each for each in worth if each.rule.id not in _BOTH - {copies}]
     joint = findings.joint.saving_ns if findings.joint else 0.0
     return (worth or (ordered if joint >= WORTH * step > 0 else []))[:MOST]
+
+
+def left_out(findings: Findings, shown: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of which those that are shown tell nothing."""
+    both = any(each.rule.id in _BOTH for each in shown)
+    return [each for each in findings if each not in shown and not (both and each.rule.id in _BOTH)]
 
 
 def _brings(finding: Finding) -> float:
