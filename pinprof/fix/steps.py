@@ -91,7 +91,7 @@ def allocations(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Mend memory that is given back in each step; where it grows for another reason, that is for people."""
     rewrites: list[Rewrite] = []
     reasons: list[str] = []
-    for place in work.told.allocating:
+    for place in sorted(work.told.allocating, key=finding.evidence.place.__ne__):  # its reason first
         rewrites += tried(partial(_emptied, place, work), reasons)
     if rewrites:
         yield mend_of(finding, "without empty_cache()", rewrites, finding.sites, "equal", SAFE_CACHE)

@@ -16,6 +16,10 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import between, counted, duration, how_many, percent, rate, shortened, sizes
 
+NO_GPU_WORK = (
+    "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
+    "pinprof report names the lines of the host"
+)
 IDLE = {
     "host_wait": "the next launch came late: the host was busy elsewhere",
     "sync_bubble": "the host had waited for the GPU, so nothing was queued",

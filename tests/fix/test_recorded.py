@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import invoke
 from recordings import TRACES, analysis_of
+from trace_builder import TraceBuilder
 
 from pinprof.fix import changes
 from pinprof.fix.joint import joint_saving
@@ -64,3 +65,25 @@ def test_nobody_says_what_changes_save_of_which_one_is_not_known() -> None:
     mends = changes(analysis, [str(RUNS / "slow.py")], folder=RUNS).mends
     assert joint_saving([replace(mends[0], edits=None), *mends[1:]], analysis) is None
     assert joint_saving([], analysis) is None
+
+
+def test_a_file_that_is_not_here_is_said_to_be_so_though_other_places_have_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(TRACES / "empty_cache.stack.json.gz", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    shown = invoke("fix", "empty_cache.stack.json.gz").stdout
+    assert "waits.py:100 PIN303: the file is not here; name it after the trace" in shown
+
+
+def test_a_trace_that_is_cut_off_or_has_no_work_of_a_gpu_is_said_to_be_so(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes((TRACES / "clean.json.gz").read_bytes()[:5000])
+    assert "ends too early" in invoke("fix", cut).stdout
+    plain = tmp_path / "cpu.json"
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.op("aten::mm", 1000 * number + 100, 500)
+    builder.write(plain)
+    assert "The recording has no work of a GPU" in invoke("fix", plain).stdout

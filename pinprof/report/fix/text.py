@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from pinprof.fix import Mend, Patches, Refused
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import consequence
+from pinprof.report.words import NO_GPU_WORK, begun, consequence
 from pinprof.rules.rule import Saving
 from pinprof.units import counted, duration, percent
 
@@ -48,6 +48,11 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
     shared = profile.doubt("shared_gpu")
     if shared and changes:
         yield from folded(f"{shared.what}: {consequence(shared)}.")
+    cut = profile.doubt("truncated")
+    if cut:
+        yield from folded(f"{begun(cut.what)}: {consequence(cut)}.")
+    elif not profile.gpus:
+        yield from folded(f"{begun(NO_GPU_WORK)}.")
     if not profile.info.by_pinprof:
         yield from folded(NOT_BY_PINPROF)
 

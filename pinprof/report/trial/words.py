@@ -5,6 +5,7 @@ from math import inf
 
 from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Contest, Judgement
 from pinprof.report.ab.words import advice, how_measured
+from pinprof.report.words import NO_GPU_WORK
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
@@ -66,7 +67,7 @@ def sentence(certificate: Certificate) -> str:
     """Return the verdict in one line."""
     verdict, checked = certificate.verdict, certificate.checked
     if verdict == "nothing_to_change" and not certificate.analysis.profile.gpus:
-        return "nothing to change: the recording has no work of a GPU"
+        return f"nothing to change: {NO_GPU_WORK}"
     if verdict == "nothing_to_change":
         return "nothing to change: no finding has a change that is mechanical and certain"
     known = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
