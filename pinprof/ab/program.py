@@ -39,6 +39,8 @@ class Program:
         words = with_python(self.words)
         command = python_command(words, {**os.environ, **self.environment}, self.folder)
         if command is None:
+            if "-c" in words[:2]:
+                raise MeasureError(f"{shlex.join(self.words)}: a program of -c cannot be measured; put it into a file")
             found = shutil.which(words[0]) if words else None
             is_other = f" ({words[0]} is {found})" if found else ""
             raise MeasureError(

@@ -19,13 +19,13 @@ from pinprof.cli.terminal import fail
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The traces and programs that the tools may see; nothing outside of it is read.",
 )
-@click.option("--allow-running", is_flag=True, help="Let the tool ab run programs of the folder.")
+@click.option("--allow-running", is_flag=True, help="Let the tools ab and try run programs of the folder.")
 def mcp(folder: Path, *, allow_running: bool) -> None:
     """Serve the commands to AI agents, as tools of the Model Context Protocol over standard input and output.
 
     An agent's client starts it; `pinprof explain mcp` shows what to write into its configuration. The tools are
-    report, evidence, compare, whatif, fix, explain and ab. Answers are bounded, errors are one line, and nothing is
-    written: fix returns diffs. ab runs programs, so it is off without --allow-running.
+    report, evidence, compare, whatif, fix, explain, ab and try. Answers are bounded, errors are one line, and nothing
+    is written: fix and try return diffs. ab and try run programs, so they are off without --allow-running.
 
     It needs a package of its own: pip install 'pinprof[mcp]'
 

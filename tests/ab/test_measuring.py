@@ -183,6 +183,8 @@ def test_commands_are_run_under_pinprof(tmp_path: Path) -> None:
         last("gone.py")
     with pytest.raises(MeasureError, match="make: not a command of the Python that runs pinprof"):
         last("make")
+    with pytest.raises(MeasureError, match="a program of -c cannot be measured; put it into a file"):
+        last(sys.executable, "-c", "print(1)")
 
 
 def test_a_command_that_cannot_run_is_told_before_the_other_version_runs(tmp_path: Path) -> None:

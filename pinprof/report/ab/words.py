@@ -34,7 +34,7 @@ def span(judgement: Judgement) -> str:
 
 def sentence(judgement: Judgement) -> str:
     """Return the verdict: the number first."""
-    limit, verdict = f"{100 * judgement.limit:g} %", judgement.verdict
+    limit, verdict = f"{100 * judgement.limit:.3g} %", judgement.verdict
     if verdict == NO_DIFFERENCE:
         return f"No difference above {limit}: {percent(judgement.ratio)} ({span(judgement)})"
     if verdict == CANNOT_TELL:
