@@ -174,8 +174,8 @@ def _is_copied(source: SourceFile, node: cst.CSTNode) -> bool:
 def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
     """Return whether a node is copied in another shape, with nothing between that could write to it."""
     chain = [each for each in _chain(source, node) if method(each) not in VIEWS]
-    copy = next((each for each in chain if not _is_cast(each)), None)
-    return copy is not None and is_copy(copy) and (chain[0] is copy or chain[0] is cast_before(copy))
+    copy = next(filter(is_copy, chain), None)
+    return copy is not None and (chain[0] is copy or chain[0] is cast_before(copy))
 
 
 def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
