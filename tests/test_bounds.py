@@ -96,10 +96,15 @@ def test_a_device_without_end_is_no_trace(words: list[str], device: str) -> None
     assert f"{device}: is not JSON" in result.stderr
 
 
-@pytest.mark.parametrize("start", [b" ", b"\n<html>", b"0,1,"])
-def test_a_pipe_without_end_is_no_trace(start: bytes, tmp_path: Path) -> None:
-    result = from_pipe(tmp_path / "pipe", b"", start)
-    assert "is not JSON" in result
+@pytest.mark.parametrize("again", [b" ", b"\n<html>", b"0,1,"])
+def test_a_pipe_without_end_is_no_trace(again: bytes, tmp_path: Path) -> None:
+    assert "is not JSON" in from_pipe(tmp_path / "pipe", b"", again)
+
+
+@pytest.mark.parametrize("start", [b"{", b"[{", b'{"traceEvents": ['])
+@pytest.mark.parametrize("again", [b"\0", bytes(range(256))])
+def test_a_pipe_of_bytes_is_no_trace_however_it_begins(start: bytes, again: bytes, tmp_path: Path) -> None:
+    assert "is not JSON" in from_pipe(tmp_path / "pipe", start, again)
 
 
 def test_a_pipe_of_events_without_end_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
