@@ -14,6 +14,7 @@ from pinprof.report.schema.field import (
     number,
     one,
     one_of,
+    share,
     span,
     text,
     words,
@@ -74,6 +75,19 @@ FINDING = Record(
         "evidence": EVIDENCE,
     },
 )
+LINE = Record(
+    "brief_line",
+    "A line that takes the host's time, in a recording without work of a GPU",
+    {
+        "id": ID,
+        **PLACE,
+        "code": maybe(text("the line; null where it is not at hand as it ran")),
+        "share": share("of the step"),
+        "per_step_ms": maybe(ms("the same share of the measured step; null where it was not measured")),
+        "spent": words("whose code runs there"),
+        "do": maybe(words("what makes it shorter, where that is known")),
+    },
+)
 UNTOLD = Record(
     "brief_untold",
     "What the trace cannot tell",
@@ -98,6 +112,7 @@ TRACE = Record(
         "findings": many("what to change, in the order in which to look at it", FINDING),
         "more_findings": count("findings that have no room here"),
         "joint": maybe(one("all fixes together", JOINT)),
+        "lines": many("the lines that take the host's time; none where a GPU worked", LINE),
         "cannot_tell": many("what the trace cannot tell, the gravest first", UNTOLD),
         "more_cannot_tell": count("further ones that have no room here"),
         "next": many("commands to go on with", NEXT),

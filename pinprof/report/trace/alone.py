@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.analyses.host import CalledLine, HostSums
+from pinprof.analyses.host import CalledLine
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import hanging
 from pinprof.report.source import Quoting
@@ -34,40 +34,48 @@ def time_of_host(profile: Profile) -> str:
 
 def first_line(profile: Profile) -> str:
     """Return the line that takes most of the time; nothing where none was sampled."""
-    line = next(_lines(profile.host), None) if profile.host else None
-    if line is None or profile.host is None:
-        return ""
-    return f"First: {printable(place(line.place))}, {_time(profile, profile.host, line)}."
+    lines = named_lines(profile)
+    return f"First: {printable(place(lines[0].place))}, {_time(profile, lines[0])}." if lines else ""
 
 
 def slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
     """Yield the lines of the program that take most of the time, each with its code and what it waits for."""
-    lines = list(_lines(profile.host))[:MOST] if profile.host else []
-    if not lines or profile.host is None:
+    lines = named_lines(profile)
+    if not lines:
         return
     yield Text("\nLines that take the time, timed without the profiler", "bold")
     for number, line in enumerate(lines, start=1):
-        yield hanging(Text(f"{number:>3}. "), Text(f"{_time(profile, profile.host, line)}"))
+        yield hanging(Text(f"{number:>3}. "), Text(f"{_time(profile, line)}"))
         code = quoting.line(line.place)
         where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
         yield hanging(Text(INDENT), where)
-        if line.kinds[0][0] == "input":
-            yield hanging(Text(f"{INDENT}→ "), Text(begun(way_out(profile))))
+        remedy = way_out(profile, line)
+        if remedy:
+            yield hanging(Text(f"{INDENT}→ "), Text(begun(remedy)))
 
 
-def way_out(profile: Profile) -> str:
-    """Return what makes batches come sooner."""
+def way_out(profile: Profile, line: CalledLine) -> str:
+    """Return what makes batches come sooner where that is what the line waits for; else nothing."""
+    if line.kinds[0][0] != "input":
+        return ""
     return IN_PROCESS if profile.loader.in_process else BY_WORKERS
 
 
-def _lines(sums: HostSums | None) -> Iterator[CalledLine]:
-    """Yield the lines of the program that take a share worth naming, most first."""
-    for line in sums.called if sums else ():
-        if sums and line.line is not None and sums.share(line.count) >= WORTH:
-            yield line
+def named_lines(profile: Profile) -> list[CalledLine]:
+    """Return the lines of the program that take a share worth naming, most first."""
+    sums = profile.host
+    if sums is None:
+        return []
+    return [line for line in sums.called if line.line is not None and sums.share(line.count) >= WORTH][:MOST]
 
 
-def _time(profile: Profile, sums: HostSums, line: CalledLine) -> str:
-    share, step_ns = sums.share(line.count), measured_step_ns(profile)
-    time = f"{duration(share * step_ns)}, {percent(share)}" if step_ns else percent(share)
+def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
+    """Return the share of the step that a line takes, and its time in ns where the step was measured."""
+    share, step_ns = profile.host.share(line.count) if profile.host else 0.0, measured_step_ns(profile)
+    return share, share * step_ns if step_ns else None
+
+
+def _time(profile: Profile, line: CalledLine) -> str:
+    share, time_ns = share_of(profile, line)
+    time = f"{duration(time_ns)}, {percent(share)}" if time_ns else percent(share)
     return f"{time} of the {profile.steps.whole}: in {of_kind(line)}"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pinprof import urls
+from pinprof.analyses.host import CalledLine
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import RankRow, Ranks
@@ -12,9 +13,11 @@ from pinprof.report.fields import maybe_ms
 from pinprof.report.job.brief import verdict_line as verdict_of_job
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.alone import named_lines, share_of, way_out
 from pinprof.report.trace.brief import verdict_line
 from pinprof.report.trace.changes import chosen, saves, to_do
 from pinprof.report.trace.findings_json import joint_fields, saving_fields
+from pinprof.report.trace.host import of_kind
 from pinprof.report.trace.next import fix_command, next_command
 from pinprof.report.trace.verdict_json import verdicts
 from pinprof.report.words import begun, cut, printable, untellable
@@ -108,6 +111,7 @@ def _trace(told: Told, quoting: Quoting, room: Room) -> dict[str, Any]:
         ],
         "more_findings": max(len(shown) - room.findings, 0),
         "joint": joint_fields(findings.joint, profile.step_ns),
+        "lines": [] if profile.gpus else [_line(each, told, quoting) for each in named_lines(profile)],
         "cannot_tell": [_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
         "more_cannot_tell": max(len(doubts) - room.doubts, 0),
         "next": list(_next(profile, findings)),
@@ -180,6 +184,23 @@ def _rows(finding: Finding, told: Told) -> Iterator[str]:
     yield from (f"{at}/{table}" for table in tables)
 
 
+def _line(line: CalledLine, told: Told, quoting: Quoting) -> dict[str, Any]:
+    called = told.profile.host.called if told.profile.host else ()
+    share, time_ns = share_of(told.profile, line)
+    remedy = way_out(told.profile, line)
+    return {
+        "id": f"/traces/{told.place}/host_profile/called/{called.index(line)}",
+        "file": line.file and cut(line.file, LONGEST_PATH),
+        "line": line.line,
+        "function": line.function and _short(line.function),
+        "code": quoting.line(line.place) or None,
+        "share": share,
+        "per_step_ms": maybe_ms(time_ns),
+        "spent": _short(f"In {of_kind(line)}"),
+        "do": _short(begun(remedy)) if remedy else None,
+    }
+
+
 def _doubt(number: int, doubt: Doubt, at: str) -> dict[str, Any]:
     return {
         "id": f"{at}/missing/{number}",
@@ -223,6 +244,8 @@ def _next(profile: Profile, findings: Findings) -> Iterator[dict[str, str]]:
             "command": printable(diffs),
             "why": "diffs of what is mechanical and certain, if anything is; writes nothing",
         }
+    elif not profile.gpus:
+        yield {"command": "pinprof run SCRIPT", "why": "on a machine with a GPU: copies, waits and what a change saves"}
     elif not profile.info.by_pinprof:
         yield {"command": "pinprof run SCRIPT", "why": "records the true step, and the lines that fix needs"}
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import copying_trace, invoke, is_one_line_error
 from fitting import fitting
+from host_builder import host_profile
 from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_of
 from trace_builder import TraceBuilder
 
@@ -21,6 +23,13 @@ from pinprof.report.trace.json import to_json as to_whole_json
 from pinprof.rules import RULES
 from pinprof.rules.numbers import OTHERS, numbers_after
 from pinprof.trace import read_trace
+from pinprof.trace.host import HOST_KEY
+
+SAMPLES = host_profile(
+    (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),
+    (30, "train.py:8:<module> > torch/utils/data/dataloader.py:7:__next__"),
+    (10, "train.py:9:<module> > model.py:3:forward"),
+)
 
 
 def brief_of(analysis: Analysis, **options: Any) -> Any:
@@ -88,6 +97,26 @@ def test_what_a_trace_cannot_tell_is_null_with_its_reason_and_the_way_out(tmp_pa
     assert brief["findings"] == []
     assert brief["verdict"]["cause"] is None
     assert any("GPU" in each["what"] and each["remedy"] for each in brief["cannot_tell"])
+    assert brief["lines"] == []
+    assert [each["command"] for each in brief["next"]] == ["pinprof run SCRIPT"]
+
+
+def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 1000 * number, 990)
+    builder.metadata[HOST_KEY] = asdict(SAMPLES)
+    analysis = analyse(read_trace(str(builder.write(tmp_path / "no_gpu.json.gz"))))
+    lines = brief_of(analysis)["traces"][0]["lines"]
+    assert [(each["file"], each["line"], each["share"]) for each in lines] == [
+        ("model.py", 4, 0.6),
+        ("train.py", 8, 0.3),
+        ("model.py", 3, 0.1),
+    ]
+    assert lines[1]["spent"] == "In the DataLoader"
+    assert lines[1]["do"].startswith("More workers")
+    whole = json.loads(to_whole_json([(analysis.profile, analysis.findings)]))
+    assert [at(whole, each["id"])["share"] for each in lines] == [0.6, 0.3, 0.1]
 
 
 def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
