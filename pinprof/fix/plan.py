@@ -19,18 +19,22 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
     """Return the changes for findings in their order, and what is not changed."""
     mends: list[Mend] = []
     refused: list[Refused] = []
+    others: list[Finding] = []
     for finding in findings:
         if work.chosen.rules and finding.rule.id not in work.chosen.rules:
+            others.append(finding)
             continue
         for outcome in OF_RULE.get(finding.rule.id, _by_hand)(finding, work):
             taken = _taken(outcome, work) if isinstance(outcome, Mend) else outcome
             if isinstance(taken, Mend):
                 mends.append(taken)
                 continue
-            if isinstance(outcome, Mend) and _new(outcome, work) == []:
-                mends = [_doing(mend, outcome, work) for mend in mends]
+            mends = _also_doing(mends, outcome, work)
             if work.chosen.has(taken.place):
                 refused.append(taken)
+    for finding in others:
+        for outcome in OF_RULE.get(finding.rule.id, _by_hand)(finding, work):
+            mends = _also_doing(mends, outcome, work)
     return mends, refused
 
 
@@ -61,6 +65,13 @@ def _taken(mend: Mend, work: Work) -> Outcome:
 def _new(mend: Mend, work: Work) -> list[Rewrite]:
     """Return what of a change no earlier one does."""
     return [each for each in mend.rewrites if (each.file, id(each.node), each.what) not in work.done]
+
+
+def _also_doing(mends: list[Mend], outcome: Outcome, work: Work) -> list[Mend]:
+    """Return the changes with what an outcome asks for, if it is a change that they make already."""
+    if not isinstance(outcome, Mend) or _new(outcome, work):
+        return mends
+    return [_doing(mend, outcome, work) for mend in mends]
 
 
 def _doing(mend: Mend, other: Mend, work: Work) -> Mend:

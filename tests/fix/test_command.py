@@ -58,8 +58,12 @@ def recorded(
     by_pinprof: bool = True,
     sources: dict[str, str] | None = None,
     late_us: float = 0,
+    blocking_us: float = 0,
 ) -> Path:
-    """Write the trace of four steps, each with two pageable copies of a batch, a kernel that may be late, an item()."""
+    """Write the trace of four steps, each with two pageable copies of a batch, a kernel that may be late, an item().
+
+    The host may wait for the copies.
+    """
     builder = TraceBuilder()
     for number in range(4):
         start = 1000 * number
@@ -67,6 +71,8 @@ def recorded(
         builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 4)
         builder.op("aten::to", start + 10, 300)
         builder.copy("HtoD (Pageable -> Device)", start + 30, 250, launch=start + 20, call=270)
+        if blocking_us:
+            builder.call("cudaStreamSynchronize", start + 292, blocking_us)
         builder.kernel(start + 400 + late_us, 400 - late_us, launch=start + 350)
         builder.op("aten::item", start + 500, 400)
         builder.copy("DtoH (Device -> Pageable)", start + 801, 1, launch=start + 510, size=4)
@@ -381,3 +387,17 @@ def test_help_needs_neither_torch_nor_libcst() -> None:
 
 def test_reports_name_fix_for_the_rules_that_it_has_changes_for() -> None:
     assert set(OF_LINES) | set(OF_WHAT_IS_MADE) == set(OF_RULE)
+
+
+@pytest.mark.parametrize("rule", ["PIN102", "PIN104"])
+def test_one_change_saves_the_same_whichever_of_its_rules_is_asked_for(here: Path, rule: str) -> None:
+    trace = recorded(here, blocking_us=15)
+    copies = patches_of(trace)[-1]
+    (alone,) = patches_of(trace, "--rule", rule)
+    assert alone["saving_ms"] == copies["saving_ms"]
+    assert alone["places"] == [{"file": "train.py", "line": line} for line in (COPY, LOADER_LINE)]
+
+
+def patches_of(trace: Path, *options: str) -> list[dict[str, Any]]:
+    patches: list[dict[str, Any]] = fitting(invoke("fix", trace, "--json", "-", *options).stdout)["patches"]
+    return patches

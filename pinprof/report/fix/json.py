@@ -49,7 +49,9 @@ def mend_fields(mend: Mend, step_ns: float | None) -> dict[str, Any]:
         "numbers": mend.numbers,
         "safe_if": mend.safe_if,
         "files": list(mend.files),
-        "places": [{"file": place.file, "line": place.line} for place in mend.places],
+        "places": [
+            {"file": file, "line": line} for file, line in dict.fromkeys((at.file, at.line) for at in mend.places)
+        ],
         **_saving_fields(mend.saving, step_ns),
         "complete": not mend.part,
     }
