@@ -1,8 +1,10 @@
 """Records one run of each version with the profiler, and says what changed."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from pinprof.ab.causes import Changes, find_changes
 from pinprof.ab.clocks import Clocks, Watch
@@ -52,7 +54,7 @@ def record(
             analyses.append(analyse(read_trace(str(path))))
     except PinprofError as error:
         return Recorded(None, str(error), tuple(clocks), tuple(traces))
-    more_ns = difference * contest.first[0].usual_ns
+    more_ns = difference * median(pair.usual_ns[0] for pair in contest.duel.pairs)
     pairs = zip(contest.programs, contest.first, strict=True)
     old, new = (Code(program.folder, timed.imported) for program, timed in pairs)
     changes = find_changes(analyses[0], analyses[1], more_ns, (old, new))
@@ -62,10 +64,23 @@ def record(
 def record_one(
     program: Program, options: Sequence[str], folder: Path, seconds: float = SHORTEST_S
 ) -> tuple[Path, Clocks]:
-    """Record a version with the profiler, and return the trace: of several ranks, the first. Raises MeasureError."""
+    """Record a version with the profiler, and return the trace: of several ranks, the first. Raises MeasureError.
+
+    A program may end with an epoch that is shorter than `seconds`: then it is recorded again, in the steps that it has.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    wishes = ["--plain-seconds", f"{seconds:g}", "--watch-steps", "0", "--force"]
-    command = program.under_pinprof([*wishes, *options, "-o", str(folder / "trace.json.gz")])
+    wishes = ["--plain-seconds", f"{seconds:g}", "--watch-steps", "0", "--force", *options]
+    began = time.monotonic()
+    try:
+        return _recorded(program, [*wishes, "--beyond-epoch"], folder)
+    except MeasureError:
+        if time.monotonic() - began > LIMIT_S:
+            raise
+        return _recorded(program, wishes, folder)
+
+
+def _recorded(program: Program, options: Sequence[str], folder: Path) -> tuple[Path, Clocks]:
+    command = program.under_pinprof([*options, "-o", str(folder / "trace.json.gz")])
     watch = Watch()
     with running(command, program.folder, program.environment) as process:
         status = None

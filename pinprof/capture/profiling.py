@@ -124,7 +124,8 @@ class Recording:
     `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
     samples of the main thread's Python stack, stay None if that window was omitted or cut short. The file at `path`
     exists when `recorded_steps` is not 0. `marker` says what marks a step, and is stored in that file. With `turns` it
-    shares the machine with another program while steps are timed.
+    shares the machine with another program while steps are timed. `beyond_epoch` says that the first epoch is not taken
+    for the last.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Recording:
         self.marker = "p.step()"
         self.recorded_steps = 0
         self.turns: Turns | None = None
+        self.beyond_epoch = False
         self.journal = Journal(make_clock)
         self._make_profiler = make_profiler
         self._on_progress = on_progress
@@ -297,7 +299,7 @@ class Recording:
 
     def _is_short(self) -> bool:
         """Return whether the program may soon be short of steps for the windows to come; a job is as long as agreed."""
-        left, windows = self.journal.steps_left, self.windows
+        left, windows = None if self.beyond_epoch else self.journal.steps_left, self.windows
         if windows.times_only:
             return left is not None and left <= (windows.plain.steps if windows.plain else 0) + SPARE
         lines = WARM_UP_STEPS + windows.line_steps if uses_cuda() else 0

@@ -67,6 +67,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
     turns: Turns | None = None,
+    beyond_epoch: bool = False,
     **options: Any,
 ) -> ScriptRun:
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
@@ -74,11 +75,11 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
     `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
     `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
-    of time. It may take `turns` with another program. `options` are those of `profile()`. After the windows it stops
-    the script at the end of a step, or lets it finish if `keep_going`. By their `agreement`, the ranks of a job begin
-    their windows at the same step and stop after the same one. If the script fails, its traceback goes to standard
-    error as Python prints it, and the recorded steps are kept. The processes that it starts are recorded alike, each
-    into a trace of its own beside `path`.
+    of time. It may take `turns` with another program, and time steps `beyond_epoch`, as if none were its last.
+    `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
+    `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
+    one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
+    The processes that it starts are recorded alike, each into a trace of its own beside `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
@@ -89,7 +90,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, on_progress=on_progress, **options)
-    recording.turns = turns
+    recording.turns, recording.beyond_epoch = turns, beyond_epoch
     membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
     alone = membership if agreement is None else None
     stepper = Stepper(recording, agreement, keep_going=keep_going, membership=alone)

@@ -127,6 +127,7 @@ LONGEST_PLAIN_S = 20.0
     "ended.",
 )
 @click.option("--turns", hidden=True, help="Take turns with another program, as pinprof ab says.")
+@click.option("--beyond-epoch", is_flag=True, hidden=True, help="Time steps beyond the first epoch, however short.")
 @click.option("--numbers", metavar="FILE", hidden=True, help="Record nothing; note what the first steps compute.")
 @click.option(
     "--nudged",

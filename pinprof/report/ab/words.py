@@ -22,7 +22,10 @@ BY: Mapping[ComparedBy, str] = {
 
 def percent(ratio: float) -> str:
     """Return a ratio as the difference from 1: "+3.1 %", "-0.4 %"."""
-    return "unlimited" if ratio == inf else f"{100 * (ratio - 1):+.{1 if abs(ratio - 1) < 1 else 0}f} %"
+    if ratio == inf:
+        return "unlimited"
+    places = 1 if abs(ratio - 1) < 1 else 0
+    return f"{round(100 * (ratio - 1), places) + 0.0:+.{places}f} %"  # 0.0 has no sign of its own
 
 
 def span(judgement: Judgement) -> str:

@@ -1,0 +1,36 @@
+"""A run of each version is recorded for as long as was asked for, if it has the steps."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinprof.ab.program import Program
+from pinprof.ab.recorded import record_one
+from pinprof.trace import read_trace
+from pinprof.trace.run import PLAIN
+
+PROGRAM = """
+import sys, time, torch
+from torch.utils.data import DataLoader
+weight = torch.nn.Parameter(torch.zeros(4))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+loader = DataLoader(torch.arange(60.0), batch_size=1)
+for _ in range(int(sys.argv[1])):
+    for x in loader:
+        (weight * x).sum().backward()
+        optimizer.step()
+        time.sleep(0.005)
+"""
+
+
+@pytest.mark.parametrize(("epochs", "fewest", "most"), [(8, 100, 400), (1, 20, 59)])
+def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
+    epochs: int, fewest: int, most: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    program = Program("before", (sys.executable, "train.py", f"{epochs}"), tmp_path)
+    path, _ = record_one(program, ["--max-warmup", "10"], tmp_path / "out", seconds=1.0)
+    run = read_trace(str(path)).run
+    assert run is not None
+    assert fewest <= sum(count for window, count in run.windows if window == PLAIN) <= most
