@@ -24,6 +24,8 @@ CONTEXT = 0.006
 """The share of a GPU's memory that a process takes beside its tensors: some 600 MB of 80 GB and more."""
 MOST_MEMORY = 0.6
 """The share of the host's free memory that they may hold."""
+STARTING_PER_CORE = 1.25
+"""Processes of programs that start at once: nine pairs on 16 cores."""
 PROCESSES_PER_CORE = 4
 """Processes of programs and their workers: nearly all of them wait."""
 
@@ -84,7 +86,7 @@ def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
         return 0
     cores = os.cpu_count() or 1
     processes = 1 + max(timed.children for timed in first)
-    room = [wanted, cores // 2, PROCESSES_PER_CORE * cores // (2 * processes)]
+    room = [wanted, int(STARTING_PER_CORE * cores / 2), PROCESSES_PER_CORE * cores // (2 * processes)]
     memory = max(timed.gpu_memory or 0.0 for timed in first)
     if any(timed.gpu for timed in first):
         free = min(min(timed.gpu_free for timed in first) + memory + CONTEXT, 1.0)  # its own share is free again

@@ -1,6 +1,7 @@
 """Fits a plan to the steps that the first runs made: the program may not have more of them."""
 
 from dataclasses import replace
+from math import ceil
 
 from pinprof.ab.measuring import FEWEST_TURNS, Plan
 
@@ -10,6 +11,8 @@ COUNTED = 3
 """A turn beside workers has so many times as many steps that count as it has before them: of several workers that are
 too slow, all bring their batches at nearly the same time, so that only several rounds of them tell their pace."""
 
+LONGER_BESIDE = 2.5
+"""And it is so many times as long as another: workers go on only after they have been woken up."""
 FEWEST_BESIDE = 2
 """So many turns beside workers are asked for where turns are wished for, known steps or not."""
 
@@ -42,7 +45,7 @@ def beside_workers(plan: Plan, workers: int, fewest: int = 1) -> Plan:
     there are `fewest` turns; one has all steps in it.
     """
     settling = _settling(plan, workers)
-    whole = settling + max(plan.turn_steps, COUNTED * settling)
+    whole = settling + max(ceil(LONGER_BESIDE * plan.turn_steps), COUNTED * settling)
     turns = max(plan.steps // whole // 2 * 2, fewest)
     if turns == 1:
         return in_one_turn(plan, workers)

@@ -1,7 +1,7 @@
 """Lets two programs take turns: each makes a few steps while the other waits between two of its own.
 
 So both are timed under the same conditions, a fraction of a second apart, however those change. `pinprof ab` starts
-both and says whose turn it is, and on which core the other has just run.
+both and says whose turn it is, and on which cores the other has just run.
 """
 
 import atexit
@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from pinprof.capture.cores import ANY_CORE, CORE_BYTES, go_to, own_core
+from pinprof.capture.cores import ANY_CORES, CORES_BYTES, Cores
 from pinprof.capture.plain import Progress
 from pinprof.capture.workers import own_workers, workers_stopped
 from pinprof.trace.run import PLAIN, SETTLING
@@ -24,9 +24,9 @@ class Turns(NamedTuple):
     """How a program takes turns: `settling` steps and `steps` that count in each of `number` turns."""
 
     asked: int
-    """The descriptor from which it reads that it is its turn: the core on which to begin."""
+    """The descriptor from which it reads that it is its turn: the cores on which to begin."""
     told: int
-    """The descriptor to which it writes that it waits: the core on which it ran."""
+    """The descriptor to which it writes that it waits: the cores on which it ran."""
     settling: int
     """Steps that begin with cold caches, and with batches that workers made before."""
     steps: int
@@ -37,13 +37,13 @@ class Turns(NamedTuple):
         """Return the turns in a text like `3,4,1,5,12`. Raises ValueError or TypeError if it is another."""
         return cls(*map(int, text.split(",")))
 
-    def wait(self) -> None:
+    def wait(self, cores: Cores) -> None:
         """Wait for the turn, and its workers with it; where nobody is left who could give it, it is this program's."""
-        core = ANY_CORE
+        told = ANY_CORES
         with workers_stopped(), suppress(OSError):
-            os.write(self.told, own_core())
-            core = os.read(self.asked, CORE_BYTES)
-        go_to(core)
+            os.write(self.told, cores.leave())
+            told = os.read(self.asked, CORES_BYTES)
+        cores.go_to(told)
 
 
 class QuickExit:
@@ -95,16 +95,17 @@ def turn_window(journal: "Journal", turns: Turns, delays_ns: list[int]) -> Gener
     The GPU is synchronized where a turn ends, so that no work is left for the other's. `delays_ns` gets for each step
     that counts how long the CPU was with others.
     """
-    clock, delay = journal.renew_clock(), Delay()
+    clock, delay, cores = journal.renew_clock(), Delay(), Cores()
     with closing(delay), journal.timing_gpu():
         for turn in range(turns.number):
             clock.synchronize()
-            turns.wait()
+            turns.wait(cores)
             for step in range(turns.settling):
                 yield Progress(SETTLING, step + 1, turns.settling)
+            cores.stay()
             for step in range(turns.steps):
                 before_ns = delay.now_ns()
                 yield Progress(PLAIN, turn * turns.steps + step + 1, turns.number * turns.steps)
                 delays_ns.append(delay.now_ns() - before_ns)
         clock.synchronize()
-    turns.wait()
+    turns.wait(cores)

@@ -335,12 +335,13 @@ def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dic
 
 
 def _turns(text: str | None) -> "tuple[Turns | None, QuickExit | None]":
+    from pinprof.capture.cores import Cores
     from pinprof.capture.turns import QuickExit, Turns
 
     if text is None:
         return None, None
     turns, leaving = Turns.from_text(text), QuickExit()
-    turns.wait()  # torch is loaded, the program has not begun
+    turns.wait(Cores())  # torch is loaded, the program has not begun
     return turns, leaving
 
 

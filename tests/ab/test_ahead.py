@@ -56,7 +56,7 @@ def test_a_plan_asks_for_no_more_steps_than_are_known() -> None:
     plan = Plan.of([FIRST, FIRST], 3.0, 5.0)
     assert plan.turns * (plan.turn_steps + plan.settling) > plan.steps
     less = of_known_steps(plan)
-    assert (less.turns, less.turn_steps) == (8, plan.turn_steps)
+    assert (less.turns, less.turn_steps) == (18, plan.turn_steps)
     assert in_one_turn(plan, 0).turn_steps == 200 - plan.settling
 
 

@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from pinprof.capture.cores import ANY_CORE, CORE_BYTES
+from pinprof.capture.cores import ANY_CORES, CORES_BYTES, Cores
 from pinprof.capture.journal import Journal
 from pinprof.capture.plain import Clock
 from pinprof.capture.turns import Delay, Turns, turn_window
@@ -33,13 +33,13 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
     journal, delays = Journal(Clock), list[int]()
     journal.begin(with_step=True)
     with pipes() as (asked, go, told, tell):
-        os.write(go, 3 * ANY_CORE)
+        os.write(go, 3 * ANY_CORES)
         seen = []
         for progress in turn_window(journal, Turns.from_text(f"{asked},{tell},1,2,2"), delays):
             seen.append(progress.window)
             journal.end_step(progress.window)
             journal.resume()
-        assert len(os.read(told, 99)) == 3 * CORE_BYTES
+        assert len(os.read(told, 99)) == 3 * CORES_BYTES
     assert seen == [SETTLING, PLAIN, PLAIN] * 2
     assert journal.log().windows == ((SETTLING, 1), (PLAIN, 2), (SETTLING, 1), (PLAIN, 2))
     assert len(delays) == 4
@@ -48,19 +48,21 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
 def test_where_nobody_gives_turns_it_goes_on() -> None:
     asked, go = os.pipe()
     os.close(go)
-    Turns(asked, asked, 1, 1, 1).wait()  # what it reads from is closed at the other end, and cannot be written to
+    Turns(asked, asked, 1, 1, 1).wait(
+        Cores()
+    )  # what it reads from is closed at the other end, and cannot be written to
     os.close(asked)
-    Turns(asked, asked, 1, 1, 1).wait()
+    Turns(asked, asked, 1, 1, 1).wait(Cores())
 
 
 def test_its_workers_stand_still_while_it_waits() -> None:
     with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), pipes() as (asked, go, told, tell):
         turns = Turns(asked, tell, 1, 1, 1)
-        waiting = Thread(target=turns.wait)
+        waiting = Thread(target=turns.wait, args=(Cores(),))
         waiting.start()
-        os.read(told, CORE_BYTES)
+        os.read(told, CORES_BYTES)
         assert is_soon(worker.pid, "T")
-        os.write(go, ANY_CORE)
+        os.write(go, ANY_CORES)
         waiting.join()
         assert is_soon(worker.pid, "S")
         worker.kill()
