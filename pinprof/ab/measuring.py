@@ -240,7 +240,7 @@ def _check(program: Program, process: Running, status: int | None, limit_s: floa
     if status is None:
         raise MeasureError(f"{program.name}: it has not made its steps after {limit_s:.0f} s")
     if status:
-        raise MeasureError(f"{program.name}: the program failed with exit status {status}: {process.last_lines()}")
+        raise MeasureError(f"{program.name}: {process.why_failed(status)}")
 
 
 def _read(program: Program, folder: Path) -> Timed:

@@ -23,6 +23,9 @@ END_OF_FILE = b"\x04"  # what a user types: Ctrl-D
 MOST_READS = 256
 """So often a program may read from its terminal, and is told that nothing is there."""
 
+SCRIPT_FAILED, REFUSED = "The script failed", "Error: "
+"""How `pinprof run` says that the program failed, and that it could not do itself what was asked for."""
+
 
 class Running:
     """A process and what it prints."""
@@ -38,14 +41,25 @@ class Running:
         except subprocess.TimeoutExpired:
             return None
 
+    def why_failed(self, status: int) -> str:
+        """Return why it ended with this exit status: what pinprof refused, or else what the program printed last."""
+        lines = self._tail().splitlines()
+        of_script = any(line.startswith(SCRIPT_FAILED) for line in lines)
+        if lines and lines[-1].startswith(REFUSED) and not of_script:
+            return lines[-1].removeprefix(REFUSED)
+        return f"the program failed with exit status {status}: {self.last_lines()}"
+
     def last_lines(self) -> str:
         """Return the last lines that it printed, in one line."""
-        end = self._printed.seek(0, os.SEEK_END)
-        self._printed.seek(max(end - TAIL_BYTES, 0))
-        lines = self._printed.read().decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if not line.startswith(("The script failed", "Wrote "))]
+        lines = self._tail().splitlines()
+        said = [line.strip() for line in lines if not line.startswith((SCRIPT_FAILED, "Wrote "))]
         told = [line for line in said if line.strip("^~ ")]  # a traceback marks parts of a line in the next one
         return " | ".join(told[-LAST_LINES:]) or "it printed nothing"
+
+    def _tail(self) -> str:
+        end = self._printed.seek(0, os.SEEK_END)
+        self._printed.seek(max(end - TAIL_BYTES, 0))
+        return self._printed.read().decode(errors="replace")
 
 
 @contextmanager

@@ -87,8 +87,10 @@ def _recorded(program: Program, options: Sequence[str], folder: Path) -> tuple[P
         while status is None and watch.seconds < LIMIT_S:
             status = process.wait(watch.every_s)
             watch.look()
-        if status != 0:
-            raise MeasureError(f"{program.name}: it could not be recorded: {process.last_lines()}")
+        if status is None:
+            raise MeasureError(f"{program.name}: it could not be recorded: it has not ended after {LIMIT_S:.0f} s")
+        if status:
+            raise MeasureError(f"{program.name}: it could not be recorded: {process.why_failed(status)}")
     traces = sorted(folder.glob("*.json.gz"), key=lambda path: (len(path.name), path.name))
     if not traces:
         raise MeasureError(f"{program.name}: it made no steps to record")

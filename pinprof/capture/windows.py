@@ -51,7 +51,11 @@ class Windows:
 
     def why_nothing_recorded(self, steps_seen: int, window: str, options: OptionNames) -> str:
         """Return why a program recorded no step that ended in this window, with the options that help."""
-        ended = f"the program ended after {counted(steps_seen, 'step')}, before one was recorded"
+        ended = f"the program ended after {counted(steps_seen, 'step')}, before "
+        if self.times_only:
+            parts = f"{self.warmup.steps} warm-up and {FEWEST_STEPS} to time"
+            return f"{ended}enough were timed; {self.needed} are needed: {parts}. Run it longer"
+        ended += "one was recorded"
         if steps_seen >= self.needed:
             why = self._open(window, options)
             return f"{ended}: {why}. Run it longer, or record without timing ({options.without_plain})"

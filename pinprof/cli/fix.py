@@ -1,7 +1,7 @@
 """`pinprof fix`: the changes of the program that are mechanical and certain."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +104,7 @@ def fix(  # noqa: PLR0913  options of one command
     _tell(patches, analysis, json_file, writes=writes, backup=backup)
     if patches.patches and not writes and "-C" in (words := git_apply(patches)):
         say(f"Note: some files are above the working directory; apply the diffs by {shlex.join(words)}")
-    for nothing in found_nothing(wanted, patches, analysis):
+    for nothing in found_nothing(wanted, patches, analysis, scripts):
         say(f"Note: {nothing}")
     again = [shlex.quote(word) for word in (trace, *scripts)]
     again += [f"--rule {rule}" for rule in sorted(wanted.rules)]
@@ -158,7 +158,9 @@ def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def found_nothing(wanted: "Chosen", patches: "Patches", analysis: "Analysis") -> Iterator[str]:
+def found_nothing(
+    wanted: "Chosen", patches: "Patches", analysis: "Analysis", scripts: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield what was asked for and is in no finding, with what could be."""
     from pinprof.fix import Chosen
 
@@ -172,6 +174,10 @@ def found_nothing(wanted: "Chosen", patches: "Patches", analysis: "Analysis") ->
     for named in wanted.places:
         if not any(Chosen(places=(named,)).has(place) for rule, place in found if rule in (wanted.rules or rules)):
             yield f"nothing to change was found at {named}; findings are at {', '.join(places) or 'no known line'}"
+    files = sorted({place.file for _, place in found if place.line})
+    for script in scripts:
+        if Path(script).name not in {Path(file).name for file in files}:
+            yield f"{script}: no finding is in a file of this name; findings are in {', '.join(files) or 'no known file'}"
 
 
 def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:

@@ -75,7 +75,7 @@ def _read(look: Look, process: Running, path: Path, end: float) -> Mapping[str, 
     if status is None:
         return MeasureError(f"{look.program.name}: it has not made its steps after {LIMIT_S:.0f} s")
     if status or not path.is_file():
-        return MeasureError(f"{look.program.name}: it failed with exit status {status}: {process.last_lines()}")
+        return MeasureError(f"{look.program.name}: {process.why_failed(status)}")
     document: Mapping[str, Any] = json.loads(path.read_bytes())
     return document
 

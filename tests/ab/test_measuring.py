@@ -241,6 +241,24 @@ def state(process: int) -> str:
     return listed.stdout.strip()[:1]
 
 
+@pytest.mark.parametrize(
+    ("printed", "why"),
+    [
+        ("hello\\nError: no steps", "no steps"),  # pinprof's own
+        (
+            "Error: bad data\\nThe script failed with exit status 2.",
+            "the program failed with exit status 2: Error: bad data",
+        ),
+        ("hello\\nno data", "the program failed with exit status 2: hello | no data"),
+        ("", "the program failed with exit status 2: it printed nothing"),
+    ],
+)
+def test_what_pinprof_refused_is_told_apart_from_a_program_that_failed(printed: str, why: str, tmp_path: Path) -> None:
+    with running([sys.executable, "-c", f"print('{printed}')"], tmp_path, {}) as process:
+        assert process.wait(30) == 0
+        assert process.why_failed(2) == why
+
+
 def test_the_last_lines_of_a_program_are_told(tmp_path: Path) -> None:
     with running([sys.executable, "-c", "print('one'); raise SystemExit('two')"], tmp_path, {}) as process:
         assert process.wait(20) == 1

@@ -244,6 +244,10 @@ def test_a_choice_of_nothing_is_told(here: Path) -> None:
     assert "Note: there is no finding of PIN303; " in invoke("fix", trace, "--rule", "PIN303").stderr
     both = invoke("fix", trace, "--rule", "PIN201", "--only", f"train.py:{COPY}").stderr
     assert f"nothing to change was found at train.py:{COPY}; findings are at train.py:13" in both
+    (here / "other.py").write_text("")
+    other = invoke("fix", trace, "other.py")
+    assert "Note: other.py: no finding is in a file of this name; findings are in train.py" in other.stderr
+    assert "Note: " not in invoke("fix", trace, "train.py").stderr
     assert "Note: " not in invoke("fix", trace).stderr
 
 
