@@ -7,9 +7,8 @@ the program's own, and the one in which PyTorch runs the backward pass, which of
 
 import os
 from contextlib import suppress
+from multiprocessing import active_children
 from pathlib import Path
-
-from pinprof.capture.workers import own_workers
 
 CORE_BYTES = 2
 """A core as it is told between processes."""
@@ -28,7 +27,7 @@ class Cores:
     """The cores of this thread, and of the one of its backward passes.
 
     Where there is such a one, both can be held where they are: between two steps it sleeps, and the system wakes it up
-    on any core. Not beside processes that this one has started: they would inherit it.
+    on any core. Not beside workers of a DataLoader: those that it starts meanwhile would be held for good.
     """
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class Cores:
     def leave(self) -> bytes:
         """Return on which cores the threads are, and hold them no more."""
         self.free()
-        self._autograd = None if own_workers() else _autograd_thread()
+        self._autograd = None if active_children() else _autograd_thread()
         numbers = [_core_of("/proc/thread-self/stat"), ANY]
         if self._autograd is not None:
             numbers[1] = _core_of(THREADS / str(self._autograd) / "stat")

@@ -174,10 +174,11 @@ def found_nothing(
     for named in wanted.places:
         if not any(Chosen(places=(named,)).has(place) for rule, place in found if rule in (wanted.rules or rules)):
             yield f"nothing to change was found at {named}; findings are at {', '.join(places) or 'no known line'}"
-    files = sorted({place.file for _, place in found if place.line})
+    files = sorted({place.file for _, place in found if place.file})
     for script in scripts:
         if Path(script).name not in {Path(file).name for file in files}:
-            yield f"{script}: no finding is in a file of this name; findings are in {', '.join(files) or 'no known file'}"
+            there = ", ".join(files) or "no known file"
+            yield f"{script}: no finding is in a file of this name; findings are in {there}"
 
 
 def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:

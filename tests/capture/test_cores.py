@@ -1,10 +1,11 @@
 """The cores of the threads that make a step, and the way to other ones."""
 
 import os
-import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -120,14 +121,16 @@ def test_what_the_program_starts_meanwhile_is_not_held_for_long() -> None:
             assert os.sched_getaffinity(started) == os.sched_getaffinity(0) == set(ALLOWED)
 
 
-def test_beside_processes_of_its_own_nothing_is_held() -> None:
-    cores = Cores()
-    with sleeping_thread() as autograd, subprocess.Popen(["sleep", "60"]) as worker:
+def test_beside_workers_nothing_is_held() -> None:
+    cores, worker = Cores(), get_context("spawn").Process(target=time.sleep, args=(60,))
+    worker.start()
+    with sleeping_thread() as autograd:
         assert as_read(cores.leave())[1] == ANY
         cores.go_to(as_told(ALLOWED[0], ALLOWED[-1]))
         cores.stay()
         assert os.sched_getaffinity(0) == os.sched_getaffinity(autograd) == set(ALLOWED)
-        worker.kill()
+    worker.kill()
+    worker.join()
 
 
 def test_it_stays_where_another_is_not_named_or_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
