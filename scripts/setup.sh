@@ -15,6 +15,7 @@ setup() {
         echo "Error: python3 -m venv does not work here; on Debian: apt-get install python3-venv" >&2
         return 2
     fi
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint scripts/constraints.txt --editable ".$1"
+    # Python compiles what it imports: to compile all of PyTorch and HTA first takes half a minute
+    .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint scripts/constraints.txt --editable ".$1"
     echo "$wanted" >"$stamp"
 }
