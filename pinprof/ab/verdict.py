@@ -25,6 +25,9 @@ class Judgement:
     limit: float
     fewest: int = FEWEST_PAIRS
     """How many pairs an interval needs at least."""
+    uneven: bool = False
+    """Whether something else than the versions made the steps as long as they were, so that a small difference between
+    them tells nothing."""
 
     @property
     def verdict(self) -> Verdict:
@@ -34,7 +37,7 @@ class Judgement:
         (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987), each at half of the level, where his need the whole.
         """
         if self.high < self.over and self.low > 1 / self.over:
-            return NO_DIFFERENCE
+            return CANNOT_TELL if self.uneven else NO_DIFFERENCE
         if self.low > 1:
             return SLOWER
         return FASTER if self.high < 1 else CANNOT_TELL
@@ -59,10 +62,10 @@ class Judgement:
         return self.verdict == SLOWER and self.ratio > self.over
 
 
-def judge(look: Look, limit: float, fewest: int = FEWEST_PAIRS) -> Judgement:
+def judge(look: Look, limit: float, fewest: int = FEWEST_PAIRS, *, uneven: bool = False) -> Judgement:
     """Return what a look at the logarithms of the ratios says."""
     high = exp(look.high) if look.high < inf else inf
-    return Judgement(look.pairs, exp(look.centre), exp(look.low), high, limit, fewest)
+    return Judgement(look.pairs, exp(look.centre), exp(look.low), high, limit, fewest, uneven)
 
 
 def pairs_for(judgement: Judgement) -> int | None:

@@ -1,6 +1,7 @@
 """What pairs say: exact for small numbers by hand, and by simulation for noise of many kinds."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from math import exp, inf, log
 from random import Random
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs_of_noise import NOISES, simulated
 
-from pinprof.ab.duel import Bounds, Duel, differences, fight
+from pinprof.ab.duel import Bounds, Duel, differences, fight, is_uneven
 from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
 from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
@@ -114,6 +115,26 @@ def test_verdicts(low: float, ratio: float, high: float, verdict: str, is_enough
     assert (made.verdict, made.is_enough, made.is_too_slow) == (verdict, is_enough, is_too_slow)
 
 
+@pytest.mark.parametrize(
+    ("low", "ratio", "high", "verdict"), [(0.99, 1.0, 1.01, CANNOT_TELL), (1.03, 1.05, 1.07, SLOWER)]
+)
+def test_processes_that_are_unlike_tell_a_difference_but_not_that_there_is_none(
+    low: float, ratio: float, high: float, verdict: str
+) -> None:
+    assert Judgement(20, ratio, low, high, limit=0.02, uneven=True).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("unlike", "uneven"), [([], False), ([2.5], True), ([0.4], True), ([1.9, 0.6], False), ([10.0, 12.0, 9.0], True)]
+)
+def test_processes_are_unlike_where_one_of_nine_pairs_has_another_step(unlike: list[float], uneven: bool) -> None:
+    usual = [*unlike, *[1.0] * (9 - len(unlike))]
+    pairs = [Pair(0, (ns, 3.0), (ns, 3.0), Difference(0.0), Difference(0.0)) for ns in usual]
+    assert is_uneven(pairs) == uneven
+    many = pairs * 2 + [Pair(0, (1.0, 3.0), (1.0, 3.0), Difference(0.0), Difference(0.0))] * 22
+    assert not is_uneven(many) or len(unlike) == 3, "one process of forty may be"
+
+
 def test_logarithms_become_ratios() -> None:
     made = judge(Look(9, log(1.1), log(1.05), log(1.2)), 0.02)
     assert (made.ratio, made.low, made.high) == pytest.approx((1.1, 1.05, 1.2))
@@ -196,6 +217,18 @@ def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
 def test_no_difference_is_told_where_the_interval_is_within_the_limit() -> None:
     duel = Turned([(-1) ** number * 0.001 * (number + 1) for number in range(12)]).fight(Bounds(seconds=600))
     assert duel.judgement.verdict == NO_DIFFERENCE
+
+
+def test_no_difference_is_not_told_of_processes_that_are_unlike() -> None:
+    turned = Turned([(-1) ** number * 0.001 * (number + 1) for number in range(12)])
+
+    def pair(first: int) -> Pair:
+        alike = turned.pair(first)
+        return alike if len(turned.first) % 3 else replace(alike, usual_ns=(10.0, 10.0))
+
+    duel = fight(pair, Bounds(seconds=600), clock=lambda: turned.now, lot=Random(3))
+    assert duel.judgement.verdict == CANNOT_TELL
+    assert len(duel.pairs) == 10, "to the end"
 
 
 def test_an_interruption_gives_what_is_known() -> None:

@@ -46,8 +46,10 @@ def written_in(program: Program) -> float:
 class Fake:
     """Stands for `contest` and `record`: each pair takes a minute, and the ratio scatters by a part of a percent."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, speed: Speeds = written_in, scatter: float = 0.001) -> None:
-        self.speed, self.scatter = speed, scatter
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, speed: Speeds = written_in, scatter: float = 0.001, busy: float = 1.0
+    ) -> None:
+        self.speed, self.scatter, self.busy = speed, scatter, busy
         self.programs: list[tuple[Program, Program]] = []
         self.wishes: list[Wishes] = []
         monkeypatch.setattr("pinprof.ab.contest", self.contest)
@@ -63,7 +65,8 @@ class Fake:
             nonlocal number
             number += 1
             difference = log(steps[1] / steps[0]) + (-1) ** number * self.scatter * ((number - 1) // 2 % 4 + 1)
-            usual, told = (steps[0], steps[1]), Difference(difference)
+            longer = self.busy if number % 4 == 0 else 1.0
+            usual, told = (longer * steps[0], longer * steps[1]), Difference(difference)
             return Pair(first, usual, usual, told, told)
 
         duel = fight(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
@@ -125,6 +128,21 @@ def test_what_cannot_be_told_is_neither_passed_nor_failed(project: Path, monkeyp
     assert result.exit_code == 2
     assert "Cannot tell" in result.stdout
     assert "--minutes" in result.stdout
+
+
+def test_on_a_machine_that_makes_steps_ten_times_as_long_no_difference_is_no_verdict(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Fake(monkeypatch, busy=10.0)
+    (project / "train.py").write_text("120 other\n")
+    result = invoke("ab", "--no-trace", "--json", "ab.json", "--", "train.py")
+    assert result.exit_code == 2
+    assert "Cannot tell: +0.0 %" in result.stdout
+    said = " ".join(result.stdout.split())
+    assert "the usual step was 120 ms in one process and 1.20 s in another: other programs set the pace" in said
+    assert "OMP_NUM_THREADS=1" in said
+    sentence = fitting((project / "ab.json").read_text())["sentence"]
+    assert sentence.endswith("%), but processes of one version differ twofold")
 
 
 def test_a_recording_that_fails_is_told_and_does_not_change_the_verdict(project: Path, fake: Fake) -> None:

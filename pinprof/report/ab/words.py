@@ -41,7 +41,8 @@ def sentence(judgement: Judgement) -> str:
     if verdict == NO_DIFFERENCE:
         return f"No difference above {limit}: {percent(judgement.ratio)} ({span(judgement)})"
     if verdict == CANNOT_TELL:
-        return f"Cannot tell: {percent(judgement.ratio)} ({span(judgement)})"
+        but = ", but processes of one version differ twofold" if judgement.uneven else ""
+        return f"Cannot tell: {percent(judgement.ratio)} ({span(judgement)}){but}"
     how = f"{abs(100 * (judgement.ratio - 1)):.1f} % {'faster' if verdict == FASTER else 'slower'}"
     within = "" if verdict == FASTER or judgement.is_too_slow else f", less than the limit of {limit}"
     return f"{how[0].upper()}{how[1:]}{within} ({span(judgement)})"
@@ -52,6 +53,13 @@ def advice(contest: Contest) -> str:
     duel, judgement = contest.duel, contest.duel.judgement
     if judgement.verdict != CANNOT_TELL:
         return ""
+    if judgement.uneven:
+        usual = [ns for pair in duel.pairs for ns in pair.usual_ns]
+        return (
+            f"the usual step was {duration(min(usual))} in one process and {duration(max(usual))} in another: other "
+            "programs set the pace, or threads that wait for each other; a quieter machine might tell, or "
+            "OMP_NUM_THREADS=1 for both"
+        )
     needed = max(pairs_for(judgement) or 0, judgement.fewest)
     minutes = needed * duel.seconds / max(len(duel.pairs), 1) / 60
     return f"some {needed} pairs might tell: --minutes {max(round(minutes * 1.2), 1)}, or a quieter machine"
