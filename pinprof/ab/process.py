@@ -41,11 +41,15 @@ class Running:
         except subprocess.TimeoutExpired:
             return None
 
+    @property
+    def script_failed(self) -> bool:
+        """Whether it ended because the program that pinprof ran in it failed."""
+        return any(line.startswith(SCRIPT_FAILED) for line in self._tail().splitlines())
+
     def why_failed(self, status: int) -> str:
         """Return why it ended with this exit status: what pinprof refused, or else what the program printed last."""
         lines = self._tail().splitlines()
-        of_script = any(line.startswith(SCRIPT_FAILED) for line in lines)
-        if lines and lines[-1].startswith(REFUSED) and not of_script:
+        if lines and lines[-1].startswith(REFUSED) and not self.script_failed:
             return lines[-1].removeprefix(REFUSED)
         return f"the program failed with exit status {status}: {self.last_lines()}"
 

@@ -1,6 +1,5 @@
 """Records one run of each version with the profiler, and says what changed."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +60,10 @@ def record(
     return Recorded(changes, "", tuple(clocks), tuple(traces))
 
 
+class NeverRecordedError(MeasureError):
+    """A program failed, or did not end, as it would again."""
+
+
 def record_one(
     program: Program, options: Sequence[str], folder: Path, seconds: float = SHORTEST_S
 ) -> tuple[Path, Clocks]:
@@ -70,12 +73,11 @@ def record_one(
     """
     folder.mkdir(parents=True, exist_ok=True)
     wishes = ["--plain-seconds", f"{seconds:g}", "--watch-steps", "0", "--force", *options]
-    began = time.monotonic()
     try:
         return _recorded(program, [*wishes, "--beyond-epoch"], folder)
+    except NeverRecordedError:
+        raise
     except MeasureError:
-        if time.monotonic() - began > LIMIT_S:
-            raise
         return _recorded(program, wishes, folder)
 
 
@@ -88,9 +90,12 @@ def _recorded(program: Program, options: Sequence[str], folder: Path) -> tuple[P
             status = process.wait(watch.every_s)
             watch.look()
         if status is None:
-            raise MeasureError(f"{program.name}: it could not be recorded: it has not ended after {LIMIT_S:.0f} s")
+            raise NeverRecordedError(
+                f"{program.name}: it could not be recorded: it has not ended after {LIMIT_S:.0f} s"
+            )
         if status:
-            raise MeasureError(f"{program.name}: it could not be recorded: {process.why_failed(status)}")
+            error = NeverRecordedError if process.script_failed else MeasureError
+            raise error(f"{program.name}: it could not be recorded: {process.why_failed(status)}")
     traces = sorted(folder.glob("*.json.gz"), key=lambda path: (len(path.name), path.name))
     if not traces:
         raise MeasureError(f"{program.name}: it made no steps to record")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.ab.program import Program
-from pinprof.ab.recorded import record_one
+from pinprof.ab.recorded import NeverRecordedError, record_one
 from pinprof.trace import read_trace
 from pinprof.trace.run import PLAIN
 
@@ -34,3 +34,11 @@ def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
     run = read_trace(str(path)).run
     assert run is not None
     assert fewest <= sum(count for window, count in run.windows if window == PLAIN) <= most
+
+
+def test_a_program_that_fails_runs_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('ran', file=open('ran.txt', 'a')); raise ValueError('no data')")
+    program = Program("before", (sys.executable, "train.py"), tmp_path)
+    with pytest.raises(NeverRecordedError, match=r"it could not be recorded: the program failed .*no data"):
+        record_one(program, [], tmp_path / "out", seconds=1.0)
+    assert (tmp_path / "ran.txt").read_text() == "ran\n"
