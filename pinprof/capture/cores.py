@@ -41,10 +41,7 @@ class Cores:
         """Return on which cores the threads are, and hold them no more."""
         self.free()
         self._autograd = None if active_children() else _autograd_thread()
-        numbers = [_core_of("/proc/thread-self/stat"), ANY]
-        if self._autograd is not None:
-            numbers[1] = _core_of(THREADS / str(self._autograd) / "stat")
-        return b"".join(number.to_bytes(CORE_BYTES, "little") for number in numbers)
+        return b"".join(core.to_bytes(CORE_BYTES, "little") for core in self._where())
 
     def go_to(self, told: bytes) -> None:
         """Let the threads go on where another program's were; held there, if it was `told` of both."""
@@ -53,15 +50,13 @@ class Cores:
         main, autograd = (int.from_bytes(told[at : at + CORE_BYTES], "little") for at in (0, CORE_BYTES))
         if self._autograd is not None and autograd != ANY:
             self._hold(main, autograd)
-        elif main != ANY:
+        else:
             _place(main)
 
     def stay(self) -> None:
         """Hold the threads where they are, each on a core of its own, if there are two."""
-        if self._autograd is None or self._held:
-            return
-        main, autograd = _core_of("/proc/thread-self/stat"), _core_of(THREADS / str(self._autograd) / "stat")
-        self._hold(main, autograd)
+        if self._autograd is not None and not self._held:
+            self._hold(*self._where())
 
     def free(self) -> None:
         """Let the threads run on all cores again, and those that they have started meanwhile."""
@@ -75,16 +70,21 @@ class Cores:
                         os.sched_setaffinity(thread, self._allowed.get(thread, self._allowed[0]))
         self._held, self._allowed = [], {}
 
+    def _where(self) -> tuple[int, int]:
+        """Return the cores of both threads; ANY for one that there is not."""
+        main = _core_of("/proc/thread-self/stat")
+        return main, ANY if self._autograd is None else _core_of(THREADS / str(self._autograd) / "stat")
+
     def _hold(self, main: int, autograd: int) -> None:
         assert self._autograd is not None, "there are two threads"
         with suppress(OSError, AttributeError):
-            both = os.sched_getaffinity(0) & os.sched_getaffinity(self._autograd)
+            allowed = {thread: os.sched_getaffinity(thread) for thread in (0, self._autograd)}
+            both = allowed[0] & allowed[self._autograd]
             if autograd == main:
                 autograd = min(both - {main}, key=lambda core: (core < main, core), default=main)
             if not {main, autograd} <= both:
                 return
-            self._allowed = {0: os.sched_getaffinity(0), self._autograd: os.sched_getaffinity(self._autograd)}
-            self._held = [{main}, {autograd}]
+            self._allowed, self._held = allowed, [{main}, {autograd}]
             os.sched_setaffinity(0, {main})
             os.sched_setaffinity(self._autograd, {autograd})
 

@@ -175,8 +175,9 @@ def found_nothing(
         if not any(Chosen(places=(named,)).has(place) for rule, place in found if rule in (wanted.rules or rules)):
             yield f"nothing to change was found at {named}; findings are at {', '.join(places) or 'no known line'}"
     files = sorted({place.file for _, place in found if place.file})
+    names = {Path(file).name for file in files}
     for script in scripts:
-        if Path(script).name not in {Path(file).name for file in files}:
+        if Path(script).name not in names:
             there = ", ".join(files) or "no known file"
             yield f"{script}: no finding is in a file of this name; findings are in {there}"
 
