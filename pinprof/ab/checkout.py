@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,11 +10,10 @@ from pathlib import Path
 
 from pinprof.ab.program import Program
 from pinprof.errors import MeasureError
+from pinprof.git import GitError, git
 
 MADE = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", "build", "dist"}
 """Folders that no program reads and that belong to one version."""
-GIT = ("git", "-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
-"""No hook of the user's runs for a folder that goes away again."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Repository:
         outer = Path(tempfile.mkdtemp(prefix="pinprof-ab-"))
         place = outer / self.top.name
         try:
-            _git(self.top, "worktree", "add", "--detach", "--force", str(place), commit)
+            _git(self.top, "worktree", "add", "--detach", "--force", str(place), commit, as_the_user=True)
             if patch is not None:
                 apply_patch(place, patch)
             self._link(place)
@@ -127,7 +125,7 @@ class Repository:
 def apply_patch(folder: Path, patch: Path) -> None:
     """Apply a unified diff in a folder. Raises MeasureError if it does not fit."""
     try:
-        _git(folder, "apply", "--whitespace=nowarn", str(patch.resolve()))
+        _git(folder, "apply", "--whitespace=nowarn", str(patch.resolve()), as_the_user=True)
     except MeasureError as error:
         raise MeasureError(f"{patch}: the patch does not apply ({error})") from error
 
@@ -151,15 +149,9 @@ def _lines(text: str) -> list[str]:
     return [path for path in text.split("\0") if path]
 
 
-def _git(folder: Path, *words: str) -> str:
-    """Return what git prints. Raises MeasureError with its last line if it fails."""
+def _git(folder: Path, *words: str, as_the_user: bool = False) -> str:
+    """Return what git prints. Raises MeasureError with its first line if it fails."""
     try:
-        done = subprocess.run(  # noqa: S603  git, with words of our own
-            [*GIT, *words], cwd=folder, capture_output=True, text=True, check=False, errors="replace"
-        )
-    except FileNotFoundError as error:
-        raise MeasureError("git is not installed") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise MeasureError((lines or [f"git {words[0]} failed"])[0].removeprefix("fatal: ").removeprefix("error: "))
-    return done.stdout.strip("\n")
+        return git(folder, *words, as_the_user=as_the_user)
+    except GitError as error:
+        raise MeasureError(str(error)) from error

@@ -10,6 +10,7 @@ from typing import Any
 
 from pinprof.check.limits import Limits
 from pinprof.errors import PinprofError
+from pinprof.git import REPOSITORY
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,8 +18,6 @@ else:
     import tomli as tomllib
 
 PROJECT_FILE = "pyproject.toml"
-REPOSITORY = ".git"
-"""An entry at the top of a repository: a folder, or a file in worktrees and submodules."""
 OWN, CHECK = "pinprof", "check"
 TABLE = f"[tool.{OWN}.{CHECK}]"
 KEYS = tuple(field.name.replace("_", "-") for field in fields(Limits))

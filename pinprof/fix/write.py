@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from secrets import token_hex
 
 from pinprof.errors import PinprofError
 from pinprof.fix.patch import Patches
+from pinprof.git import GitError, git
 
 BACKUP = ".orig"
 
@@ -88,14 +88,13 @@ def _check_clean(paths: Iterable[Path]) -> None:
         tracked = _git(path, "ls-files", "--error-unmatch", "--", path.name)
         if tracked is None:
             raise FixError(f"{path}: is not under git, so you could not undo the change; add --backup")
-        if _git(path, "status", "--porcelain", "--", path.name):
+        if _git(path, "status", "--porcelain", "--", path.name) != "":
             raise FixError(f"{path}: has changes that are not committed; commit them, or add --backup")
 
 
 def _git(path: Path, *words: str) -> str | None:
     """Return what git says in the folder of a file; None where it fails."""
     try:
-        done = subprocess.run(["git", *words], cwd=path.parent, capture_output=True, check=False)  # noqa: S603, S607
-    except OSError:
+        return git(path.parent, *words)
+    except GitError:
         return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None

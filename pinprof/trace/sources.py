@@ -6,14 +6,14 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from pinprof.git import REPOSITORY
+
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran; files of one copy or checkout
 are written within seconds of each other, in any order."""
 
 WITHIN = "PINPROF_SOURCES_WITHIN"
 """If this environment variable names a folder, only sources in it are read: a trace may name any file."""
-
-REPOSITORY = ".git"
 
 MAX_BYTES = 10_000_000
 """Nobody wrote a source file larger than this."""

@@ -1,0 +1,115 @@
+"""Runs git, for all of pinprof: a question to it starts no program that the repository's configuration names."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pinprof.errors import PinprofError
+
+REPOSITORY = ".git"
+"""An entry at the top of a repository: a folder, or a file in worktrees and submodules."""
+NEVER = "PINPROF_NO_GIT"
+"""If this environment variable is set, git is not asked: a server that may run nothing sets it."""
+OF_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+"""Variables that name a repository (`git rev-parse --local-env-vars`): git in a copy would change that one."""
+SETTINGS = (
+    "advice.detachedHead=false",
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "gc.auto=0",
+    "log.showSignature=false",  # it starts gpg.program
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+)
+"""What of a repository's configuration never counts, as it starts programs, or as one goes on after the call."""
+PLAIN = {
+    "diff": ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty"),
+    "show": ("--no-ext-diff", "--no-textconv"),
+    "status": ("--ignore-submodules=dirty",),  # git would ask a submodule, whose configuration may name other filters
+}
+"""Options with which commands start no programs."""
+CONVERTING = {"diff", "status"}
+"""Commands that pass files through the repository's filters."""
+FILTERS = r"^filter\..*\.(clean|smudge|process|required)$"
+NO_FETCHING = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+"""Else git fetches the objects that a partial clone lacks, by the ssh or the helper that the repository names."""
+
+
+class GitError(PinprofError):
+    """What git answers if it cannot do what it was asked for."""
+
+
+def git(folder: Path, *words: str, as_the_user: bool = False) -> str:
+    """Return what git prints in a folder. Raises GitError with its first line if it fails.
+
+    With `as_the_user`, filters run and missing objects are fetched: for the files of a program that is to be run.
+    """
+    if os.environ.get(NEVER):
+        raise GitError("git is not asked here")
+    settings = SETTINGS if as_the_user else (*SETTINGS, *_no_filters(folder, words[0]))
+    options = PLAIN.get(words[0], ())
+    given = [word for setting in settings for word in ("-c", setting)]
+    return _run(folder, (*given, words[0], *options, *words[1:]), {} if as_the_user else NO_FETCHING)
+
+
+def environment_of_folders() -> dict[str, str]:
+    """Return this process's environment without what names a repository: git finds that of the folder it runs in."""
+    return {name: value for name, value in os.environ.items() if name not in OF_REPOSITORY}
+
+
+def _no_filters(folder: Path, command: str) -> Iterator[str]:
+    if command not in CONVERTING:
+        return
+    try:
+        names = _run(folder, ("config", "--null", "--name-only", "--get-regexp", FILTERS), NO_FETCHING)
+    except GitError:  # there is none
+        return
+    for name in sorted(set(names.split("\0")) - {""}):
+        if "=" in name:
+            raise GitError(f"the repository has a filter whose name has a =: {name}")
+        yield f"{name}={'false' if name.endswith('.required') else ''}"
+
+
+def _run(folder: Path, words: tuple[str, ...], variables: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603  git, with words of our own
+            [_program(), "--no-pager", "--no-optional-locks", *words],
+            cwd=folder,
+            env={**environment_of_folders(), **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise GitError(f"git cannot be run ({error.strerror})") from error
+    if done.returncode:
+        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+        failed = f"git {words[0]} failed"
+        raise GitError((lines or [failed])[0].removeprefix("fatal: ").removeprefix("error: "))
+    return done.stdout.decode(errors="surrogateescape").strip("\n")
+
+
+def _program() -> str:
+    """Return where git is; a relative entry of PATH would lead into the folder that is asked about."""
+    absolute = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    found = shutil.which("git", path=os.pathsep.join(absolute))
+    if found is None:
+        raise GitError("git is not installed")
+    return found
