@@ -6,7 +6,6 @@ wait between two steps.
 
 import os
 import resource
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -17,6 +16,7 @@ from typing import final
 from pinprof.ab.measuring import Pair, Plan, Player, take_turns
 from pinprof.ab.program import Program
 from pinprof.ab.times import Timed
+from pinprof.temporary import temporary_folder
 
 MOST_GPU_MEMORY = 0.8
 """The share of a GPU's memory that all processes may hold at once, of what other programs leave."""
@@ -64,7 +64,7 @@ class Ahead:
     def _start(self) -> None:
         """Start the processes of the next pairs in an order by lot, and wait until all of them wait."""
         self._players.clear()
-        folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+        folder = self._undo.enter_context(temporary_folder("ab"))
         places = [(pair, number) for pair in range(self._pairs) for number in (0, 1)]
         Random().shuffle(places)  # noqa: S311  no secret
         started: dict[tuple[int, int], Player] = {}

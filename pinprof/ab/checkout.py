@@ -1,19 +1,21 @@
-"""Versions of a program in git: a revision in a worktree of its own, with a patch or not, removed afterwards."""
+"""Versions of a program in git: a revision in a folder of its own, with a patch or not, removed afterwards."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pinprof.ab.copies import copy_folder
+from pinprof.ab.git_directory import copy_git, exclude
 from pinprof.ab.program import Program
 from pinprof.errors import MeasureError
-from pinprof.git import GitError, git
+from pinprof.git import REPOSITORY, GitError, git
+from pinprof.temporary import temporary_folder
 
 MADE = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", "build", "dist"}
 """Folders that no program reads and that belong to one version."""
+CEILING = "GIT_CEILING_DIRECTORIES"
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,12 @@ class Repository:
         return _git(self.top, "rev-list", "--reverse", "--first-parent", f"{good}..{bad}").split()
 
     def state(self) -> str:
-        """Return the text of all changes of what git knows, to see whether it was changed; not what programs write."""
-        return _git(self.top, "status", "--porcelain", "--untracked-files=no") + _git(self.top, "diff", "HEAD")
+        """Return the commit and the text of all changes of what git knows, not of what programs write."""
+        return (
+            self.commit("HEAD")
+            + _git(self.top, "status", "--porcelain", "--untracked-files=no")
+            + _git(self.top, "diff", "HEAD")
+        )
 
     def changed(self, commit: str) -> bool:
         """Return whether the working tree differs from a commit."""
@@ -83,26 +89,26 @@ class Repository:
     def checkout(self, commit: str, patch: Path | None = None) -> Iterator[Path]:
         """Give the block a folder with a commit, and the patch applied; it is removed however the block ends.
 
-        What git does not have is linked from the working tree: ignored files (data, for one) and submodules.
+        It has a git directory of its own, so that nothing that the program does with git reaches the repository. What
+        git does not have is that of the working tree: ignored files (data, for one) are linked, submodules copied.
         """
-        outer = Path(tempfile.mkdtemp(prefix="pinprof-ab-"))
-        place = outer / self.top.name
-        try:
-            _git(self.top, "worktree", "add", "--detach", "--force", str(place), commit, as_the_user=True)
-            if patch is not None:
-                apply_patch(place, patch)
-            self._link(place)
+        with temporary_folder("ab") as outer:
+            place = outer / self.top.name
+            place.mkdir()
+            try:
+                copy_git(self.top / REPOSITORY, place / REPOSITORY)
+                (place / REPOSITORY / "index").unlink(missing_ok=True)  # it is of the working tree
+                _git(place, "checkout", "--quiet", "--force", "--detach", commit, as_the_user=True)
+                if patch is not None:
+                    apply_patch(place, patch)
+                self._add_others(place)
+            except OSError as error:
+                raise MeasureError(f"{error.filename or self.top}: cannot be copied ({error.strerror})") from error
             yield place
-        finally:
-            with suppress(MeasureError):
-                _git(self.top, "worktree", "remove", "--force", "--force", str(place))
-            shutil.rmtree(outer, ignore_errors=True)
-            with suppress(MeasureError):
-                _git(self.top, "worktree", "prune")
 
     def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> Program:
         """Return the version in a folder like this repository; it must not import code of the other versions."""
-        away = {} if place == self.top else moved_path(self.top, place)
+        away = {} if place == self.top else moved_environment(self.top, place)
         folder = place / self.folder.relative_to(self.top)
         if not folder.is_dir():
             raise MeasureError(f"{name}: it has no folder {self.folder.relative_to(self.top)}")
@@ -110,16 +116,23 @@ class Repository:
         wrong = tuple(f"{other}{os.sep}" for other in others if not any(link in place.parents for link in inside))
         return Program(name, tuple(words), folder, away, wrong)
 
-    def _link(self, place: Path) -> None:
+    def _add_others(self, place: Path) -> None:
+        """Add what git does not have to a version."""
         for path in self.submodules():
-            with suppress(OSError):
-                (place / path).rmdir()
-        for path in (*self.submodules(), *self.ignored()):
+            if (self.top / path).is_dir() and not any((place / path).glob("*")):
+                with suppress(OSError):
+                    (place / path).rmdir()
+                (place / path).parent.mkdir(parents=True, exist_ok=True)
+                copy_folder(self.top / path, place / path)
+        links = []
+        for path in self.ignored():
             here, there = self.top / path.rstrip("/"), place / path.rstrip("/")
             if here.exists() and not there.exists() and not here.is_relative_to(place.parent):
                 with suppress(OSError):
                     there.parent.mkdir(parents=True, exist_ok=True)
                     there.symlink_to(here)
+                    links.append(there.relative_to(place))
+        exclude(place, links)
 
 
 def apply_patch(folder: Path, patch: Path) -> None:
@@ -130,8 +143,16 @@ def apply_patch(folder: Path, patch: Path) -> None:
         raise MeasureError(f"{patch}: the patch does not apply ({error})") from error
 
 
-def moved_path(top: Path, place: Path) -> dict[str, str]:
-    """Return the environment in which folders of the repository on PYTHONPATH are those of the other version."""
+def moved_environment(top: Path, place: Path) -> dict[str, str]:
+    """Return the environment of a version: folders of the repository on PYTHONPATH are its own.
+
+    Git looks for no repository above a version that has none.
+    """
+    ceiling = os.pathsep.join(filter(None, (str(place.parent), os.environ.get(CEILING))))
+    return {CEILING: ceiling, **_moved_path(top, place)}
+
+
+def _moved_path(top: Path, place: Path) -> dict[str, str]:
     path = os.environ.get("PYTHONPATH")
     if not path:
         return {}

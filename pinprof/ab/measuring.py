@@ -2,7 +2,6 @@
 
 import os
 import select
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -20,6 +19,7 @@ from pinprof.ab.times import Timed, read_times
 from pinprof.capture.cores import ANY_CORES, CORES_BYTES
 from pinprof.errors import MeasureError
 from pinprof.replay.feed import STARVED
+from pinprof.temporary import temporary_folder
 
 TURN_S = 0.02
 """How long a turn is at least: long against the change of turns, short against what else changes on a machine.
@@ -167,7 +167,7 @@ def _timed(programs: Sequence[Program], options: Sequence[str], limit_s: float) 
     with ExitStack() as stack:
         started = []
         for program in programs:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+            folder = stack.enter_context(temporary_folder("ab"))
             command = _command(program, options, folder)
             process = stack.enter_context(running(command, program.folder, program.environment))
             started.append((program, folder, process))
@@ -191,7 +191,7 @@ def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, fi
     """
     order = (first, 1 - first)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+        folder = stack.enter_context(temporary_folder("ab"))
         players: dict[int, Player] = {}
         for number in order:
             players[number] = stack.enter_context(Player(programs[number], options, plan, folder / str(number)))

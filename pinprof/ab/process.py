@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from pinprof.git import environment_of_folders
+
 ENDS_WITHIN_S = 10.0
 """How long a process that is asked to end may take; launchers end their ranks meanwhile."""
 LOOK_S = 0.05
@@ -75,7 +77,7 @@ def running(
         process = subprocess.Popen(  # noqa: S603  the user's program
             command,
             cwd=folder,
-            env={**os.environ, **environment},
+            env={**environment_of_folders(), **environment},
             stdin=given,
             stdout=printed,
             stderr=subprocess.STDOUT,

@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, page_options, say, show, write
+from pinprof.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from pinprof.ab import Contest, Judgement, Program, Progress, Recorded, Wishes
@@ -96,8 +96,8 @@ def ab(
     """Measure two versions of a program against each other, and say whether the new one is slower.
 
     COMMAND is `python train.py ...`, `train.py ...`, `-m module ...` or `torchrun ... train.py`. By default pinprof
-    compares the working tree with the revision --base in a git worktree of its own, removed afterwards. Ignored files
-    (data, for one) and submodules are linked there from the working tree; files that git does not know are missing.
+    compares the working tree with the revision --base in a folder of its own, removed afterwards. Ignored files (data,
+    for one) are linked there from the working tree, submodules copied; files that git does not know are missing.
 
     After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler: either both
     take turns of some steps, or one runs after the other. In each pair, a lot says which is first. It ends when
@@ -131,7 +131,7 @@ def ab(
         made = _contest((before, after), wishes)
         recorded = None
         if not no_trace and not made.duel.interrupted:
-            folder = kept or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-ab-")))
+            folder = kept or stack.enter_context(temporary_folder("ab"))
             recorded = _recorded(made, wishes, folder)
         _print(made, recorded, remarks, json_file)
     judgement = made.duel.judgement

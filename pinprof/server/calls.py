@@ -5,8 +5,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pinprof.errors import PinprofError
@@ -17,6 +15,7 @@ from pinprof.server.commands import Arguments, options
 from pinprof.server.folder import Folder
 from pinprof.server.outputs import listed
 from pinprof.server.tools import TOOLS, Tool
+from pinprof.temporary import temporary_folder
 
 READING_S = 600.0
 """A trace of a gigabyte takes some seconds; a call that takes longer than this is given up."""
@@ -92,8 +91,8 @@ def _patch(given: Arguments) -> Iterator[list[str]]:
     if "diff" not in given:
         yield []
         return
-    with TemporaryDirectory(prefix="pinprof-mcp-") as folder:
-        path = Path(folder, "change.diff")
+    with temporary_folder("mcp") as folder:
+        path = folder / "change.diff"
         path.write_text(given["diff"], encoding="utf-8", newline="")
         yield [f"--patch={path}"]
 

@@ -1,7 +1,6 @@
 """Runs a version of a program for its first steps: for its numbers, and under the guard; each in a fresh process."""
 
 import json
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
 from pinprof.errors import MeasureError
+from pinprof.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from pinprof.capture.numbers import Nudged
@@ -63,8 +63,8 @@ def _alone(look: Look) -> Mapping[str, Any] | MeasureError:
 @contextmanager
 def _started(look: Look) -> Iterator[tuple[Running, Path]]:
     program = look.program
-    with tempfile.TemporaryDirectory(prefix="pinprof-try-") as folder:
-        path = Path(folder) / "seen.json"
+    with temporary_folder("try") as folder:
+        path = folder / "seen.json"
         command = program.under_pinprof([*look.options, str(path)])
         with running(command, program.folder, program.environment) as process:
             yield process, path

@@ -1,7 +1,6 @@
 """A trial: fix a program in a copy, measure the copy against the original, and look for other numbers and for races."""
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from pinprof.ab.times import Timed
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.fix import Changes, Chosen, Mend, Patches, changes
+from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share, eliminated
@@ -73,7 +73,7 @@ class Trial:
         """Make the trial. Raises MeasureError where the program cannot be run, and TraceError for a bad recording."""
         begun = time.monotonic()
         with ExitStack() as undo:
-            folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="pinprof-try-")))
+            folder = undo.enter_context(temporary_folder("try"))
             versions = Versions(self.wanted.command, undo)
             try:
                 analysis = self._recorded(versions, folder)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pinprof.ab import Program
-from pinprof.ab.checkout import moved_path
+from pinprof.ab.checkout import moved_environment
+from pinprof.ab.copies import copied
 from pinprof.fix import Changes, Mend
-from pinprof.trial.copies import ENVIRONMENT, copied
 
 ORIGINAL, CHANGED = "original", "changed"
 NO_FILE = "No such file or directory"
@@ -82,7 +82,7 @@ class Versions:
         place = self.undo.enter_context(copied(command.top, command.scripts, changed))
         self._places.append(place)
         folder = place / command.here.relative_to(command.top)
-        environment = {**moved_path(command.top, place), **ENVIRONMENT}
+        environment = moved_environment(command.top, place)
         return Program(name, command.moved(place), folder, environment, (f"{command.top}/",))
 
 

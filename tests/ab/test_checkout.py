@@ -47,9 +47,10 @@ def test_a_revision_is_checked_out_and_goes_away(repository: Repository) -> None
     with repository.checkout(repository.commit("HEAD~1")) as place:
         assert (place / "train.py").read_text() == 'print("first")\n'
         assert place.name == "project"
-        assert worktrees(repository) == 2
+        assert git(place, "rev-parse", "HEAD") == repository.commit("HEAD~1")
+        assert not git(place, "status", "--porcelain")
+        assert worktrees(repository) == 1, "the repository does not know of it"
     assert not place.parent.exists()
-    assert worktrees(repository) == 1
 
 
 def test_it_goes_away_after_an_interruption_too(repository: Repository) -> None:
@@ -137,7 +138,10 @@ def test_the_version_runs_in_the_same_folder_of_its_checkout(
     with below.checkout(below.commit("HEAD")) as place:
         version = below.version("base", place, ["train.py"], [below.top])
         assert version.folder == place / "tools"
-        assert version.environment == {"PYTHONPATH": f"{place}/src{os.pathsep}/elsewhere"}
+        assert version.environment == {
+            "PYTHONPATH": f"{place}/src{os.pathsep}/elsewhere",
+            "GIT_CEILING_DIRECTORIES": str(place.parent),
+        }
         assert version.not_its_own == (f"{below.top}/",)
     with (
         below.checkout(below.commit("HEAD~1")) as place,

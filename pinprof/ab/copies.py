@@ -2,18 +2,20 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pinprof.ab.git_directory import copy_git, exclude, git_directory
 from pinprof.errors import MeasureError
+from pinprof.git import REPOSITORY
+from pinprof.temporary import temporary_folder
 
 LEFT_OUT = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
 """Folders that no program reads."""
-LINKED = {".git", ".venv", "venv", "node_modules", "site-packages"}
-"""Folders that are not the program's own code; git does not write its index there, see `ENVIRONMENT`."""
+LINKED = {".venv", "venv", "node_modules", "site-packages"}
+"""Folders that are not the program's own code."""
 LARGEST_FILE = 64 * 2**20
 """A larger file is linked, unless it is code."""
 LARGEST_FOLDER = 2**28
@@ -23,8 +25,6 @@ MOST_COPIED = 2**30
 """The bytes of a whole copy, without code; what comes then is linked."""
 MOST_ENTRIES = 100_000
 """A folder with more entries beside code would take long to link."""
-ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0"}
-"""Keeps a `git status` of the program from writing."""
 
 
 @dataclass
@@ -52,7 +52,9 @@ class _Copying:
             shutil.copystat(source, target)
 
     def _entry(self, source: Path, target: Path) -> None:
-        if source.is_dir():
+        if source.name == REPOSITORY and git_directory(source):
+            copy_git(source, target)
+        elif source.is_dir():
             is_outside = source.is_symlink() or (source / "pyvenv.cfg").exists()
             if not self._is_on_the_way(source) and (is_outside or source.name in LINKED or _is_data(source)):
                 self._link(source, target)
@@ -104,18 +106,29 @@ def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> 
     Code and small files are real copies, for Python resolves links to scripts. Large files, and folders that hold only
     data, are links: what the program writes through them it writes to the originals.
     """
-    try:
-        outer = Path(tempfile.mkdtemp(prefix="pinprof-try-"))
-    except OSError as error:
-        raise MeasureError(f"no folder for a copy of the program can be made ({error.strerror})") from error
-    try:
+    with _outer_folder() as outer:
         place = outer / (top.name or "program")
         try:
-            _Copying(frozenset((*needed, *changed)), outer.resolve()).folder(top, place)
+            copying = _Copying(frozenset((*needed, *changed)), outer)
+            copying.folder(top, place)
+            exclude(place, [link.relative_to(top) for link in copying.links if link.is_dir()])
             for file, content in changed.items():
                 (place / file.relative_to(top)).write_bytes(content)
         except OSError as error:
             raise MeasureError(f"{error.filename or top}: cannot be copied ({error.strerror})") from error
         yield place
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder as `copied` does. Raises OSError."""
+    _Copying(frozenset(), target.parent).folder(source, target)
+
+
+@contextmanager
+def _outer_folder() -> Iterator[Path]:
+    with ExitStack() as undo:
+        try:
+            outer = undo.enter_context(temporary_folder("try"))
+        except OSError as error:
+            raise MeasureError(f"no folder for a copy of the program can be made ({error.strerror})") from error
+        yield outer

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.trial import copies
-from pinprof.trial.copies import copied
+from pinprof.ab import copies
+from pinprof.ab.copies import copied
 from pinprof.trial.versions import Command
 
 
@@ -35,7 +35,7 @@ def test_code_is_real_and_data_is_linked(program: Path) -> None:
     before = state(program)
     with copied(program, [program / "train.py"], {program / "pkg" / "model.py": b"changed"}) as place:
         links = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_symlink()}
-        assert links == {".git", ".venv", "data", "weights.pt"}
+        assert links == {".venv", "data", "weights.pt"}
         assert (place / "pkg" / "model.py").read_text() == "changed"
         assert (place / "linked.py").read_text() == "shared"
         assert not (place / "pkg" / "__pycache__").exists()

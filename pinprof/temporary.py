@@ -1,0 +1,56 @@
+"""Temporary folders that go away also after a run that was killed: the next one removes those whose maker is dead."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+PREFIX = "pinprof-"
+LOCK = ".pinprof-lock"
+"""A file in each folder, on which its maker holds a lock. The kernel frees that when the maker dies, however it dies; a
+process number would mislead where containers share a folder for temporary files."""
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Give the block a folder `pinprof-NAME-...`, without links in its path; it is removed afterwards."""
+    _remove_dead()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-")).resolve()
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. It gets its name when it is held: else another process could take it first."""
+    part = folder / f"{LOCK}.part"
+    with part.open("wb") as lock:
+        with suppress(OSError):  # some file systems have no locks: such a folder stays, if its maker is killed
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.rename(folder / LOCK)
+        yield
+
+
+@cache
+def _remove_dead() -> None:
+    """Remove the folders of this user whose makers are dead; once in a process."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError):  # another process removes it, too
+            if lock.lstat().st_uid == os.getuid() and _is_free(lock):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

@@ -1,0 +1,265 @@
+"""Programs that change their repository: in a copy they change that of the copy alone, which looks as theirs."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from pinprof.ab.checkout import Repository
+from pinprof.ab.copies import copied
+
+IDENTITY = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")
+Version = Callable[[Path], AbstractContextManager[Path]]
+CHANGES = (
+    "add -A",
+    "commit -q --allow-empty -m From-the-copy",
+    "commit -q --amend --allow-empty -m Again",
+    "tag v9",
+    "tag -d v1",
+    "branch other",
+    "branch -D kept",
+    "config user.name somebody",
+    "config core.hooksPath hooks",
+    "remote add new /nowhere",
+    "notes add -m note",
+    "update-ref refs/heads/main HEAD~1",
+    "checkout -q -f -B side",
+    "push -q --all origin",
+    "push -q origin HEAD:refs/heads/pushed --force",
+    "push -q origin --delete kept",
+    "push -q --tags origin",
+    "fetch -q origin",
+    "reset -q --hard HEAD~1",
+    "clean -q -fdx",
+    "reflog expire --expire=now --all",
+    "gc -q --prune=now",
+    "pack-refs --all",
+    "worktree add -q inner",
+    "stash drop -q",
+)
+QUESTIONS = (
+    "rev-parse HEAD",
+    "rev-parse --abbrev-ref HEAD",
+    "symbolic-ref HEAD",
+    "describe --tags --always --dirty",
+    "status --porcelain",
+    "diff",
+    "diff --cached",
+    "diff-index HEAD",
+    "log --format=%H%d%s --all",
+    "tag",
+    "branch -a",
+    "stash list",
+    "reflog",
+    "remote get-url origin",
+    "config user.name",
+    "ls-files --stage",
+    "for-each-ref",
+    "rev-list --count HEAD",
+)
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, text: str) -> None:
+    (folder / "train.py").write_text(text)
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", text)
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Path:
+    """A bare repository with two branches and a tag."""
+    first = tmp_path / "first"
+    first.mkdir()
+    git(first, "init", "-q", "-b", "main")
+    for text in ("one", "two"):
+        commit(first, text)
+    git(first, "tag", "-m", "v1", "v1")
+    git(first, "branch", "kept")
+    git(tmp_path, "clone", "-q", "--bare", str(first), "origin.git")
+    return tmp_path / "origin.git"
+
+
+@pytest.fixture
+def clone(origin: Path, tmp_path: Path) -> Path:
+    """A clone with a change that is staged, one that is not, one put away, and a file that git does not know."""
+    top = tmp_path / "project"
+    git(tmp_path, "clone", "-q", str(origin), str(top))
+    git(top, "branch", "kept")
+    git(top, "config", "user.name", "me")
+    git(top, "config", "user.email", "me@example.org")
+    (top / "train.py").write_text("put away")
+    git(top, "stash", "-q")
+    commit(top, "three")
+    (top / "train.py").write_text("staged")
+    git(top, "add", ".")
+    (top / "train.py").write_text("changed")
+    (top / "notes.txt").write_text("notes")
+    return top
+
+
+def state(*folders: Path) -> dict[str, bytes]:
+    """Return the content of all files, objects included."""
+    return {str(path): path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def as_it_is(top: Path) -> Iterator[Path]:
+    with copied(top, [], {}) as place:
+        yield place
+
+
+@contextmanager
+def at_head(top: Path) -> Iterator[Path]:
+    repository = Repository.around(top)
+    with repository.checkout(repository.commit("HEAD")) as place:
+        yield place
+
+
+VERSIONS = pytest.mark.parametrize("version", [as_it_is, at_head])
+
+
+@VERSIONS
+def test_what_git_changes_in_a_copy_stays_there(clone: Path, origin: Path, version: Version) -> None:
+    before = state(clone, origin)
+    with version(clone) as place:
+        for change in CHANGES:
+            subprocess.run(["git", *change.split()], cwd=place, check=True, capture_output=True)
+        assert state(clone, origin) == before
+        assert git(place, "rev-parse", "--abbrev-ref", "HEAD") == "side"
+    assert state(clone, origin) == before
+
+
+@VERSIONS
+def test_a_worktree_and_the_repository_around_it_stay_as_they_are(clone: Path, origin: Path, version: Version) -> None:
+    tree = clone.parent / "tree"
+    git(clone, "worktree", "add", "-q", "-b", "topic", str(tree))
+    before = state(clone, origin, tree)
+    with version(tree) as place:
+        assert (place / ".git").is_dir()
+        for change in CHANGES:
+            subprocess.run(["git", *change.split()], cwd=place, check=True, capture_output=True)
+        assert state(clone, origin, tree) == before
+
+
+@VERSIONS
+def test_a_submodule_stays_as_it_is(clone: Path, origin: Path, version: Version) -> None:
+    git(clone, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(origin), "library")
+    git(clone, "commit", "-q", "-am", "Use it")
+    before = state(clone, origin)
+    with version(clone) as place:
+        assert git(place, "submodule", "status") == git(clone, "submodule", "status")
+        for change in (
+            "commit -q --allow-empty -m From-the-copy",
+            "checkout -q -f HEAD~1",
+            "push -q origin HEAD:refs/heads/new",
+        ):
+            git(place / "library", *change.split())
+        assert (place / "library" / "train.py").read_text() == "two"
+        assert state(clone, origin) == before
+
+
+def test_a_copy_looks_as_the_repository(clone: Path) -> None:
+    with copied(clone, [], {}) as place:
+        for question in QUESTIONS:
+            assert git(place, *question.split()) == git(clone, *question.split()), question
+
+
+def test_in_a_worktree_a_copy_looks_as_that(clone: Path) -> None:
+    tree = clone.parent / "tree"
+    git(clone, "worktree", "add", "-q", "-b", "topic", str(tree))
+    with copied(tree, [], {}) as place:
+        for question in QUESTIONS:
+            assert git(place, *question.split()).replace("+ ", "  ") == git(tree, *question.split()).replace("+ ", "  ")
+
+
+def test_what_is_a_link_in_a_copy_is_not_new_to_git(clone: Path) -> None:
+    (clone / ".venv #1?").mkdir()
+    (clone / ".venv #1?" / "pyvenv.cfg").touch()
+    (clone / ".gitignore").write_text(".venv*/\ndata/\n")
+    (clone / "data").mkdir()
+    (clone / "data" / "a.bin").touch()
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "All")
+    for version in (as_it_is, at_head):
+        with version(clone) as place:
+            assert (place / ".venv #1?").is_symlink()
+            assert not git(place, "status", "--porcelain")
+
+
+def test_a_changed_file_of_a_copy_is_a_change_to_git(clone: Path) -> None:
+    git(clone, "commit", "-q", "-am", "All")
+    with copied(clone, [], {clone / "train.py": b"patched"}) as place:
+        assert git(place, "status", "--porcelain", "--untracked-files=no") == "M train.py"
+
+
+def test_hooks_do_not_run_and_no_process_watches_a_copy(clone: Path, tmp_path: Path) -> None:
+    hook = clone / ".git" / "hooks" / "post-commit"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    hook.chmod(0o755)
+    git(clone, "config", "core.fsmonitor", f"touch {tmp_path}/watched; false")
+    git(clone, "config", "core.hooksPath", str(hook.parent))
+    with copied(clone, [], {}) as place:
+        subprocess.run(["git", "commit", "-qam", "All"], cwd=place, check=True, capture_output=True)
+    assert not (tmp_path / "hooked").exists()
+    assert not (tmp_path / "watched").exists()
+
+
+def test_a_push_to_a_url_fails_and_one_that_is_behind_is_refused(clone: Path, origin: Path) -> None:
+    git(clone, "config", "remote.origin.pushurl", str(origin))
+    before = state(origin)
+    with copied(clone, [], {}) as place:
+        for words in (("push", str(origin), "HEAD:new"), ("push", "origin", "HEAD~2:main")):
+            done = subprocess.run(["git", *words], cwd=place, check=False, capture_output=True)
+            assert done.returncode
+        git(place, "push", "-q", "--force-with-lease", "origin", "HEAD~2:main")
+        assert state(origin) == before
+
+
+def test_who_commits_in_some_folders_only_commits_in_a_copy(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("user.name", "user.email"):
+        git(clone, "config", "--unset", key)
+    (tmp_path / "work").write_text("[user]\n\tname = me\n\temail = me@work.example.org\n")
+    (tmp_path / "all").write_text(
+        f'[includeIf "gitdir:{clone.parent}/"]\n\tpath = work\n[user]\n\tuseConfigOnly = true\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "all"))
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    with copied(clone, [], {}) as place:
+        subprocess.run(["git", "commit", "-qam", "All"], cwd=place, check=True, capture_output=True)
+        assert git(place, "log", "-1", "--format=%ae") == "me@work.example.org"
+
+
+def test_borrowed_objects_are_found(clone: Path, tmp_path: Path) -> None:
+    borrower = tmp_path / "borrower"
+    git(tmp_path, "clone", "-q", "--shared", str(clone), str(borrower))
+    (borrower / ".git" / "objects" / "info" / "alternates").write_text("../../../project/.git/objects\n")
+    with copied(borrower, [], {}) as place:
+        git(place, "fsck")
+        assert git(place, "log", "-1", "--format=%s") == "three"
+
+
+def test_a_repository_within_the_program_has_its_own_too(clone: Path) -> None:
+    inner = clone / "vendor" / "library"
+    git(clone.parent, "clone", "-q", str(clone), str(inner))
+    head = git(inner, "rev-parse", "HEAD")
+    with copied(clone, [], {}) as place:
+        git(place / "vendor" / "library", "commit", "-q", "--allow-empty", "-m", "From the copy")
+    assert git(inner, "rev-parse", "HEAD") == head
+
+
+def test_what_is_no_repository_is_copied_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "project" / "sub").mkdir()
+    (tmp_path / "project" / "sub" / ".git").write_text("gitdir: /nowhere\n")
+    with copied(tmp_path / "project", [], {}) as place:
+        assert list((place / ".git").iterdir()) == []
+        assert (place / "sub" / ".git").read_text() == "gitdir: /nowhere\n"
