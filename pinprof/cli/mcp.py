@@ -1,5 +1,6 @@
 """`pinprof mcp`: the commands as tools for programs that write programs."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -34,6 +35,9 @@ def mcp(folder: Path, *, allow_running: bool) -> None:
       pinprof mcp
       pinprof mcp --folder ~/project --allow-running
     """  # noqa: D301  click looks for the backspace itself
+    from pinprof.server.import_path import import_path
+
+    sys.path[:] = import_path(folder, sys.path)
     try:
         from pinprof.server.serve import serve
     except ModuleNotFoundError as error:

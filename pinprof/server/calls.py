@@ -60,7 +60,7 @@ class Calls:
         with _patch(given) as patch:
             words = self._tried(given) if tool.name == "try" else self._compared(given, patch)
             most_s = MEASUREMENTS[tool.name] * given["minutes"] * 60 + BESIDE_S
-            done = await self.runner.run([*words, "--", *command], tell, most_s, alone=True)
+            done = await self.runner.run([*words, "--", *command], tell, most_s, runs_program=True)
         return _answer(tool, json.loads(done.output), done.remarks)
 
     def _compared(self, given: Arguments, patch: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,14 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
 from pinprof.errors import PinprofError
+from pinprof.git import NEVER
+from pinprof.server.import_path import import_path
 from pinprof.trace.sources import WITHIN
 
-HOME = str(Path(__file__).parents[2])
-PROGRAM = "import sys; sys.path[0] = {home!r}; from pinprof.cli import main; main()"
+PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.cli import main; main()"
 """Runs this very pinprof, and imports nothing from the folder, in which it works."""
+MODULES = "PYTHONPATH"
+"""It may name the folder, where Python would look for `sitecustomize` as it starts."""
 EVERY_S = 2.0
 """How often a call tells that it is under way."""
 ENDS_WITHIN_S = 15.0
@@ -49,36 +52,44 @@ class Done:
 
 
 class Runner:
-    """Runs commands in a folder, few at once; one that measures runs alone, as others would disturb it."""
+    """Runs commands in a folder, few at once; one that runs a program runs alone, as others would disturb it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._places = anyio.Semaphore(SIDE_BY_SIDE)
         self._entrance = anyio.Lock()
 
-    async def run(self, words: Sequence[str], tell: Tell, most_s: float, *, alone: bool = False) -> Done:
+    async def run(self, words: Sequence[str], tell: Tell, most_s: float, *, runs_program: bool = False) -> Done:
         """Return what a command gives. Raises PinprofError with its one line of error, or if it takes too long."""
         await tell(0.0, f"pinprof {words[0]}")
         async with AsyncExitStack() as stack:
             async with self._entrance:  # else two that measure would each hold a place and wait for the other's
-                for _ in range(SIDE_BY_SIDE if alone else 1):
+                for _ in range(SIDE_BY_SIDE if runs_program else 1):
                     await stack.enter_async_context(self._places)
             try:
                 with anyio.fail_after(most_s):
-                    return await _run(words, self._folder, tell)
+                    return await _run(words, self._folder, tell, _environment(self._folder, runs_program=runs_program))
             except TimeoutError:
                 raise PinprofError(f"pinprof {words[0]} took longer than {most_s:.0f} s; use a terminal") from None
 
 
-async def _run(words: Sequence[str], folder: Path, tell: Tell) -> Done:
-    kept = {name: value for name, value in os.environ.items() if name not in OWN}
+def _environment(folder: Path, *, runs_program: bool) -> dict[str, str]:
+    """Return the environment of a command: one that runs no program starts nothing that the folder could name."""
+    left_out = OWN if runs_program else (*OWN, MODULES)
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    never = {} if runs_program else {NEVER: "1"}
+    return {**kept, **never, "NO_COLOR": "1", "PYTHONUTF8": "1", WITHIN: str(folder)}
+
+
+async def _run(words: Sequence[str], folder: Path, tell: Tell, environment: Mapping[str, str]) -> Done:
+    path = import_path(folder, sys.path)
     process = await anyio.open_process(
-        [sys.executable, "-c", PROGRAM.format(home=HOME), *words],
+        [sys.executable, "-c", PROGRAM.format(path=path), *words],
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=PIPE,
         cwd=folder,
-        env={**kept, "NO_COLOR": "1", "PYTHONUTF8": "1", WITHIN: str(folder)},
+        env=environment,
         start_new_session=True,
     )
     output: list[str] = []
