@@ -1,4 +1,4 @@
-"""What may rely on a wait that a change removes: clocks, events, copies that nobody waits for, and other streams."""
+"""What may rely on a wait that a change removes: events, copies that nobody waits for, and other streams."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,6 @@ from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.written import written
 
-CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer", "utcnow"}
-CLOCKS_IN_FULL = {"datetime.datetime.now", "time.process_time", "time.process_time_ns"}
-"""Clocks whose last name alone may be another function's."""
 COMPILING = ("compile", "jit", "script")
 """Words of decorators that compile a function."""
 COPYING = {"to", "cuda", "copy_"}
@@ -40,9 +37,9 @@ def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:
 
 
 def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise NotSure where something may rely on a read in each step of a loop: errors, waits, or the order of it."""
+    """Raise NotSure where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
     check_errors_pass(source, node, loop)
-    check_waits_are_not_needed(source, loop)
+    check_no_other(source)
     check_runs_in_order(source, node)
 
 
@@ -53,14 +50,6 @@ def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None
             return
         if catches(source, each):
             raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")
-
-
-def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
-    """Raise NotSure where something may rely on a wait in a loop: a clock in it, or what `check_no_other` finds."""
-    for call in _calls(source):
-        if _is_clock(source, call) and source.is_within(call, loop.body) and not is_seldom(source, call, loop):
-            raise NotSure(f"line {source.line(call)} reads a clock in the loop, which needs the wait")
-    check_no_other(source)
 
 
 def check_no_other(source: SourceFile) -> None:
@@ -117,11 +106,6 @@ def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 def _calls(source: SourceFile) -> Iterator[cst.Call]:
     return (node for node in walk(source.module) if isinstance(node, cst.Call))
-
-
-def _is_clock(source: SourceFile, call: cst.Call) -> bool:
-    named = source.qualified(call.func) or ""
-    return last_name(call) in CLOCKS or named.rpartition(".")[2] in CLOCKS or named in CLOCKS_IN_FULL
 
 
 def _is_later(source: SourceFile, call: cst.Call) -> bool:
