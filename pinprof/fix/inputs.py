@@ -44,8 +44,8 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
             continue
         constant = tried(partial(_constant, place, work), [])
         if constant:
-            waits = [waits_at(work.files.at(place), place)]
-            yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT, waits=waits)
+            here = [waits_at(work.files.at(place), place)]
+            yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT, waits=here)
             continue
         try:
             copied = copies_of(work.files.at(place), place, work.told)

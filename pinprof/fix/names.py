@@ -56,6 +56,8 @@ def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
     """Raise NotSure where something may look at a variable of a scope without naming it."""
+    if isinstance(scope, cst.Module) and exports(source, name):
+        raise NotSure(f"__all__ names {name}: other code may read it")
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
             raise NotSure(f"{node.func.value}() may look at {name}")
@@ -63,6 +65,19 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
             raise NotSure(f"a text in line {source.line(node)} names {name}")
     if "f_locals" in source.text:
         raise NotSure(f"f_locals may look at {name}")
+
+
+def exports(source: SourceFile, name: str) -> bool:
+    """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
+    lines = [
+        line
+        for line in walk(source.module)
+        if isinstance(line, cst.SimpleStatementLine)
+        and any(isinstance(each, cst.Name) and each.value == "__all__" for each in walk(line))
+    ]
+    texts = [each for line in lines for each in walk(line) if isinstance(each, cst.SimpleString)]
+    is_made = any(isinstance(each, cst.Call | cst.BaseComp) for line in lines for each in walk(line))
+    return any(each.evaluated_value == name for each in texts) or (is_made and not name.startswith("_"))
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:

@@ -88,10 +88,11 @@ class Program:
 def handed(source: SourceFile, value: cst.BaseExpression) -> Iterator[str]:
     """Yield the names in an expression that are not called there: `train` of `partial(train, model)`."""
     for node in walk(value):
-        around = source.parent(node)
-        if isinstance(node, cst.Name) and not (isinstance(around, cst.Call) and around.func is node):
-            is_called = isinstance(around, cst.Attribute) and isinstance(above := source.parent(around), cst.Call)
-            if not (is_called and above.func is around):
+        if isinstance(node, cst.Name):
+            around = source.parent(node)
+            whole = around if isinstance(around, cst.Attribute) else node
+            call = source.parent(whole)
+            if not (isinstance(call, cst.Call) and call.func is whole):
                 yield node.value
 
 

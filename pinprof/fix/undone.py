@@ -131,7 +131,7 @@ class Undone:
         for each in walk(node):
             if isinstance(each, cst.Call) and not self._callees(source, each)[0] and may_read_clock(source, each):
                 self._note(source, each, state)
-        ways = [state]
+        ways: list[State] = [state]
         for function in self._going(source, node, methods):
             ways.append(self._run(function, state))
             if yields(function.node.body):
@@ -220,7 +220,7 @@ class Undone:
         around = source.parent(node)
         if isinstance(around, cst.Call) and around.func is node:
             return state
-        ways = [state]
+        ways: list[State] = [state]
         for function in self.program.methods(node.attr.value):
             decorators = function.node.decorators if isinstance(function.node, cst.FunctionDef) else ()
             if any("property" in name for each in decorators for name in names_of(each)):
