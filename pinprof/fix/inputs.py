@@ -11,7 +11,7 @@ from pinprof.fix.filled import filled_there
 from pinprof.fix.fresh import copies_of
 from pinprof.fix.loaders import check_pinnable, made_loader, with_options
 from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
-from pinprof.fix.rewrite import NotSure, Refused, Rewrite, Waits, walk
+from pinprof.fix.rewrite import NotSure, Refused, Rewrite, Waits
 from pinprof.fix.timed import check_clocks, waits_at
 from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
@@ -118,7 +118,7 @@ def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:
     """Yield that a step which draws from a DataLoader may copy its batches without a wait, wherever it does."""
     for place in loader.loops:
         source = work.files.at(place)
-        for node in walk(source.module):
+        for node in source.nodes:
             if isinstance(node, cst.For) and source.line(node) == place.line:
                 yield Waits(source.file, (node.target,))
 

@@ -64,7 +64,7 @@ def _check_uses(source: SourceFile, small: cst.CSTNode, uses: Uses, loop: Loop) 
 
 def cheap_first(source: SourceFile, line: int) -> Change:
     """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises NotSure."""
-    found = [node for node in walk(source.module) if isinstance(node, cst.If) and source.line(node.test) == line]
+    found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
     test = found[0].test if len(found) == 1 else None
     if not isinstance(test, cst.BooleanOperation):
         raise NotSure("a decision in each step depends on the value")

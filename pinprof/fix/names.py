@@ -71,7 +71,7 @@ def exports(source: SourceFile, name: str) -> bool:
     """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
     lines = [
         line
-        for line in walk(source.module)
+        for line in source.nodes
         if isinstance(line, cst.SimpleStatementLine)
         and any(isinstance(each, cst.Name) and each.value == "__all__" for each in walk(line))
     ]
@@ -171,7 +171,7 @@ def is_grown(source: SourceFile, node: cst.Name) -> bool:
 
 def is_set_by_others(source: SourceFile, name: str) -> bool:
     """Return whether a function says that it sets a variable of another one, or of the module."""
-    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in walk(source.module))
+    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in source.nodes)
 
 
 def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
@@ -192,7 +192,7 @@ def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 def check_is_builtin(source: SourceFile, name: str) -> None:
     """Raise NotSure where a file gives a name of Python's own another meaning: `float`, `len`."""
-    for node in walk(source.module):
+    for node in source.nodes:
         is_alias = isinstance(node, cst.ImportAlias) and name in {node.evaluated_alias, node.evaluated_name}
         is_definition = isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param) and node.name.value == name
         is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)

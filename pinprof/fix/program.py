@@ -44,7 +44,7 @@ class Program:
         self.has_clock = False
         """Whether anything in it may read a clock."""
         for source in files:
-            for node in walk(source.module):
+            for node in source.nodes:
                 self._take(source, node)
 
     def _take(self, source: SourceFile, node: cst.CSTNode) -> None:

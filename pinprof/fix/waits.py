@@ -54,7 +54,7 @@ def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None
 
 def check_no_other(source: SourceFile) -> None:
     """Raise NotSure where memory that is copied, or an event, may rely on a wait somewhere in a file."""
-    for call in _calls(source):
+    for call in source.every_call:
         if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
             raise NotSure(f"line {source.line(call)} copies without its own wait, and may rely on this one")
         if source.qualified(call.func) == "os.fork":
@@ -69,7 +69,7 @@ def check_no_other(source: SourceFile) -> None:
 def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
     """Raise NotSure where a node may run on another stream than what uses its result, or is compiled with it."""
     _check_is_not_compiled(source, node)
-    if any(last_name(call) == "set_stream" for call in _calls(source)):
+    if any(last_name(call) == "set_stream" for call in source.every_call):
         raise NotSure("the program sets the current stream: work on another one may rely on the wait")
     scope = source.scope(node)
     name = scope.name.value if isinstance(scope, cst.FunctionDef) else None
@@ -87,7 +87,7 @@ def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
             names.add(each.name.value)
             if any(word in source.code(one.decorator) for one in each.decorators for word in COMPILING):
                 raise NotSure(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
-    for call in _calls(source):
+    for call in source.every_call:
         if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):
             raise NotSure(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
 
@@ -102,10 +102,6 @@ def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
 def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether inference mode depends on a value: `torch.inference_mode(phase == "val")`."""
     return "inference_mode" in source.names_in(node) and not (isinstance(node, cst.Call) and not node.args)
-
-
-def _calls(source: SourceFile) -> Iterator[cst.Call]:
-    return (node for node in walk(source.module) if isinstance(node, cst.Call))
 
 
 def _is_later(source: SourceFile, call: cst.Call) -> bool:
@@ -148,15 +144,15 @@ def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
 
 def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a call always follows a synchronization in its function."""
-    waits = (each for each in _calls(source) if last_name(each) == "synchronize")
+    waits = (each for each in source.every_call if last_name(each) == "synchronize")
     return any(source.scope(call) is source.scope(each) and follows(source, call, each) for each in waits)
 
 
 def _check_refills(source: SourceFile) -> None:
     """Raise NotSure where the program writes to pinned memory of its own, which it copies without a wait."""
-    if not any(_is_later(source, call) for call in _calls(source)):
+    if not any(_is_later(source, call) for call in source.every_call):
         return
-    for call in _calls(source):
+    for call in source.every_call:
         asks = any(each.keyword and each.keyword.value == "pin_memory" for each in call.args)
         if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
             raise NotSure(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
@@ -175,7 +171,7 @@ def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
 
 def _with_streams(source: SourceFile) -> Iterator[cst.With]:
     """Yield the blocks that run on a stream of their own, as far as the source says so."""
-    for node in walk(source.module):
+    for node in source.nodes:
         if isinstance(node, cst.With):
             names = [name for each in node.items for name in source.names_in(each.item)]
             if any("stream" in name.lower() for name in names):

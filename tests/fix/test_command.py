@@ -244,6 +244,21 @@ def test_all_files_are_written_or_none(here: Path, monkeypatch: pytest.MonkeyPat
     assert sorted(path.name for path in here.iterdir()) == [".git", "trace.json.gz", "train.py"]
 
 
+def test_the_report_names_diffs_only_where_there_are_some(here: Path) -> None:
+    trace = recorded(here)
+    footer, words = "Diffs, where a change is certain", f"pinprof fix {trace}"
+    assert f"{footer}: {words}\n" in invoke("report", trace).stdout
+    brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
+    assert words in [each["command"] for each in brief["traces"][0]["next"]]
+    (here / "train.py").write_text(PROGRAM.replace("loss.item()", "loss.item() + 0 * len(x)").replace("x.to", "(x).to"))
+    os.utime(here / "train.py", (later := trace.stat().st_mtime + 100, later))
+    assert footer not in invoke("report", trace).stdout
+    brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
+    assert words not in [each["command"] for each in brief["traces"][0]["next"]]
+    (here / "train.py").unlink()
+    assert footer not in invoke("report", trace).stdout
+
+
 def test_rules_and_places_choose(here: Path) -> None:
     trace = recorded(here)
     only = invoke("fix", trace, "--rule", "pin201").stdout
