@@ -53,14 +53,14 @@ def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
     if not profile.info.by_pinprof or profile.path == urls.shown(urls.STANDARD_INPUT):
         return False
     made = profile.info.made
-    files: set[str] = {each.file for each in (*made.loaders, *made.optimizers)} if made else set()
+    files: set[str | None] = {each.file for each in (*made.loaders, *made.optimizers)} if made else set()
     rules = {finding.rule.id for finding in findings}
     files = files if rules & {*OF_WHAT_IS_MADE, *OF_LINES} else set()
     for finding in findings:
         if finding.rule.id in OF_LINES:
             files |= {site.evidence.file for site in finding.sites if site.evidence.file and site.evidence.line}
     sources = Sources(profile.path)
-    return any(sources.path(file) is not None for file in files)
+    return any(file is not None and sources.path(file) is not None for file in files)
 
 
 def next_command(profile: Profile, findings: Findings) -> str:
