@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
-RECORDING = "traces/loss_item_host_work.stack.json.gz"
+RECORDING = "traces/runs/images.before.json.gz"
 GUIDES = Path("pinprof/guides")
 COLUMNS, LINES = 104, 30
 WIDTH = 1280

@@ -47,7 +47,7 @@ class Said(Told):
         self.made = made
         self._said = copies
         self._told = {"torch_version": (2, 11), "has_scaler": False, "often": False, "gpus": 1, "allocating": ()}
-        self._told |= {"sparse": False} | told
+        self._told |= {"sparse": False, "waiting": ()} | told
 
     torch_version = property(lambda self: self._told["torch_version"])
     has_scaler = property(lambda self: self._told["has_scaler"])
@@ -55,6 +55,7 @@ class Said(Told):
     gpus = property(lambda self: self._told["gpus"])
     allocating = property(lambda self: self._told["allocating"])
     processes = property(lambda _: 1)
+    waiting = property(lambda self: self._told["waiting"])
     steps_before = property(lambda _: 500)
     steps = property(lambda _: 5)
 

@@ -42,7 +42,7 @@ def report_children(
     shown = traces_of(children)[:SHOWN]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
-        print_report(analysis.profile, analysis.findings, code=code)
+        print_report(analysis, code=code)
     write_page(page, analyses, code)
     say(f"Wrote {', '.join(shown)}")
     _say_others([child for child in children if child.path and os.path.relpath(child.path) not in shown])

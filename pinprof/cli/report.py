@@ -157,10 +157,12 @@ class _Wanted(NamedTuple):
             return
         from pinprof.report.trace import brief_json
         from pinprof.report.trace.json import to_json
+        from pinprof.report.trace.next import has_diffs
 
         entries = [(each.profile, each.findings) for each in measured]
         if self.brief:
-            write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown))
+            diffs = [place for place, each in enumerate(measured) if has_diffs(each)]
+            write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown, diffs))
         else:
             write(self.json_file, to_json(entries, ranks, hta))
 
@@ -184,7 +186,7 @@ def _report_each(
     """Report on traces one by one; `analyses` returns them with their rows, which only the page needs."""
     if wanted.text:
         for each in measured:
-            print_report(each.profile, each.findings, wanted.of_text, wanted.html.code)
+            print_report(each, wanted.of_text, wanted.html.code)
         print_hta(hta)
     wanted.write_json(measured, hta)
     if wanted.html.file:
@@ -208,7 +210,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         width, color = page_options()
         text = to_text if wanted.of_text.full else brief.to_text
         show(text(ranks, parts, width=width, color=color) + "\n")
-        print_report(shown[1].profile, shown[1].findings, wanted.of_text, wanted.html.code)
+        print_report(shown[1], wanted.of_text, wanted.html.code)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, place)
     if wanted.html.file:

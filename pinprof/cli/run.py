@@ -284,7 +284,7 @@ def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "C
     """Report on one trace, and return what was found."""
     path = outputs.trace
     analysis = read(path, analysing(machine))
-    print_report(analysis.profile, analysis.findings, code=code)
+    print_report(analysis, code=code)
     write_page(outputs.page, [analysis], code)
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
     return analysis

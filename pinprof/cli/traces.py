@@ -16,10 +16,9 @@ from pinprof.urls import STANDARD_INPUT, shown
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.errors import TraceError
-    from pinprof.measurement.profile import Profile
     from pinprof.pool import MeasuredFiles
+    from pinprof.ranks import RankPart
     from pinprof.report.source import Code
-    from pinprof.rules import Findings
     from pinprof.trace import Trace
 
 Made = TypeVar("Made")
@@ -260,21 +259,23 @@ def one_trace(argument: str) -> str:
 
 
 def print_report(
-    profile: "Profile",
-    findings: "Findings",
+    measured: "Analysis | RankPart",
     text: TextOptions = TextOptions(),  # noqa: B008
     code: "Code | None" = None,
 ) -> None:
     """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for."""
     from pinprof.report.trace import brief
+    from pinprof.report.trace.next import has_diffs
     from pinprof.report.trace.text import to_text
 
     width, color = page_options()
+    profile, findings = measured.profile, measured.findings
     if text.full or text.waits_by:
         waits_by = text.waits_by or "line"
         said = to_text(profile, findings, width=width, color=color, waits_by=waits_by, full=text.full)
     else:
-        said = brief.to_text(profile, findings, width=width, color=color, code=code or code_of())
+        diffs = has_diffs(measured)
+        said = brief.to_text(profile, findings, width=width, color=color, code=code or code_of(), diffs=diffs)
     show(said + "\n")
 
 

@@ -43,6 +43,11 @@ class Changes:
     files: Files
     analysis: Analysis
 
+    @property
+    def has_diffs(self) -> bool:
+        """Whether there is a diff: no replay is made to tell what it saves."""
+        return bool(self.mends) and bool(patched(self.mends, self.refused, self.files).patches)
+
     def patches(self, without: Iterable[Mend] = ()) -> Patches:
         """Return the diffs of all changes, or of those that are not left out."""
         left_out = list(without)

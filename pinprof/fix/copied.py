@@ -8,7 +8,7 @@ from pinprof.fix.calls import method
 from pinprof.fix.kinds import compared_there, is_count, is_host_number, is_real
 from pinprof.fix.names import check_is_builtin
 from pinprof.fix.reads import is_copy
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import SourceFile
 from pinprof.fix.texts import is_shown, is_value_of_text
 from pinprof.fix.totals import (
@@ -68,7 +68,9 @@ def kept_until_copied(source: SourceFile, line: int) -> Change:
         sure = {id(node): is_added_before(source, node, added, loop, uses) for node in reads}
         rewrites = [new for node in reads for new in _copy_of(source, node, copied, is_sure=sure[id(node)])]
     kept = source.anew(copied.node, "stays on the GPU", there)
-    return Change([kept, *rewrites], numbers="rounding" if is_divided(added.value) else "equal")
+    lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
+    waits = Waits(source.file, (copied.node,), tuple(reads), lost)
+    return Change([kept, *rewrites], waits, numbers="rounding" if is_divided(added.value) else "equal")
 
 
 def _copied_at(source: SourceFile, line: int) -> Copied:

@@ -8,7 +8,7 @@ from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.calls import last_name
 from pinprof.fix.iterators import asked_for
 from pinprof.fix.names import check_is_builtin
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import Loop, SourceFile
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
@@ -126,9 +126,7 @@ def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
 
 def _is_of_libraries(source: SourceFile, name: str) -> bool:
     """Return whether a name is only ever imported, and from libraries for progress: in a `try`, or in both branches."""
-    found = [
-        each for each in walk(source.module) if isinstance(each, cst.ImportFrom) and f" {name}" in source.code(each)
-    ]
+    found = [each for each in source.nodes if isinstance(each, cst.ImportFrom) and f" {name}" in source.code(each)]
     return bool(found) and all(_module(source, each).partition(".")[0] in PROGRESS for each in found)
 
 

@@ -36,7 +36,7 @@ def read_in_blocks(
     tensors are mixed: that is for real numbers only, for `float()` leaves those as they are that it has made.
     """
     starts = _starts(source, name, node, uses, loop)
-    clears = [each for each in uses.read if _is_cleared(source, each)]
+    clears = [each for each in uses.read if is_cleared(source, each)]
     used = [
         each for each in uses.read if not (source.is_within(each, node) or each in clears or is_counted(source, each))
     ]
@@ -94,7 +94,7 @@ def _check_is_not_kept(source: SourceFile, used: list[cst.Name], why: str) -> No
             raise NotSure(f"line {source.line(each)} may keep {each.value}, which is {why}")
 
 
-def _is_cleared(source: SourceFile, node: cst.Name) -> bool:
+def is_cleared(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a use of a list is `losses.clear()`, alone in its line."""
     attribute = source.parent(node)
     call = source.parent(attribute) if isinstance(attribute, cst.Attribute) and attribute.value is node else None

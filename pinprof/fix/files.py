@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from pinprof.fix.program import Program, program_around
 from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import SourceFile
 from pinprof.trace.lines import Place
@@ -34,6 +35,7 @@ class Files:
         self._scripts = [Path(script) for script in scripts]
         self.folder = (folder or project_of(Path.cwd())).resolve()
         self._taken: dict[str, SourceFile | str] = {}
+        self._programs: dict[str, Program] = {}
 
     def at(self, place: Place) -> SourceFile:
         """Return the file of a place. Raises NotSure where it may not be changed, or is not what ran."""
@@ -57,6 +59,12 @@ class Files:
         if isinstance(found, str):
             raise NotSure(found)
         return found
+
+    def program(self, file: str) -> Program:
+        """Return the program around a file. Raises NotSure, as `taken`."""
+        if file not in self._programs:
+            self._programs[file] = program_around(self.taken(file), self.folder)
+        return self._programs[file]
 
     def _take(self, file: str) -> SourceFile:
         path = self._path(file)

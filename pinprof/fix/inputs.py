@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 from functools import partial
 
+import libcst as cst
+
 from pinprof.fix.batches import cast_before
 from pinprof.fix.constants import SAFE_CONSTANT, made_once_or_there
 from pinprof.fix.filled import filled_there
 from pinprof.fix.fresh import copies_of
 from pinprof.fix.loaders import check_pinnable, made_loader, with_options
 from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
-from pinprof.fix.rewrite import NotSure, Refused, Rewrite
+from pinprof.fix.rewrite import NotSure, Refused, Rewrite, Waits
+from pinprof.fix.timed import check_clocks, waits_at
 from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
 from pinprof.fix.workers import check_can_start, may_change_data, more_workers, yields_the_same
 from pinprof.fix.written import check_parts_are_not_written
+from pinprof.rules.numbers import Numbers
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.lines import Place
 from pinprof.trace.made import MadeLoader
@@ -33,13 +37,15 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Mend copies of batches: the DataLoader pins them, and the host does not wait for them."""
     rewrites: list[Rewrite] = []
     mended: list[FoundSite] = []
+    gone: list[Waits] = []
     for site in finding.sites:
         place = site.evidence.place
         if not work.chosen.has(place):
             continue
         constant = tried(partial(_constant, place, work), [])
         if constant:
-            yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT)
+            here = [waits_at(work.files.at(place), place)]
+            yield mend_of(finding, "no step copies the constant", constant, [site], "equal", SAFE_CONSTANT, waits=here)
             continue
         try:
             copied = copies_of(work.files.at(place), place, work.told)
@@ -47,6 +53,8 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
             casts = all(cast_before(one.call) for one in copied)
             new = [each for loader in loaders for each in _pinned(loader, place, work, casts=casts)]
             new += [each for one in copied if (each := non_blocking(one))]
+            waits = waits_at(work.files.at(place), place)
+            check_clocks([waits] if new else [], work)
         except NotSure as reason:
             yield Refused(finding.rule, place, str(reason))
             continue
@@ -54,12 +62,13 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
             yield Refused(finding.rule, place, "the source has pin_memory=True and non_blocking=True already")
             continue
         rewrites += new
+        gone.append(waits)
         mended.append(site)
     if not mended and finding.rule.id == "PIN104":
         yield from _only_pinned(finding, work)
     elif rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
-        yield mend_of(finding, what, rewrites, mended, "equal", SAFE_COPIES)
+        yield mend_of(finding, what, rewrites, mended, "equal", SAFE_COPIES, waits=gone)
 
 
 def _constant(place: Place, work: Work) -> list[Rewrite]:
@@ -101,7 +110,17 @@ def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
     rewrites, refused = at_each(finding, work.told.drawn, lambda loader: _pinning(loader, work))
     yield from refused
     if rewrites:
-        yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, part=True)
+        waits = [each for loader in work.told.drawn for each in _drawn(loader, work)]
+        yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
+
+
+def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:
+    """Yield that a step which draws from a DataLoader may copy its batches without a wait, wherever it does."""
+    for place in loader.loops:
+        source = work.files.at(place)
+        for node in source.nodes:
+            if isinstance(node, cst.For) and source.line(node) == place.line:
+                yield Waits(source.file, (node.target,))
 
 
 def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
@@ -116,8 +135,9 @@ def workers(finding: Finding, work: Work) -> Iterator[Outcome]:
     yield from refused
     if rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+        numbers: Numbers = "equal" if same else "different"
         safe_if, part = SAFE_NEW if same else finding.rule.safe_if, bool(refused) or len(made.drawn) > 1
-        yield mend_of(finding, what, rewrites, finding.sites, "equal" if same else "different", safe_if, part=part)
+        yield mend_of(finding, what, rewrites, finding.sites, numbers, safe_if, waits=(), part=part)
 
 
 def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite]:

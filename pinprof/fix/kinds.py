@@ -117,7 +117,7 @@ def _is_criterion(source: SourceFile, name: cst.Name) -> bool:
     """Return whether a name stands for a loss that torch made, everywhere in the file."""
     made = [
         value
-        for node in walk(source.module)
+        for node in source.nodes
         if isinstance(node, cst.Name) and node.value == name.value
         for value in _bound_anywhere(source, node)
     ]

@@ -13,9 +13,9 @@ from pinprof.fix.names import (
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of, walk
+from pinprof.fix.rewrite import Change, NotSure, Waits, atom, call_of, walk
 from pinprof.fix.source import Loop, SourceFile
-from pinprof.fix.waits import check_may_come_later, check_no_other, check_waits_are_not_needed, loop_of_read
+from pinprof.fix.waits import check_may_come_later, check_no_other, loop_of_read
 
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
@@ -42,7 +42,8 @@ def read_where_used(source: SourceFile, line: int) -> Change:
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
     text = "X.item()" if read.function == "item" else f"{read.function}(X)"
     remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]
-    return Change([source.anew(read.node, "stays on the GPU", kept), *remade])
+    waits = Waits(source.file, (read.node,), tuple(uses.read))
+    return Change([source.anew(read.node, "stays on the GPU", kept), *remade], waits)
 
 
 def _check_tensor(source: SourceFile, read: Read) -> None:
@@ -61,12 +62,12 @@ def _check_uses(source: SourceFile, small: cst.CSTNode, uses: Uses, loop: Loop) 
             raise NotSure(f"{node.value} is used before it is set, in line {source.line(node)}")
 
 
-def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:
-    """Return the rewrite of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises NotSure."""
-    tests = [node.test for node in walk(source.module) if isinstance(node, cst.If) and source.line(node.test) == line]
-    if len(tests) != 1 or not isinstance(tests[0], cst.BooleanOperation):
+def cheap_first(source: SourceFile, line: int) -> Change:
+    """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises NotSure."""
+    found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
+    test = found[0].test if len(found) == 1 else None
+    if not isinstance(test, cst.BooleanOperation):
         raise NotSure("a decision in each step depends on the value")
-    test = tests[0]
     if not isinstance(test.operator, cst.And):
         raise NotSure("a decision in each step depends on the value")
     if not is_counted(test.right):
@@ -74,12 +75,9 @@ def cheap_first(source: SourceFile, line: int) -> list[Rewrite]:
     if not _is_pure(source, test.left):
         raise NotSure(f"{source.code(test.left)} may change something")
     check_are_numbers(source, test.right)
-    loop = source.loop(tests[0])
-    if loop is None:
-        check_no_other(source)
-    else:
-        check_waits_are_not_needed(source, loop)
-    return [source.rewrite(test, "the cheap condition first", _swapped)]
+    check_no_other(source)
+    waits = Waits(source.file, (test.left,), (found[0].body,))
+    return Change([source.rewrite(test, "the cheap condition first", _swapped)], waits)
 
 
 def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:

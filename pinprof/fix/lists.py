@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.emptied import is_used_within, read_in_blocks
+from pinprof.fix.emptied import is_cleared, is_used_within, read_in_blocks
 from pinprof.fix.grown import grown, is_counted, is_empty, is_shared, numbers_of
 from pinprof.fix.kinds import is_real, is_tensor
 from pinprof.fix.names import (
@@ -13,7 +13,7 @@ from pinprof.fix.names import (
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
 from pinprof.fix.waits import check_may_come_later, loop_of_read
 
@@ -37,7 +37,8 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
     if read.function != "item" and not is_tensor(source, read.tensor, read.node):
         raise NotSure(f"{source.code(read.tensor)} may be no tensor")
     kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
-    return Change([kept, *rewrites])
+    lost = (*(start for start, _ in uses.set), *(each for each in uses.read if is_cleared(source, each)))
+    return Change([kept, *rewrites], Waits(source.file, (read.node,), tuple(each.node for each in rewrites), lost))
 
 
 def _read_behind(

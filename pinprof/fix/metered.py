@@ -9,7 +9,7 @@ from pinprof.fix.kinds import is_host_number, is_real, is_tensor
 from pinprof.fix.meters import Meter, meter_of
 from pinprof.fix.names import check_is_not_shown, is_seldom, is_target, uses_of
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.sums import check_has_float64
 from pinprof.fix.texts import REAL_FORMATS, has_real_format, is_value_of_text
@@ -37,7 +37,10 @@ def kept_in_meter(source: SourceFile, line: int) -> Change:
     kept = call_of("X.detach().clone().double().reshape(())", X=atom(read.tensor))
     divides = meter.divides or is_divided(call.args[0].value)
     kept_there = source.anew(read.node, "stays on the GPU", kept)
-    return Change([kept_there, *rewrites], numbers="rounding" if divides else "equal")
+    shown = [each for node in uses.read if (each := _shown(source, node, meter))]
+    lost = (*(node for node, _ in uses.set), *(each for each in uses.read if _method(source, each) == "reset"))
+    waits = Waits(source.file, (read.node,), tuple(shown), lost)
+    return Change([kept_there, *rewrites], waits, numbers="rounding" if divides else "equal")
 
 
 def _update_of(source: SourceFile, read: Read) -> tuple[cst.Call, cst.Name]:
@@ -94,6 +97,14 @@ def _read_of(source: SourceFile, node: cst.Name, meter: Meter, loop: Loop) -> li
     if not isinstance(around, cst.Return | cst.Arg | cst.Assign):
         text = f"({text})"
     return [source.rewrite(part, "read here", lambda each: call_of(text, X=each))]
+
+
+def _shown(source: SourceFile, node: cst.Name, meter: Meter) -> cst.CSTNode | None:
+    """Return what reads a number of a meter; None where it is updated, or told of how many values it knows."""
+    part = source.parent(node)
+    if isinstance(part, cst.Attribute):
+        return part if part.attr.value in meter.made and not _method(source, node) else None
+    return node
 
 
 def _method(source: SourceFile, node: cst.Name) -> str:

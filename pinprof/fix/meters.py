@@ -37,7 +37,7 @@ def meter_of(source: SourceFile, uses: Uses) -> Meter:
     calls = [value for _, value in uses.set]
     names = {value.func.value for value in calls if isinstance(value, cst.Call) and isinstance(value.func, cst.Name)}
     is_call = all(isinstance(value, cst.Call) and isinstance(value.func, cst.Name) for value in calls)
-    found = [each for each in walk(source.module) if isinstance(each, cst.ClassDef) and each.name.value in names]
+    found = [each for each in source.nodes if isinstance(each, cst.ClassDef) and each.name.value in names]
     if not is_call or len(names) != 1 or len(found) != 1 or source.parent(found[0]) is not source.module:
         raise NotSure("the number does not go to a meter whose class the file shows")
     made = found[0]
@@ -61,7 +61,7 @@ def _check_class(source: SourceFile, made: cst.ClassDef) -> None:
                 raise NotSure(f"{name}.{each.name.value}() may look at what is set")
         elif not _is_text(each):
             raise NotSure(f"{name} has attributes of its class, in line {source.line(each)}")
-    for node in walk(source.module):
+    for node in source.nodes:
         if isinstance(node, cst.Name) and node.value == name and node is not made.name:
             parent = source.parent(node)
             if not (isinstance(parent, cst.Call) and parent.func is node):

@@ -56,6 +56,8 @@ def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
     """Raise NotSure where something may look at a variable of a scope without naming it."""
+    if isinstance(scope, cst.Module) and exports(source, name):
+        raise NotSure(f"__all__ names {name}: other code may read it")
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
             raise NotSure(f"{node.func.value}() may look at {name}")
@@ -63,6 +65,19 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
             raise NotSure(f"a text in line {source.line(node)} names {name}")
     if "f_locals" in source.text:
         raise NotSure(f"f_locals may look at {name}")
+
+
+def exports(source: SourceFile, name: str) -> bool:
+    """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
+    lines = [
+        line
+        for line in source.nodes
+        if isinstance(line, cst.SimpleStatementLine)
+        and any(isinstance(each, cst.Name) and each.value == "__all__" for each in walk(line))
+    ]
+    texts = [each for line in lines for each in walk(line) if isinstance(each, cst.SimpleString)]
+    is_made = any(isinstance(each, cst.Call | cst.BaseComp) for line in lines for each in walk(line))
+    return any(each.evaluated_value == name for each in texts) or (is_made and not name.startswith("_"))
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
@@ -156,7 +171,7 @@ def is_grown(source: SourceFile, node: cst.Name) -> bool:
 
 def is_set_by_others(source: SourceFile, name: str) -> bool:
     """Return whether a function says that it sets a variable of another one, or of the module."""
-    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in walk(source.module))
+    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in source.nodes)
 
 
 def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
@@ -177,7 +192,7 @@ def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 def check_is_builtin(source: SourceFile, name: str) -> None:
     """Raise NotSure where a file gives a name of Python's own another meaning: `float`, `len`."""
-    for node in walk(source.module):
+    for node in source.nodes:
         is_alias = isinstance(node, cst.ImportAlias) and name in {node.evaluated_alias, node.evaluated_name}
         is_definition = isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param) and node.name.value == name
         is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)

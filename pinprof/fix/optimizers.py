@@ -11,7 +11,7 @@ from pinprof.fix.calls import (
     without_argument,
 )
 from pinprof.fix.files import Files
-from pinprof.fix.rewrite import NotSure, Rewrite, walk
+from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
 from pinprof.trace.made import MadeOptimizer
@@ -121,7 +121,7 @@ def _has_scaler(told: Told, source: SourceFile) -> bool:
 
 def _check_state(source: SourceFile, call: cst.Call) -> None:
     """Raise NotSure where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
-    for node in walk(source.module):
+    for node in source.nodes:
         if isinstance(node, cst.Attribute) and node.attr.value == "state" and _is_optimizer(source, node.value, call):
             raise NotSure(f"line {source.line(node)} uses what the optimizer keeps, which a fused one keeps on the GPU")
 
@@ -139,7 +139,7 @@ def zero_grads(source: SourceFile) -> list[Rewrite]:
     """Return the rewrites that let calls of `zero_grad` give gradients back."""
     calls = [
         node
-        for node in walk(source.module)
+        for node in source.nodes
         if isinstance(node, cst.Call)
         and isinstance(node.func, cst.Attribute)
         and node.func.attr.value == "zero_grad"

@@ -6,8 +6,9 @@ from operator import or_
 from typing import TypeAlias, TypeVar
 
 from pinprof.fix.files import RECORD_IT
-from pinprof.fix.rewrite import Change, Mend, NotSure, Refused, Rewrite
+from pinprof.fix.rewrite import Change, Mend, NotSure, Refused, Rewrite, Waits
 from pinprof.fix.source import SourceFile
+from pinprof.fix.timed import before_clocks
 from pinprof.fix.work import Work
 from pinprof.rules.numbers import Numbers
 from pinprof.rules.rule import Finding, FoundSite, Saving
@@ -41,7 +42,7 @@ def each_place(change: OfPlace, what: str, safe_if: str) -> OfFinding:
             if not work.chosen.has(place):
                 continue
             try:
-                changes.append(change(work.files.at(place), place, work))
+                changes.append(before_clocks(change(work.files.at(place), place, work), work))
             except NotSure as reason:
                 yield Refused(finding.rule, place, str(reason))
                 continue
@@ -49,7 +50,9 @@ def each_place(change: OfPlace, what: str, safe_if: str) -> OfFinding:
         if changes:
             rewrites = [rewrite for each in changes for rewrite in each.rewrites]
             numbers: Numbers = "rounding" if any(each.numbers == "rounding" for each in changes) else "equal"
-            yield mend_of(finding, what, rewrites, mended, numbers, safe_if, part=any(each.part for each in changes))
+            waits = [each.waits for each in changes]
+            part = any(each.part for each in changes)
+            yield mend_of(finding, what, rewrites, mended, numbers, safe_if, waits=waits, part=part)
 
     return mend
 
@@ -62,6 +65,7 @@ def mend_of(
     numbers: Numbers,
     safe_if: str,
     *,
+    waits: Sequence[Waits],
     part: bool = False,
 ) -> Mend:
     """Return the change for a finding at some of its places, with what was predicted for all of them or for one."""
@@ -69,7 +73,7 @@ def mend_of(
     places = [*(site.evidence.place for site in mended), *(Place(each.file, each.line) for each in rewrites)]
     known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
     less = part or len(mended) < len(finding.sites)
-    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, saving, less, edits)
+    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, tuple(waits), saving, less, edits)
 
 
 def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:

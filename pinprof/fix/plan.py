@@ -7,10 +7,11 @@ from pinprof.fix.constants import SAFE_CONSTANT
 from pinprof.fix.inputs import ALLOWED, copies, workers
 from pinprof.fix.joint import joint_saving
 from pinprof.fix.outcomes import OfFinding, Outcome, by_hand, each_place
-from pinprof.fix.rewrite import Mend, Refused, Rewrite
+from pinprof.fix.rewrite import Mend, NotSure, Refused, Rewrite
 from pinprof.fix.settings import optimizers, precision
 from pinprof.fix.source import SourceFile
 from pinprof.fix.steps import allocations, constants, decisions, numbers_copied, numbers_read, synchronized
+from pinprof.fix.timed import check_clocks
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding
 
@@ -54,6 +55,11 @@ def _taken(mend: Mend, work: Work) -> Outcome:
         if other is not None:
             rule = work.done[other.file, id(other.node), other.what]
             return Refused(mend.rule, mend.places[0], f"the change for {rule} is in the same place")
+    try:
+        check_clocks(mend.waits, work)
+    except NotSure as reason:
+        return Refused(mend.rule, mend.places[0], str(reason))
+    work.waits += mend.waits
     for rewrite in new:
         work.done[rewrite.file, id(rewrite.node), rewrite.what] = mend.rule.id
     work.made += new

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.rewrite import NotSure, Rewrite, walk
+from pinprof.fix.rewrite import NotSure, Rewrite
 from pinprof.fix.source import SourceFile
 
 SETTER = "torch.set_float32_matmul_precision"
@@ -30,7 +30,7 @@ def with_tf32(source: SourceFile) -> list[Rewrite]:
 
 
 def _set_here(source: SourceFile) -> Iterator[Rewrite]:
-    for node in walk(source.module):
+    for node in source.nodes:
         if isinstance(node, cst.Call) and _says_highest(source, node):
             yield source.anew(node.args[0].value, "high", cst.parse_expression('"high"'))
         if isinstance(node, cst.Assign) and _turns_off(source, node):

@@ -35,10 +35,25 @@ class Rewrite:
     """Whether it looks at nothing within the node, so that no other change may be there."""
 
 
+class Waits(NamedTuple):
+    """Where a change takes a wait away from a file, and where the host waits in its place."""
+
+    file: str
+    """As the trace names it."""
+    gone: tuple[cst.CSTNode, ...]
+    read: tuple[cst.CSTNode, ...] = ()
+    """Expressions and loops behind which the host has waited, blocks and lines before which it has."""
+    lost: tuple[cst.CSTNode, ...] = ()
+    """Names that get another value, so that what reads them does not wait."""
+    early: Callable[[cst.SimpleStatementLine], Rewrite] | None = None
+    """Returns the rewrite that waits before a line, too. Raises NotSure."""
+
+
 class Change(NamedTuple):
     """What is done at one place."""
 
     rewrites: list[Rewrite]
+    waits: Waits
     part: bool = False
     """Whether it does less than the finding asks for."""
     numbers: Numbers = "equal"
@@ -56,6 +71,7 @@ class Mend:
     safe_if: str
     places: tuple[Place, ...]
     """Those of the finding that it is for, and those that it changes."""
+    waits: tuple[Waits, ...]
     saving: Saving | None = None
     """What the replay predicts per step; None where nobody can tell."""
     part: bool = False

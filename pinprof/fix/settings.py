@@ -27,13 +27,14 @@ def optimizers(finding: Finding, work: Work) -> Iterator[Outcome]:
     yield from refused
     if rewrites:
         what = ", ".join(dict.fromkeys(each.what for each in rewrites))
-        yield mend_of(finding, what, rewrites, finding.sites, "rounding", finding.rule.safe_if, part=bool(refused))
+        yield mend_of(
+            finding, what, rewrites, finding.sites, "rounding", finding.rule.safe_if, waits=(), part=bool(refused)
+        )
     files = dict.fromkeys(each.file for each in made.optimizers)
     zeroed = [each for file in files for each in tried(partial(_zeroed, file, work), [])]
     if zeroed:
-        yield mend_of(
-            finding, "gradients are set to None, not to zero", zeroed, (), "different", SAFE_GRADIENTS, part=True
-        )
+        what = "gradients are set to None, not to zero"
+        yield mend_of(finding, what, zeroed, (), "different", SAFE_GRADIENTS, waits=(), part=True)
 
 
 def precision(finding: Finding, work: Work) -> Iterator[Outcome]:
@@ -49,7 +50,7 @@ def precision(finding: Finding, work: Work) -> Iterator[Outcome]:
     except NotSure as reason:
         yield Refused(finding.rule, places[0], str(reason))
         return
-    yield mend_of(finding, "TF32", rewrites, finding.sites, "different", finding.rule.safe_if, part=True)
+    yield mend_of(finding, "TF32", rewrites, finding.sites, "different", finding.rule.safe_if, waits=(), part=True)
 
 
 def _zeroed(file: str, work: Work) -> list[Rewrite]:

@@ -56,6 +56,16 @@ class SourceFile:
         return self._wrapper.resolve(QualifiedNameProvider)
 
     @cached_property
+    def nodes(self) -> tuple[cst.CSTNode, ...]:
+        """All nodes, in the order of the source."""
+        return tuple(walk(self.module))
+
+    @cached_property
+    def every_call(self) -> tuple[cst.Call, ...]:
+        """All calls, in the order of the source."""
+        return tuple(node for node in self.nodes if isinstance(node, cst.Call))
+
+    @cached_property
     def text(self) -> str:
         """Its text, in Unicode."""
         return self.module.code
@@ -83,11 +93,8 @@ class SourceFile:
         """Return the calls that a recorded line may mean: those that begin there, or whose method's name is there."""
         return [
             node
-            for node in walk(self.module)
-            if isinstance(node, cst.Call)
-            and (
-                self.line(node) == line or (isinstance(node.func, cst.Attribute) and self.line(node.func.attr) == line)
-            )
+            for node in self.every_call
+            if self.line(node) == line or (isinstance(node.func, cst.Attribute) and self.line(node.func.attr) == line)
         ]
 
     def qualified(self, node: cst.CSTNode) -> str | None:
@@ -150,7 +157,7 @@ class SourceFile:
             isinstance(node, cst.FunctionDef | cst.ClassDef)
             and node.name.value == function
             and self.line(node) <= line <= self.end(node)
-            for node in walk(self.module)
+            for node in self.nodes
         )
 
     def rewrite(self, node: cst.CSTNode, what: str, remake: Any, *, whole: bool = False) -> Rewrite:

@@ -11,10 +11,11 @@ from pinprof.fix.lists import kept_in_list
 from pinprof.fix.metered import kept_in_meter
 from pinprof.fix.outcomes import Outcome, by_hand, mend_of, tried
 from pinprof.fix.reads import as_read, why_it_waits
-from pinprof.fix.rewrite import Change, NotSure, Refused, Rewrite
+from pinprof.fix.rewrite import Change, NotSure, Refused, Rewrite, Waits
 from pinprof.fix.source import SourceFile
 from pinprof.fix.statements import without_empty_cache, without_second_wait
 from pinprof.fix.sums import kept_on_gpu
+from pinprof.fix.timed import before_clocks, waits_at
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding
 from pinprof.trace.lines import Place
@@ -26,7 +27,7 @@ def numbers_read(source: SourceFile, place: Place, work: Work) -> Change:
     """Return the change for a number that the host reads: in a sum, a list, a variable, or a condition."""
     line = place.line or 0
     reasons: list[str] = []
-    for keep in (kept_on_gpu, kept_in_meter, kept_in_list, read_where_used, first_cheap):
+    for keep in (kept_on_gpu, kept_in_meter, kept_in_list, read_where_used, cheap_first):
         try:
             change = keep(source, line)
         except NotSure as reason:
@@ -67,37 +68,37 @@ def _most_telling(reasons: Sequence[str]) -> str | None:
     return next((reason for reason in reasons if not reason.startswith(OTHER_FORM)), None)
 
 
-def first_cheap(source: SourceFile, line: int) -> Change:
-    """Return the change of a condition, where its cheap part can come first. Raises NotSure."""
-    return Change(cheap_first(source, line))
-
-
 def decisions(source: SourceFile, place: Place, _work: Work) -> Change:
     """Return the rewrite of a decision that each step makes, where a cheap condition can come first."""
-    return first_cheap(source, place.line or 0)
+    return cheap_first(source, place.line or 0)
 
 
 def constants(source: SourceFile, place: Place, _work: Work) -> Change:
     """Return the rewrites for a constant that each step makes."""
-    return Change(made_once_or_there(source, place.line or 0))
+    return Change(made_once_or_there(source, place.line or 0), waits_at(source, place))
 
 
 def synchronized(source: SourceFile, place: Place, _work: Work) -> Change:
     """Return the rewrite for a synchronization; another one may still wait there."""
-    return Change(without_second_wait(source, place.line or 0), part=True)
+    return Change(without_second_wait(source, place.line or 0), Waits(source.file, ()), part=True)
 
 
 def allocations(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Mend memory that is given back in each step; where it grows for another reason, that is for people."""
     rewrites: list[Rewrite] = []
+    waits: list[Waits] = []
     reasons: list[str] = []
     for place in sorted(work.told.allocating, key=finding.evidence.place.__ne__):  # its reason first
-        rewrites += tried(partial(_emptied, place, work), reasons)
+        emptied = tried(partial(_emptied, place, work), reasons)
+        waits += [waits_at(work.files.at(place), place)] if emptied else []
+        rewrites += emptied
     if rewrites:
-        yield mend_of(finding, "without empty_cache()", rewrites, finding.sites, "equal", SAFE_CACHE)
+        yield mend_of(finding, "without empty_cache()", rewrites, finding.sites, "equal", SAFE_CACHE, waits=waits)
     else:
         yield Refused(finding.rule, finding.evidence.place, next(iter(reasons), RECORD_IT))
 
 
 def _emptied(place: Place, work: Work) -> list[Rewrite]:
-    return without_empty_cache(work.files.at(place), place.line or 0)
+    source = work.files.at(place)
+    change = Change(without_empty_cache(source, place.line or 0), waits_at(source, place))
+    return before_clocks(change, work).rewrites

@@ -13,7 +13,7 @@ from pinprof.fix.names import (
     is_seldom,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, atom, call_of
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.texts import has_real_format
 from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
@@ -55,11 +55,15 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
         if kind == "float" and _begins_whole(source, uses):
             raise NotSure(f"{source.code(added.total)} begins at the whole number 0, and its dictionary is handed on")
         rewrites.append(_read_behind(source, source.code(added.total), kind, behind))
-    outer, read_in = source.loop(loop), [*waiting, *apart, *([behind] if behind else [])]
+    behind_it = [behind] if behind else []
+    outer, read_in = source.loop(loop), [*waiting, *apart, *behind_it]
     still = outer is not None and any(
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
     )
-    return Change(rewrites, still, "rounding" if is_divided(added.value) else "equal")
+    lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
+    early = None if apart else lambda line: _read_first(source, line, kind, added, loop, uses)
+    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, apart), *behind_it), lost, early)
+    return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
 
 
 def check_has_float64(source: SourceFile) -> None:
@@ -76,6 +80,26 @@ def _read_behind(source: SourceFile, total: str, kind: Kind, loop: Loop) -> Rewr
         return cst.FlattenSentinel([cst.ensure_type(made, type(loop)), number])
 
     return source.rewrite(loop, f"{total} is read behind it", followed)
+
+
+def _read_first(
+    source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: TotalUses
+) -> Rewrite:
+    """Return the rewrite that reads a sum before a line. Raises NotSure where it may be no sum there."""
+    starts = [source.statement(node) for node, _ in uses.set if not source.is_within(node, added.node)]
+    if source.scope(line) is not source.scope(added.node) or not any(
+        comes_after(source, line, each) for each in starts
+    ):
+        raise NotSure("the sum is not known there")
+    if kind == "float" and _begins_whole(source, uses) and not is_added_before(source, line, added, loop, uses):
+        raise NotSure("the sum may begin there at a whole number")
+    total = source.code(added.total)
+
+    def preceded(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        number = cst.parse_statement(f"{total} = {kind}({total})")
+        return cst.FlattenSentinel([number, cst.ensure_type(made, cst.SimpleStatementLine)])
+
+    return source.rewrite(line, f"{total} is read before it", preceded)
 
 
 def _check_is_number(source: SourceFile, uses: TotalUses) -> None:

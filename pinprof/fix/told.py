@@ -19,6 +19,13 @@ AT_ONCE = 1.5
 """From so many waits in a step on a place waits in a loop within the step."""
 
 
+FOR_ALL = {
+    *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique", "equal"),
+    *("blocking_copy_htod", "blocking_copy_dtoh", "tensor_from_host", "device_synchronize"),
+}
+"""Causes of waits behind which the GPU has done all that it was given on the stream of the program."""
+
+
 @dataclass(frozen=True)
 class CopiesAt:
     """The copies of the complete steps that one place launched."""
@@ -60,6 +67,12 @@ class Told:
         """The places at which memory of the GPU was allocated or freed."""
         sites = self.analysis.details.syncs.sites
         return tuple(dict.fromkeys(site.place for site in sites if site.cause in ALLOCATIONS))
+
+    @cached_property
+    def waiting(self) -> frozenset[tuple[str, int]]:
+        """The lines at which the host waited for all work that it had given to a GPU."""
+        sites = self.analysis.details.syncs.sites
+        return frozenset((site.file, site.line) for site in sites if site.file and site.line and site.cause in FOR_ALL)
 
     @cached_property
     def torch_version(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What may rely on a wait that a change removes: clocks, events, copies that nobody waits for, and other streams."""
+"""What may rely on a wait that a change removes: events, copies that nobody waits for, and other streams."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,6 @@ from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.written import written
 
-CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns", "default_timer", "utcnow"}
-CLOCKS_IN_FULL = {"datetime.datetime.now", "time.process_time", "time.process_time_ns"}
-"""Clocks whose last name alone may be another function's."""
 COMPILING = ("compile", "jit", "script")
 """Words of decorators that compile a function."""
 COPYING = {"to", "cuda", "copy_"}
@@ -40,9 +37,9 @@ def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:
 
 
 def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise NotSure where something may rely on a read in each step of a loop: errors, waits, or the order of it."""
+    """Raise NotSure where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
     check_errors_pass(source, node, loop)
-    check_waits_are_not_needed(source, loop)
+    check_no_other(source)
     check_runs_in_order(source, node)
 
 
@@ -55,17 +52,9 @@ def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None
             raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")
 
 
-def check_waits_are_not_needed(source: SourceFile, loop: Loop) -> None:
-    """Raise NotSure where something may rely on a wait in a loop: a clock in it, or what `check_no_other` finds."""
-    for call in _calls(source):
-        if _is_clock(source, call) and source.is_within(call, loop.body) and not is_seldom(source, call, loop):
-            raise NotSure(f"line {source.line(call)} reads a clock in the loop, which needs the wait")
-    check_no_other(source)
-
-
 def check_no_other(source: SourceFile) -> None:
     """Raise NotSure where memory that is copied, or an event, may rely on a wait somewhere in a file."""
-    for call in _calls(source):
+    for call in source.every_call:
         if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
             raise NotSure(f"line {source.line(call)} copies without its own wait, and may rely on this one")
         if source.qualified(call.func) == "os.fork":
@@ -80,7 +69,7 @@ def check_no_other(source: SourceFile) -> None:
 def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
     """Raise NotSure where a node may run on another stream than what uses its result, or is compiled with it."""
     _check_is_not_compiled(source, node)
-    if any(last_name(call) == "set_stream" for call in _calls(source)):
+    if any(last_name(call) == "set_stream" for call in source.every_call):
         raise NotSure("the program sets the current stream: work on another one may rely on the wait")
     scope = source.scope(node)
     name = scope.name.value if isinstance(scope, cst.FunctionDef) else None
@@ -98,7 +87,7 @@ def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
             names.add(each.name.value)
             if any(word in source.code(one.decorator) for one in each.decorators for word in COMPILING):
                 raise NotSure(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
-    for call in _calls(source):
+    for call in source.every_call:
         if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):
             raise NotSure(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
 
@@ -113,15 +102,6 @@ def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
 def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether inference mode depends on a value: `torch.inference_mode(phase == "val")`."""
     return "inference_mode" in source.names_in(node) and not (isinstance(node, cst.Call) and not node.args)
-
-
-def _calls(source: SourceFile) -> Iterator[cst.Call]:
-    return (node for node in walk(source.module) if isinstance(node, cst.Call))
-
-
-def _is_clock(source: SourceFile, call: cst.Call) -> bool:
-    named = source.qualified(call.func) or ""
-    return last_name(call) in CLOCKS or named.rpartition(".")[2] in CLOCKS or named in CLOCKS_IN_FULL
 
 
 def _is_later(source: SourceFile, call: cst.Call) -> bool:
@@ -164,15 +144,15 @@ def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
 
 def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a call always follows a synchronization in its function."""
-    waits = (each for each in _calls(source) if last_name(each) == "synchronize")
+    waits = (each for each in source.every_call if last_name(each) == "synchronize")
     return any(source.scope(call) is source.scope(each) and follows(source, call, each) for each in waits)
 
 
 def _check_refills(source: SourceFile) -> None:
     """Raise NotSure where the program writes to pinned memory of its own, which it copies without a wait."""
-    if not any(_is_later(source, call) for call in _calls(source)):
+    if not any(_is_later(source, call) for call in source.every_call):
         return
-    for call in _calls(source):
+    for call in source.every_call:
         asks = any(each.keyword and each.keyword.value == "pin_memory" for each in call.args)
         if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
             raise NotSure(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
@@ -191,7 +171,7 @@ def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
 
 def _with_streams(source: SourceFile) -> Iterator[cst.With]:
     """Yield the blocks that run on a stream of their own, as far as the source says so."""
-    for node in walk(source.module):
+    for node in source.nodes:
         if isinstance(node, cst.With):
             names = [name for each in node.items for name in source.names_in(each.item)]
             if any("stream" in name.lower() for name in names):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from pinprof.fix.files import Files
-from pinprof.fix.rewrite import Rewrite
+from pinprof.fix.rewrite import Rewrite, Waits
 from pinprof.fix.told import Told
 from pinprof.trace.lines import Place
 
@@ -42,3 +42,5 @@ class Work:
     done: dict[tuple[str, int, str], str] = field(default_factory=dict)
     """The rule for which each rewrite is made: by file, node and what it does."""
     made: list[Rewrite] = field(default_factory=list)
+    waits: list[Waits] = field(default_factory=list)
+    """What becomes of the waits that the changes take away."""

@@ -3,7 +3,7 @@
 import libcst as cst
 
 from pinprof.fix.calls import argument
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSure
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
 from pinprof.rules.workers import workers_wanted
@@ -74,7 +74,7 @@ def may_change_data(source: SourceFile, call: cst.Call) -> bool:
     given = argument(call, "dataset") or next((each for each in call.args if not each.keyword), None)
     names = source.names_in(given.value) if given and isinstance(given.value, cst.Name | cst.Attribute) else []
     known = {"dataset", *names[-1:]}
-    for node in walk(source.module):
+    for node in source.nodes:
         if not isinstance(node, cst.Attribute):
             continue
         around = source.parent(node)

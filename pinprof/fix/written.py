@@ -25,7 +25,7 @@ def written(source: SourceFile, within: cst.CSTNode, names: Collection[str]) -> 
 
 def check_parts_are_not_written(source: SourceFile, begun: Place) -> None:
     """Raise NotSure where a loop that begins at a place writes to a part of a batch: others may share its memory."""
-    loops = [each for each in walk(source.module) if isinstance(each, cst.For) and source.line(each) == begun.line]
+    loops = [each for each in source.nodes if isinstance(each, cst.For) and source.line(each) == begun.line]
     for loop in loops:
         names, moved = _parts_of(source, loop)
         for node, name in written(source, loop.body, names):

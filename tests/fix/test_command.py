@@ -197,6 +197,41 @@ def test_without_git_it_asks_for_a_backup(here: Path) -> None:
     assert (here / "train.py").read_text() == PROGRAM
 
 
+@pytest.mark.parametrize("mark", ["--skip-worktree", "--assume-unchanged"])
+def test_it_does_not_write_over_changes_that_git_hides(here: Path, mark: str) -> None:
+    trace = recorded(here)
+    git(here, "update-index", mark, "train.py")
+    (here / "train.py").write_text(PROGRAM + "# more\n")
+    result = invoke("fix", trace, "--write")
+    assert is_one_line_error(result)
+    assert "skip-worktree or assume-unchanged" in result.stderr
+    assert (here / "train.py").read_text() == PROGRAM + "# more\n"
+    assert invoke("fix", trace, "--write", "--backup").exit_code == 0
+    assert (here / "train.py.orig").read_text() == PROGRAM + "# more\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--backup",)])
+def test_it_does_not_replace_a_file_that_is_read_only(here: Path, options: tuple[str, ...]) -> None:
+    trace = recorded(here)
+    (here / "train.py").chmod(0o444)
+    result = invoke("fix", trace, "--write", *options)
+    assert is_one_line_error(result)
+    assert "is read-only; make it writable" in result.stderr
+    assert (here / "train.py").read_text() == PROGRAM
+    assert not (here / "train.py.orig").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--backup",)])
+def test_it_does_not_take_a_file_from_its_hard_links(here: Path, options: tuple[str, ...]) -> None:
+    trace = recorded(here)
+    os.link(here / "train.py", here / "same.py")
+    result = invoke("fix", trace, "--write", *options)
+    assert is_one_line_error(result)
+    assert "has 1 other name (hard links)" in result.stderr
+    assert (here / "train.py").samefile(here / "same.py")
+    assert (here / "same.py").read_text() == PROGRAM
+
+
 def test_all_files_are_written_or_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, target: Path) -> None:
         raise OSError(28, "No space left on device", str(target))
@@ -207,6 +242,21 @@ def test_all_files_are_written_or_none(here: Path, monkeypatch: pytest.MonkeyPat
     assert is_one_line_error(result)
     assert (here / "train.py").read_text() == PROGRAM
     assert sorted(path.name for path in here.iterdir()) == [".git", "trace.json.gz", "train.py"]
+
+
+def test_the_report_names_diffs_only_where_there_are_some(here: Path) -> None:
+    trace = recorded(here)
+    footer, words = "Diffs, where a change is certain", f"pinprof fix {trace}"
+    assert f"{footer}: {words}\n" in invoke("report", trace).stdout
+    brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
+    assert words in [each["command"] for each in brief["traces"][0]["next"]]
+    (here / "train.py").write_text(PROGRAM.replace("loss.item()", "loss.item() + 0 * len(x)").replace("x.to", "(x).to"))
+    os.utime(here / "train.py", (later := trace.stat().st_mtime + 100, later))
+    assert footer not in invoke("report", trace).stdout
+    brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
+    assert words not in [each["command"] for each in brief["traces"][0]["next"]]
+    (here / "train.py").unlink()
+    assert footer not in invoke("report", trace).stdout
 
 
 def test_rules_and_places_choose(here: Path) -> None:

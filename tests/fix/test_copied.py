@@ -114,7 +114,7 @@ MISSES: dict[str, tuple[str, str]] = {
     ),
     "a clock": (
         program("t = time.time()\n        " + COUNT, "print(correct)"),
-        "reads a clock in the loop",
+        "reads a clock",
     ),
     "a beginning elsewhere": (program(COUNT, "print(correct)", start="correct = begin()"), "is also set in line"),
     "what is not a sum": (program("kept.append(x.cpu())", "pass"), "no change is mechanical and certain"),

@@ -172,6 +172,19 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "line 8 turns inference mode on and off",
     ),
+    "a sum that the module offers": (
+        "import torch\n__all__ = ['total']\ntotal = 0.0\nfor x in loader:\n    "
+        + SUM.replace("\n", "\n    ").rstrip(" "),
+        {},
+        "__all__ names total: other code may read it",
+    ),
+    "a sum that the module offers later": (
+        "import torch\nimport torch.nn.functional as F\ntotal = 0.0\nfor x in loader:\n    "
+        + SUM.replace("\n", "\n    ").rstrip(" ")
+        + "__all__ = []\n__all__.append('total')\n",
+        {},
+        "__all__ names total: other code may read it",
+    ),
     "a library that shows its code": (steps(SUM, "ic(total)"), {}, "shows its own code"),
     "a text that names it": (steps(SUM, "return df.query('loss < @total')"), {}, "names total"),
     "a frame's variables": (steps(SUM, "print(inspect.currentframe().f_locals)"), {}, "f_locals may look at total"),

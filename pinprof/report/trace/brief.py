@@ -38,15 +38,23 @@ MATTERS = 0.05
 """Steps unlike the others are named if they add at least this share to each step."""
 
 
-def to_text(profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, code: Code = PLAIN) -> str:
+def to_text(
+    profile: Profile,
+    findings: Findings,
+    *,
+    width: int = 100,
+    color: bool = False,
+    code: Code = PLAIN,
+    diffs: bool = False,
+) -> str:
     """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `code` says whether the lines to change are quoted.
+    `code` says whether the lines to change are quoted, `diffs` whether `pinprof fix` has some.
     """
-    return laid_out(_parts(profile, findings, width, code), width=width, color=color)
+    return laid_out(_parts(profile, findings, width, code, diffs=diffs), width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
+def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diffs: bool) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
     shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path), code)
@@ -63,9 +71,8 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     yield Text("")
     if shown:
         yield Text(f"The fix as code: pinprof explain {shown[0].rule.id}", "dim")
-    diffs = "" if profile.path == urls.shown(urls.STANDARD_INPUT) else fix_command(profile, findings)
     if diffs:
-        yield unbroken(f"Diffs, where a change is certain: {printable(diffs)}", "dim")
+        yield unbroken(f"Diffs, where a change is certain: {printable(fix_command(profile))}", "dim")
     yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
 
 

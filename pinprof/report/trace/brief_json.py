@@ -1,7 +1,7 @@
 """The report for programs that read little: what the short report says, in a few kB, with ids of the evidence."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pinprof import urls
@@ -58,6 +58,7 @@ class Told(NamedTuple):
     place: int
     profile: Profile
     findings: Findings
+    diffs: bool
 
 
 def to_json(
@@ -65,13 +66,17 @@ def to_json(
     ranks: Ranks | None = None,
     code: Code = PLAIN,
     shown: int | None = None,
+    diffs: Collection[int] = (),
 ) -> str:
     """Return the brief on traces as JSON text of at most `MOST_BYTES`; what has no room is counted.
 
     Of the ranks of a job only the trace at the place `shown` is told. An id is a JSON Pointer into the whole report on
-    the same traces. `code` says whether lines of the user's code are quoted.
+    the same traces. `code` says whether lines of the user's code are quoted, `diffs` for which traces
+    `pinprof fix` has some.
     """
-    told = [Told(place, *entry) for place, entry in enumerate(entries) if shown is None or place == shown]
+    told = [
+        Told(place, *entry, place in diffs) for place, entry in enumerate(entries) if shown is None or place == shown
+    ]
     quoting = [Quoting(Sources(each.profile.path), code) for each in told]
     for room in ROOMS:
         traces = [_trace(*each, room) for each in zip(told, quoting, strict=True)]
@@ -114,7 +119,7 @@ def _trace(told: Told, quoting: Quoting, room: Room) -> dict[str, Any]:
         "lines": [] if profile.gpus else [_line(each, told, quoting) for each in named_lines(profile)],
         "cannot_tell": [_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
         "more_cannot_tell": max(len(doubts) - room.doubts, 0),
-        "next": list(_next(profile, findings)),
+        "next": list(_next(profile, findings, diffs=told.diffs)),
     }
 
 
@@ -230,19 +235,19 @@ def _rank(row: RankRow) -> dict[str, Any]:
     return {"rank": row.rank, "step_ms": maybe_ms(row.step_ns), "alone_ms": maybe_ms(row.alone_ns)}
 
 
-def _next(profile: Profile, findings: Findings) -> Iterator[dict[str, str]]:
+def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[dict[str, str]]:
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return  # which can be read once
     shown = chosen(findings, profile)
-    predicted, diffs = next_command(profile, findings), fix_command(profile, findings)
+    predicted = next_command(profile, findings)
     if shown:
         yield {"command": f"pinprof explain {shown[0].rule.id}", "why": "the first finding: the fix as code, when safe"}
     if predicted:
         yield {"command": printable(predicted), "why": "predicts the step after a change"}
     if diffs:
         yield {
-            "command": printable(diffs),
-            "why": "diffs of what is mechanical and certain, if anything is; writes nothing",
+            "command": printable(fix_command(profile)),
+            "why": "diffs of what is mechanical and certain; writes nothing",
         }
     elif not profile.gpus:
         yield {"command": "pinprof run SCRIPT", "why": "on a machine with a GPU: copies, waits and what a change saves"}

@@ -2,9 +2,13 @@
 
 import shlex
 
+from pinprof import urls
+from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
+from pinprof.ranks import RankPart
 from pinprof.report.trace.changes import chosen
 from pinprof.rules import Finding, Findings
+from pinprof.trace.sources import Sources
 
 PINNED = "--pin --non-blocking"
 OPTIONS = {
@@ -26,16 +30,37 @@ OF_WHAT_IS_MADE = ("PIN401", "PIN402", "PIN602", "PIN701")
 """And those that it may mend where DataLoaders and optimizers are made."""
 
 
-def fix_command(profile: Profile, findings: Findings) -> str:
-    """Return the command that prints diffs, where a recording has what they need: it says whether any is certain."""
+def fix_command(profile: Profile) -> str:
+    """Return the command that prints diffs."""
+    return f"pinprof fix {shlex.quote(profile.path)}"
+
+
+def has_diffs(measured: Analysis | RankPart) -> bool:
+    """Return whether `pinprof fix` has a diff for a trace.
+
+    False for a rank of a job, of which the rows are not kept. What reads programs is imported only where one may be
+    changed: it takes a tenth of a second.
+    """
+    if isinstance(measured, RankPart) or not _may_have_diffs(measured.profile, measured.findings):
+        return False
+    from pinprof.fix import changes  # noqa: PLC0415
+
+    return changes(measured).has_diffs
+
+
+def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
+    """Return whether a recording has what diffs need, and the program that is to be changed is at hand."""
+    if not profile.info.by_pinprof or profile.path == urls.shown(urls.STANDARD_INPUT):
+        return False
     made = profile.info.made
-    is_made = made is not None and bool(made.loaders or made.optimizers)
-    may_be = any(
-        (finding.rule.id in OF_LINES and any(site.evidence.line is not None for site in finding.sites))
-        or (finding.rule.id in OF_WHAT_IS_MADE and is_made)
-        for finding in findings
-    )
-    return f"pinprof fix {shlex.quote(profile.path)}" if profile.info.by_pinprof and may_be else ""
+    files: set[str | None] = {each.file for each in (*made.loaders, *made.optimizers)} if made else set()
+    rules = {finding.rule.id for finding in findings}
+    files = files if rules & {*OF_WHAT_IS_MADE, *OF_LINES} else set()
+    for finding in findings:
+        if finding.rule.id in OF_LINES:
+            files |= {site.evidence.file for site in finding.sites if site.evidence.file and site.evidence.line}
+    sources = Sources(profile.path)
+    return any(file is not None and sources.path(file) is not None for file in files)
 
 
 def next_command(profile: Profile, findings: Findings) -> str:

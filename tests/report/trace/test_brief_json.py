@@ -79,7 +79,7 @@ def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers
     assert second["saving_ms"] is None
     assert second["at_most_ms"] > 9
     assert first["evidence"] == ["/traces/0/syncs/sites/0"]
-    assert [each["command"].split()[1] for each in brief["next"]] == ["explain", "whatif", "fix"]
+    assert [each["command"].split()[1] for each in brief["next"]] == ["explain", "whatif"]
     assert brief["verdict"]["finding"] == first["id"]
 
 

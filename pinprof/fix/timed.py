@@ -1,0 +1,87 @@
+"""No clock of the program may lose the wait on which it relies: asked of every change."""
+
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from pinprof.fix.names import is_seldom
+from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, walk
+from pinprof.fix.source import SourceFile
+from pinprof.fix.undone import Clock, Undone
+from pinprof.fix.work import Work
+from pinprof.trace.lines import Place
+
+
+def waits_at(source: SourceFile, place: Place) -> Waits:
+    """Return that a change takes away all waits of the calls in a line."""
+    return Waits(source.file, tuple(source.calls(place.line or 0)))
+
+
+def check_clocks(waits: Iterable[Waits], work: Work) -> None:
+    """Raise NotSure where a clock would be read before the GPU has done its work, beside the changes made already.
+
+    Nor may those rely on a wait that these take away.
+    """
+    new = [each for each in waits if each.gone]
+    together = [*work.waits, *new]
+    for each in together if new else ():
+        clocks = _clocks(each, together, work)
+        if clocks:
+            raise NotSure(_said(clocks[0], each.file))
+
+
+def before_clocks(change: Change, work: Work) -> Change:
+    """Return a change that reads before each clock what is read in the place of a wait. Raises NotSure."""
+    waits, rewrites, part = change.waits, [*change.rewrites], change.part
+    clocks = _clocks(waits, [*work.waits, waits], work) if waits.gone else []
+    for clock in clocks:
+        line = _line_of(clock, waits)
+        if waits.early is None or line is None:
+            raise NotSure(_said(clock, waits.file))
+        if line not in waits.read:
+            try:
+                early, again = _read_early(clock.source, line, waits)
+            except NotSure:
+                raise NotSure(_said(clock, waits.file)) from None
+            waits, part = waits._replace(read=(*waits.read, line)), part or again
+            rewrites.append(early)
+    if clocks:
+        check_clocks([waits], work)
+    return change._replace(rewrites=rewrites, waits=waits, part=part)
+
+
+def _read_early(source: SourceFile, line: cst.SimpleStatementLine, waits: Waits) -> tuple[Rewrite, bool]:
+    """Return what reads before a line, and whether each pass of an outer loop does. Raises NotSure for each step."""
+    assert waits.early is not None
+    loop = source.loop(waits.gone[0])
+    if loop is None or not is_seldom(source, line, loop):
+        raise NotSure("the clock is read in each step")
+    outer = source.loop(loop)
+    again = outer is not None and source.is_within(line, outer.body) and not is_seldom(source, line, outer)
+    return waits.early(line), again
+
+
+def _clocks(waits: Waits, together: Sequence[Waits], work: Work) -> list[Clock]:
+    program = work.files.program(waits.file)
+    if not program.has_clock:
+        return []
+    removed = {id(node) for each in together for gone in each.gone for node in walk(gone)}
+    return [*Undone(program, waits, removed, work.told.waiting).walked()]
+
+
+def _line_of(clock: Clock, waits: Waits) -> cst.SimpleStatementLine | None:
+    """Return the line of a clock; None in the head of a compound statement, or in another file."""
+    if clock.source.file != waits.file:
+        return None
+    for each in clock.source.around(clock.node):
+        if isinstance(each, cst.SimpleStatementLine):
+            return each
+        if isinstance(each, cst.BaseCompoundStatement):
+            return None
+    return None
+
+
+def _said(clock: Clock, file: str) -> str:
+    line = clock.source.line(clock.node)
+    where = f"line {line}" if clock.source.file == file else f"{clock.source.file}:{line}"
+    return f"{where} reads a clock, which needs the wait"
