@@ -76,6 +76,10 @@ class RegularStep:
     """The share of their time in a DataLoader."""
     quick_input_ns: float
     """What a quarter of them are in a DataLoader at most: with workers, near to what a batch takes that is ready."""
+    others: int = 0
+    """How many steps were timed besides, and left out because they are unlike these."""
+    other_ns: float = 0.0
+    """The mean of the others."""
 
     @property
     def input_ns(self) -> float:
@@ -191,7 +195,8 @@ def _plain_windows(log: RunLog) -> tuple[Times, Times]:
 
 
 def _figure(steps: Seen) -> RegularStep | None:
-    kept = steps.of(np.flatnonzero(regular_steps(steps)))
+    regular = regular_steps(steps)
+    kept, others = steps.of(np.flatnonzero(regular)), steps.time_ns[~regular]
     if not kept.time_ns.sum():
         return None
     mean = float(kept.time_ns.mean())
@@ -199,7 +204,8 @@ def _figure(steps: Seen) -> RegularStep | None:
     around = (max(mean - half, 0.0), mean + half) if half < np.inf else None
     fraction = min(float(kept.input_ns.sum() / kept.time_ns.sum()), 1.0)
     quick = min(float(np.percentile(kept.input_ns, QUICK)), fraction * mean)
-    return RegularStep(len(kept.time_ns), mean, around, fraction, quick)
+    other = float(others.mean()) if len(others) else 0.0
+    return RegularStep(len(kept.time_ns), mean, around, fraction, quick, len(others), other)
 
 
 def _agree(one: RegularStep, other: RegularStep) -> bool:

@@ -15,6 +15,7 @@ from typing import final
 import msgspec
 import torch
 
+from pinprof.analyses.course import RegularStep, regular_figure
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.avoidance import await_regular
 from pinprof.capture.journal import Journal
@@ -122,10 +123,10 @@ class Recording:
     """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
 
     `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
-    samples of the main thread's Python stack, stay None if that window was omitted or cut short. The file at `path`
-    exists when `recorded_steps` is not 0. `marker` says what marks a step, and is stored in that file. With `turns` it
-    shares the machine with another program while steps are timed. `beyond_epoch` says that the first epoch is not taken
-    for the last.
+    samples of the main thread's Python stack, stay None if that window was omitted or cut short. `regular`, the regular
+    step without a profiler, is known at the end. The file at `path` exists when `recorded_steps` is not 0. `marker`
+    says what marks a step, and is stored in that file. With `turns` it shares the machine with another program while
+    steps are timed. `beyond_epoch` says that the first epoch is not taken for the last.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Recording:
         self.done = False
         self.steps_seen = 0
         self.plain: PlainWindow | None = None
+        self.regular: RegularStep | None = None
         self.host: HostProfile | None = None
         self.marker = "p.step()"
         self.recorded_steps = 0
@@ -239,6 +241,7 @@ class Recording:
         Without a complete step, keep the stretch of time, if any.
         """
         log = self.journal.log()
+        self.regular = regular_figure(log)
         self._watched.close()
         self.stretch.end()
         self._boundaries.close()

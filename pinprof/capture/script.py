@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pinprof.analyses.course import RegularStep
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.children import following
 from pinprof.capture.ending import Ending, ending_of
@@ -17,7 +18,6 @@ from pinprof.capture.markers import Marks
 from pinprof.capture.membership import Membership
 from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
 from pinprof.capture.orders import Orders
-from pinprof.capture.plain import PlainWindow
 from pinprof.capture.profiling import OnWindow, Recording, profile
 from pinprof.capture.program import UserProgram, exit_as_fork
 from pinprof.capture.stopping import POLITE_STOPS, Stop
@@ -39,15 +39,15 @@ WORTH_A_STRETCH_S = 0.5
 class ScriptRun:
     """How a script ended, and its recording.
 
-    `path` is None if the script failed before a step was recorded. `marker` says what marked its steps, `stopped`
-    whether pinprof ended it after its windows. `children` are the processes it started that made steps; `remarks` say
-    what could not be followed.
+    `path` is None if the script failed before a step was recorded. `regular` is the regular step without a profiler,
+    None where it was not timed. `marker` says what marked its steps, `stopped` whether pinprof ended it after
+    its windows. `children` are the processes it started that made steps; `remarks` say what could not be followed.
     """
 
     path: Path | None
     steps_seen: int
     recorded_steps: int
-    plain: PlainWindow | None
+    regular: RegularStep | None
     marker: str
     stopped: bool
     exit_status: int
@@ -120,7 +120,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         path=recording.path if has_trace else None,
         steps_seen=recording.steps_seen,
         recorded_steps=recording.recorded_steps,
-        plain=recording.plain,
+        regular=recording.regular,
         marker=recording.marker,
         stopped=ending.stopped,
         exit_status=ending.exit_status,

@@ -16,8 +16,8 @@ from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERS, Doubt
 from pinprof.rules import NEGLIGIBLE, Finding
-from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
-from pinprof.units import NS_PER_MS, duration
+from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools, Trace
+from pinprof.units import NS_PER_MS, counted, duration
 
 NOISE_MS = 0.02
 """Times per step that differ by less count as equal: 20 µs is the launch latency of a copy on a profiled host."""
@@ -36,6 +36,19 @@ NO_STEP_TIME = (
     "only a recording of pinprof run or pinprof.profile with its plain window tells the step without profiler"
 )
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
+
+OF_WAITS, OF_COPIES = ("wait", "op"), ("copy",)
+"""Events of which figures are made, as `Trace.skipped_kinds` calls them: the op around a wait tells if it is hidden."""
+MADE_OF: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "max_hidden_syncs": (OF_WAITS, ("step", "per_step", "stalls", "drain")),
+    "max_stall_ms": (OF_WAITS, ("step", "per_step", "stalls", "drain")),
+    "max_exposed_ms": (OF_COPIES, ("step", "per_step", "busy", "overlap")),
+    "min_overlap": (OF_COPIES, ("busy", "overlap")),
+    "max_pageable_bytes": (OF_COPIES, ("step", "per_step", "copies")),
+    "max_step_ms": ((), ("step", "estimate")),
+}
+"""By the key of a quantity: the events that it is made of, and the figures of the report without which it is not known:
+rules on waits and copies are silent without these (`RESTS_ON`), and where nothing was searched, nothing is kept."""
 
 
 T = TypeVar("T")
@@ -104,6 +117,7 @@ def measure_figures(analysis: Analysis) -> TraceFigures:
         figures=_of_whole(
             profile,
             _as_far_as_recorded(
+                details.trace,
                 profile,
                 {
                     **_waits(details, profile, hidden),
@@ -131,21 +145,30 @@ def _of_whole(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounde
     }
 
 
-def _as_far_as_recorded(profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounded]:
-    """Return the figures, with one bound open if the file has lost events: these may have made a figure worse.
+def _as_far_as_recorded(trace: Trace, profile: Profile, figures: dict[str, Bounded]) -> dict[str, Bounded]:
+    """Return the figures, with one bound open if the trace lacks what may have made a figure worse.
 
     A step that was measured without the profiler depends on no event.
     """
-    why = _lost(profile)
-    if not why:
-        return figures
-    known = {"max_step_ms"} if _is_measured(profile) else set()
+    measured = {"max_step_ms"} if _is_measured(profile) else set()
+    lacks = {key: _lost(profile) or _lacking(trace, profile, key) for key in figures.keys() - measured}
     return {
-        quantity.key: figures[quantity.key]
-        if quantity.key in known
-        else _of_a_part(figures[quantity.key], why, at_least=quantity.at_least)
+        quantity.key: _of_a_part(figures[quantity.key], why, at_least=quantity.at_least)
+        if (why := lacks.get(quantity.key))
+        else figures[quantity.key]
         for quantity in QUANTITIES
     }
+
+
+def _lacking(trace: Trace, profile: Profile, key: str) -> str:
+    """Return which events of a quantity, or which figures, the trace lacks, and the way out; empty if it has all."""
+    kinds, needed = MADE_OF[key]
+    unusable = sum(trace.skipped_kinds.get(kind, 0) for kind in (*kinds, "unknown")) if kinds else 0
+    if unusable:
+        remedy = next(entry.remedy for entry in profile.doubts if entry.check == "unusable_events")
+        return f"without {counted(unusable, 'unusable event')} of which it is made; {remedy}"
+    reason = profile.gravest(*(getattr(profile.withheld, figure) for figure in needed))
+    return _unfit(reason) or ""
 
 
 def _of_a_part(figure: Bounded, why: str, *, at_least: bool) -> Bounded:
@@ -167,7 +190,7 @@ def _no_waits(details: Details, profile: Profile) -> str:
         return _no_gpu(profile)
     if len(details.trace.calls) == 0:
         return NO_CALLS
-    return _unfit(profile.withheld.stalls) or _lost(profile)
+    return _lost(profile) or _lacking(details.trace, profile, "max_hidden_syncs")
 
 
 def _no_gpu(profile: Profile) -> str:

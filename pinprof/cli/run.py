@@ -19,6 +19,7 @@ from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.cli.unrecorded import run_guarded, run_noted
 from pinprof.cli.written import Outputs, name_of, outputs_of
 from pinprof.errors import CaptureError
+from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
@@ -317,8 +318,12 @@ def _tell(
 
 def _say_times(outcome: "ScriptRun") -> None:
     """Say where the times of the steps are, and how long they took in this process."""
-    if outcome.plain is not None:
-        say(f"{outcome.plain.steps} steps of {outcome.plain.mean_ms:.4g} ms in the mean, without a profiler")
+    step = outcome.regular
+    if step is not None:
+        others = f"; {counted(step.others, 'other')} of {duration(step.other_ns)} left out" if step.others else ""
+        say(
+            f"{counted(step.steps, 'regular step')} of {duration(step.step_ns)} in the mean, without a profiler{others}"
+        )
     paths = [str(outcome.path)] if outcome.path else traces_of(outcome.children)
     if paths:
         say(f"Wrote {', '.join(paths)}")

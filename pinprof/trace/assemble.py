@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from pinprof.trace.calls import call_kind
 from pinprof.trace.host import host_of_metadata
 from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata
 from pinprof.trace.links import find_links, launches
@@ -68,6 +69,9 @@ KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH
 """torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""
 OTHER = DIRECTIONS.index("other")
 
+KIND_OF = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset", "cuda_sync": "wait", "cpu_op": "op"}
+"""What an event of a category was, as `Trace.skipped_kinds` calls it."""
+
 Kind = TypeVar("Kind")
 
 
@@ -99,6 +103,7 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Share
         links=find_links(ops, functions, calls, gpu, launch, steps),
         counts=dict(sum((part.counts for part in parts), Counter())),
         skipped=columns.skipped | ({"malformed": malformed} if malformed else {}),
+        skipped_kinds=columns.skipped_kinds() | ({"unknown": malformed} if malformed else {}),
         repaired=sum(part.repaired for part in parts),
         cut=missing_end,
         tracks=columns.tracks,
@@ -113,6 +118,7 @@ class _Columns:
     def __init__(self, rows: Rows, shared: Shared) -> None:
         self._file = rows
         self._end, usable, self.skipped = usable_times(rows)
+        self._usable = usable
         self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS) - 1
         texts, keys = shared.names.values(), shared.threads.values()
@@ -140,6 +146,18 @@ class _Columns:
         self._is_absurd = (size < NONE) | (size > MOST_BYTES)
         self.absurd_sizes = int(self._is_absurd.sum())
         """How many sizes of GPU work are impossible."""
+
+    def skipped_kinds(self) -> dict[str, int]:
+        """Return how many rows are not usable, by what they were."""
+        rows = np.flatnonzero(~self._usable & (self._file.category >= 0))
+        categories, names = self._file.category[rows].tolist(), self._name[self._file.name[rows]].tolist()
+        return dict(Counter(map(self._kind, categories, names)))
+
+    def _kind(self, category: int, name: int) -> str:
+        text = KNOWN_CATEGORIES[category]
+        if text in CALL_CATEGORIES:
+            return "wait" if call_kind(self._names[name]) != NONE else "call"
+        return KIND_OF.get(text, "host")
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)

@@ -1,6 +1,6 @@
 """What was recorded: a trace as frozen tables of typed columns, with the links between their rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -325,6 +325,9 @@ class Trace:
     """Duration events in the file by category: a known one by its present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
+    skipped_kinds: Mapping[str, int] = field(default_factory=dict)
+    """The same by what they were: `wait` (a call that can make the host wait, or its record), `call`, `kernel`, `copy`,
+    `memset`, `op`, `host` (annotations, functions, overheads); `unknown` where nothing tells."""
     repaired: int = 0
     """Events that were not JSON and have been repaired as far as their meaning was clear."""
     cut: Cut | None = None

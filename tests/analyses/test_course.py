@@ -195,6 +195,13 @@ def test_steps_timed_later_count_if_they_agree() -> None:
     assert (slower.steps, slower.step_ns) == (10, 10.5 * MS)
 
 
+def test_the_steps_that_are_unlike_the_regular_one_are_told_apart() -> None:
+    figure = regular_figure(run(*[10.0] * 9, 400.0, *[10.0] * 9, 500.0, windows=(("plain", 20),)))
+    assert figure is not None
+    assert (figure.steps, figure.step_ns) == (18, 10 * MS)
+    assert (figure.others, figure.other_ns) == (2, 450 * MS)
+
+
 def test_work_that_came_regularly_is_expected_again() -> None:
     steps = [10.0] * 36
     steps[5::10] = [99.0] * 4

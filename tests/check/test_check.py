@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -564,6 +565,41 @@ def test_events_that_cannot_be_used_may_have_been_waits(tmp_path: Path, spoiled:
             builder.events.pop()
     verdict = verdict_of(builder, tmp_path, max_hidden_syncs=0)
     assert verdict.status == status
+
+
+SPOILED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "NaN": lambda event: event.update(dur=float("nan")),
+    "NaN ts": lambda event: event.update(ts=float("nan")),
+    "null": lambda event: event.update(dur=None),
+    "text": lambda event: event.update(ts="soon"),
+    "negative": lambda event: event.update(dur=-1),
+    "missing": lambda event: event.pop("dur"),
+    "no ts": lambda event: event.pop("ts"),
+    "absurd": lambda event: event.update(ts=9e15),
+    "no event": lambda event: event.update(pid=["of", "no", "kind"]),
+}
+"""How an event can be unusable."""
+HIT = {
+    "cudaStreamSynchronize": {"max_hidden_syncs", "max_stall_ms"},
+    "aten::item": {"max_hidden_syncs", "max_stall_ms"},
+    "Memcpy HtoD (Pageable -> Device)": {"max_exposed_ms", "min_overlap", "max_pageable_bytes"},
+}
+"""Which limits depend on an event of this name."""
+GENEROUS = Limits(max_hidden_syncs=50, max_stall_ms=50, max_exposed_ms=50, min_overlap=0.01, max_pageable_bytes=10**9)
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+@pytest.mark.parametrize(("name", "limits"), HIT.items(), ids=HIT)
+def test_a_limit_passes_only_where_all_that_its_figure_is_made_of_can_be_used(
+    tmp_path: Path, name: str, limits: set[str], spoil: Callable[[dict[str, Any]], object]
+) -> None:
+    builder = with_waits(60)
+    for start in range(0, 60_000, 1000):
+        hidden_copy(builder, start)
+    assert statuses(checked(builder, tmp_path, GENEROUS)) == {}
+    spoil(next(event for event in builder.events if event["name"] == name))
+    unknown = {key for key, status in statuses(checked(builder, tmp_path, GENEROUS)).items() if status == "unknown"}
+    assert unknown >= limits
 
 
 def test_copies_that_were_lost_are_not_overlapped(tmp_path: Path) -> None:

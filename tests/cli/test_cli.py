@@ -19,6 +19,7 @@ from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.analyses.course import RegularStep
 from pinprof.bench.rates import read_machine
 from pinprof.bench.results import to_json
 from pinprof.capture.agreement import Agreement, Written
@@ -519,6 +520,25 @@ def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monk
     assert result.exit_code == 0
     assert "run at the rates measured on NVIDIA A100" in result.stdout
     assert "As measured on NVIDIA A100: pinned memory pays" in trace.with_name("trace.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        ((), "25 regular steps of 15.0 ms in the mean, without a profiler"),
+        ((3, 4e8), "25 regular steps of 15.0 ms in the mean, without a profiler; 3 others of 400 ms left out"),
+    ],
+)
+def test_plain_times_are_those_of_the_regular_step(
+    others: tuple[int, float], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = RegularStep(25, 15e6, None, 0.0, 0.0, *others)
+    times = tmp_path / "times.json"
+    outcome = ScriptRun(times, 40, 28, step, "step()", stopped=True, exit_status=0)
+    monkeypatch.setattr("pinprof.capture.script.run_script", lambda **_: outcome)
+    (tmp_path / "train.py").touch()
+    result = invoke("run", "--windows", "plain", "-o", times, tmp_path / "train.py")
+    assert result.stderr.splitlines() == [sentence, f"Wrote {times}"]
 
 
 def test_run_reports_on_a_job_by_the_bench(

@@ -600,10 +600,10 @@ def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time(tmp_path: Path) -> 
 
 def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> None:
     figures = measure_figures(analyse(read(copying(every_second_is_lost=True), tmp_path))).figures
-    for key in ("max_exposed_ms", "min_overlap", "max_step_ms"):
+    for key in ("max_exposed_ms", "min_overlap", "max_step_ms", "max_hidden_syncs", "max_stall_ms"):
         assert figures[key].value is None
         assert "no GPU work of 4 launches" in figures[key].note
-    assert figures["max_stall_ms"].value is not None  # how long the host stood there is known
+    assert figures["max_stall_ms"].low > 0, "how long the host stood there at least is known"
 
 
 def waiting() -> TraceBuilder:

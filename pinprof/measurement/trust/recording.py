@@ -3,7 +3,19 @@
 import numpy as np
 
 from pinprof.analyses.regular import WHY, WHY_SERVED, IrregularStep
-from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, ESTIMATE, OVERLAP, STALLS, Doubt, Seen, only_if
+from pinprof.measurement.trust.doubt import (
+    BUSY,
+    CAUSES,
+    COPIES,
+    DRAIN,
+    ESTIMATE,
+    MATTERS,
+    OVERLAP,
+    STALLS,
+    Doubt,
+    Seen,
+    only_if,
+)
 from pinprof.measurement.trust.launches import launching
 from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
@@ -124,7 +136,15 @@ def unusable_events(seen: Seen) -> Doubt | None:
         return None
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in skipped.items())
     unusable = counted(sum(skipped.values()), "unusable event")
-    return Doubt(f"{unusable} ({reasons})", "they are left out", "record the trace again")
+    lost, known = seen.trace.skipped_kinds.get("wait", 0), len(seen.syncs.stalls.call)
+    among = f", {counted(lost, 'wait')} of the host among them" if lost else ""
+    matters = lost > 0 and lost >= MATTERS * (lost + known)
+    return Doubt(
+        f"{unusable} ({reasons})",
+        f"they are left out{among}",
+        AGAIN,
+        only_if(matters, STALLS, DRAIN, CAUSES, ESTIMATE),
+    )
 
 
 def no_step_marks(seen: Seen) -> Doubt | None:
