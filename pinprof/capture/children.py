@@ -14,6 +14,7 @@ from typing import Any
 
 from pinprof.capture.commands import as_line, may_train, to_follow, words_of
 from pinprof.capture.ending import Ending
+from pinprof.capture.faults import contained
 from pinprof.capture.job import rank_in
 from pinprof.capture.notes import Notes
 from pinprof.capture.orders import Orders, importable
@@ -59,7 +60,7 @@ def followed(orders: Orders, stuck: StuckScript | None = None) -> Iterator[None]
 def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
     @wraps(start)
     def started(process: BaseProcess) -> None:
-        orders = _orders_for_child() if may_make_steps(process) else None
+        orders = contained(_orders_for_process)(process)
         if orders is None:
             start(process)
             return
@@ -71,7 +72,7 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
         finally:
             vars(process).pop("run", None)
         if process.pid is not None:
-            Notes(orders.notes).begin(process.pid)
+            contained(Notes(orders.notes).begin)(process.pid)
 
     return started
 
@@ -109,10 +110,10 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
         except TypeError:
             init(popen, *args, **options)  # it says what is wrong
             return
-        orders = _change(given.arguments)
+        orders = contained(_change)(given.arguments)
         init(*given.args, **given.kwargs)
         if orders is not None:
-            Notes(orders.notes).begin(popen.pid)
+            contained(Notes(orders.notes).begin)(popen.pid)
 
     return initialized
 
@@ -135,10 +136,14 @@ def _change(given: dict[str, Any]) -> Orders | None:
 def _noting_line(system: Callable[[Any], int]) -> Callable[[Any], int]:
     @wraps(system)
     def noted(command: Any) -> int:
-        _note_unfollowed(as_line(command), "a shell starts it")
+        contained(_note_line)(command)
         return system(command)
 
     return noted
+
+
+def _note_line(command: Any) -> None:
+    _note_unfollowed(as_line(command), "a shell starts it")
 
 
 def _note_unfollowed(line: str, why: str) -> None:
@@ -146,6 +151,10 @@ def _note_unfollowed(line: str, why: str) -> None:
         Notes(_orders.notes).remark(
             f"Not followed: {line} ({why}); run pinprof on it, or start it with a list of arguments"
         )
+
+
+def _orders_for_process(process: BaseProcess) -> Orders | None:
+    return _orders_for_child() if may_make_steps(process) else None
 
 
 def _orders_for_child() -> Orders | None:

@@ -11,6 +11,7 @@ from typing import Any
 from pinprof.capture.job import path_of_rank
 from pinprof.capture.profiling import Recording, profile
 from pinprof.errors import CaptureError
+from pinprof.streams import is_terminal
 from pinprof.tracking import destinations
 from pinprof.units import counted
 
@@ -120,5 +121,5 @@ class TrainingRecording:
 
 
 def _say(text: str) -> None:
-    below_progress_bar = "\n" if sys.stderr.isatty() else ""
+    below_progress_bar = "\n" if is_terminal(sys.stderr) else ""
     print(f"{below_progress_bar}pinprof: {text}", file=sys.stderr)  # noqa: T201
