@@ -1,6 +1,7 @@
 """Standard streams that stay pinprof's own, whatever a program does to `sys.stdout`, `sys.stderr` or descriptors."""
 
 import atexit
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -47,11 +48,16 @@ class _Kept:
         if self._is_usable():
             return self._stream
         if self._reopened is None:
-            where: int | str = os.devnull
-            if self._copy >= 0 and _identity(self._copy) == self._identity:
-                where = self._copy
-            self._reopened = open(where, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  open until we exit
+            self._reopened = self._opened()
         return self._reopened
+
+    def _opened(self) -> TextIO:
+        try:
+            if self._copy >= 0 and _identity(self._copy) == self._identity:
+                return open(self._copy, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+            return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
+        except OSError:  # no descriptor is free
+            return io.StringIO()
 
     def close(self) -> None:
         """Close the copy, unless its number is another file's now or it is in use."""

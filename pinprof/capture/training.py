@@ -10,7 +10,7 @@ from typing import Any
 
 from pinprof.capture.job import path_of_rank
 from pinprof.capture.profiling import Recording, profile
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, unexpected
 from pinprof.streams import is_terminal
 from pinprof.tracking import destinations
 from pinprof.units import counted
@@ -67,6 +67,10 @@ class TrainingRecording:
             self._close()
             _say(str(exc))
             return self._stop
+        except Exception as error:  # noqa: BLE001  the training goes on, whatever it is
+            self._close()
+            _say(unexpected(error))
+            return False
         if self._recording.done:
             self.end()
             return self._stop

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_script import TRAIN, recorded_steps, run
+from script_runs import TRAIN, recorded_steps, run
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 
@@ -56,7 +56,7 @@ def test_a_recording_that_cannot_begin_lets_the_program_run_to_its_end(tmp_path:
     assert ran.err.startswith("Nothing more is recorded: no disk. The program runs on\n")
 
 
-@pytest.mark.parametrize("execute", ["os.execv(sys.executable, words)", "os.execvpe('python3', words, os.environ)"])
+@pytest.mark.parametrize("execute", ["os.execv(sys.executable, words)", "os.execle(sys.executable, *words, {})"])
 def test_the_timer_does_not_outlive_the_program_that_is_replaced(tmp_path: Path, execute: str) -> None:
     other = "import time\nend = time.time() + 1\nwhile time.time() < end: pass\nprint('other')\nraise SystemExit(9)"
     source = (
