@@ -24,6 +24,8 @@ from pinprof.capture.stuck import StuckScript
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
 """The module of the function that every process of `torch.multiprocessing.spawn` runs."""
+POOLS = ("concurrent.futures.process", "multiprocessing.pool")
+"""The modules of the functions that processes of pools run."""
 ENDED_WITHIN_S = 10.0
 """How long a process that is asked to end may take."""
 WAIT_S = 300.0
@@ -71,7 +73,7 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
             start(process)
         finally:
             vars(process).pop("run", None)
-        if process.pid is not None:
+        if process.pid is not None and not serves_pool(process):  # nobody waits for the end of an idle one
             contained(Notes(orders.notes).begin)(process.pid)
 
     return started
@@ -80,9 +82,14 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
 def may_make_steps(process: BaseProcess) -> bool:
     """Return whether a process may train: it runs the user's code, and is no worker of a DataLoader or a pool.
 
-    A pool waits for the answers of its workers, so none of them may be stopped.
+    A pool waits for the answers of its workers, so none of them may be stopped: see `serves_pool`.
     """
     return any(_may_train(function) for function in (type(process).run, vars(process).get("_target")))
+
+
+def serves_pool(process: BaseProcess) -> bool:
+    """Return whether a process works for a pool, which may give it functions that train: recorded, not stopped."""
+    return getattr(vars(process).get("_target"), "__module__", None) in POOLS
 
 
 def _may_train(function: Any) -> bool:
@@ -154,7 +161,12 @@ def _note_unfollowed(line: str, why: str) -> None:
 
 
 def _orders_for_process(process: BaseProcess) -> Orders | None:
-    return _orders_for_child() if may_make_steps(process) else None
+    if may_make_steps(process):
+        return _orders_for_child()
+    if _orders is None or not serves_pool(process):
+        return None
+    Notes(_orders.notes).make()
+    return replace(_orders, keep_going=True, inherited=rank_in(os.environ))
 
 
 def _orders_for_child() -> Orders | None:
