@@ -68,8 +68,14 @@ class LateRecording:
         if not recorded:
             why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))
         stopped = bool(stepper.stops) and not failed
-        about = {"marker": recording.marker, "stopped": stopped, "why": why, "trains": stepper.trains}
-        self._notes.end(self._claim, recorded=recorded, **about)
+        self._notes.end(
+            self._claim,
+            recorded=recorded,
+            marker=recording.marker,
+            stopped=stopped,
+            why=why,
+            trains=stepper.trains,
+        )
         if self._agreement is not None:
             self._agreement.leave(recording.path if recorded else None)
         if stopped:
