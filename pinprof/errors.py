@@ -1,5 +1,8 @@
 """What can go wrong, as exceptions: the library raises them, the command line turns them into one line."""
 
+TRACEBACK = "PINPROF_TRACEBACK"
+"""If this environment variable is set, an unexpected error shows its traceback."""
+
 
 class PinprofError(Exception):
     """Base of every error that pinprof raises on purpose; its text is one line for the user."""
@@ -19,3 +22,9 @@ class MeasureError(PinprofError):
 
 class UnsafeCopyError(PinprofError):
     """Host memory was used before its asynchronous copy had ended; its text is a report of several lines."""
+
+
+def unexpected(error: BaseException) -> str:
+    """Return what an error of pinprof's own is, and ask for a report of it."""
+    what = f"{type(error).__name__}: {error}".removesuffix(": ").replace("\n", " ")
+    return f"pinprof itself failed ({what}); please report this with the output under {TRACEBACK}=1"

@@ -29,6 +29,7 @@ from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
 from pinprof.rules import Findings
+from pinprof.streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 from pinprof.units import counted
@@ -318,5 +319,5 @@ def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, opti
 
 def _say_window(window: str, step: int, of: int) -> None:
     """Name each window on the terminal as it begins; a line per step would cost the step time."""
-    if step == 1 and sys.stderr.isatty():
+    if step == 1 and is_terminal(sys.stderr):
         print(f"pinprof: {window} ({counted(of, 'step')})", file=sys.stderr)  # noqa: T201

@@ -23,6 +23,15 @@ MOST_LINKS = 40
 Identity: TypeAlias = tuple[int, int] | str
 
 
+def shortest(path: str | Path) -> str:
+    """Return how to name a file to a person: from the working directory where that is shorter, else absolutely."""
+    absolute = os.path.abspath(path)  # noqa: PTH100  without its links
+    try:
+        return min(os.path.relpath(absolute), absolute, key=len)
+    except (OSError, ValueError):  # there is no working directory any more, or it is on another drive
+        return absolute
+
+
 def check_outputs(
     outputs: Sequence[str], inputs: Iterable[str] = (), *, force: bool, way: str = "overwrite it with --force"
 ) -> None:

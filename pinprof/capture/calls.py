@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 
+from pinprof.capture.faults import contained
 from pinprof.capture.replaced import replaced
 
 TORCH = str(Path(torch.__file__).parent) + os.sep
@@ -21,26 +22,26 @@ TORCH = str(Path(torch.__file__).parent) + os.sep
 def told_of_backward(ended: Callable[[FrameType, Any], None]) -> Iterator[None]:
     """Call `ended` with the frame of the caller and the differentiated tensors, the loss, after each backward pass.
 
-    Passes of other threads, and those within another one, do not count.
+    Passes within another one of the same thread do not count.
 
     All of `Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad` run the engine through one function.
     torch.compile knows the three by their identity and leaves that function alone, so it is the one to change.
     """
-    owner, within = threading.get_ident(), False
+    within = threading.local()
+    told_end = contained(ended)
 
     def note(frame: FrameType, roots: Any) -> None:
-        ended(frame, roots)
+        told_end(frame, roots)
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def told(*args: Any, **options: Any) -> Any:
-            nonlocal within
-            if within or threading.get_ident() != owner:
+            if getattr(within, "now", False):
                 return run(*args, **options)
-            within = True
+            within.now = True
             try:
                 result = run(*args, **options)
             finally:
-                within = False
+                within.now = False
             note(sys._getframe(1), args[0] if args else ())  # noqa: SLF001  the only way to a caller without building a whole stack
             return result
 
@@ -78,11 +79,12 @@ def calling_place(frame: FrameType) -> tuple[str, int]:
 @contextmanager
 def told_of_evaluation(begun: Callable[[], None]) -> Iterator[None]:
     """Call `begun` when the program switches a module to evaluation."""
+    told_begin = contained(begun)
 
     def change(switch: Callable[[Module], Module]) -> Callable[[Module], Module]:
         def told(module: Module) -> Module:
             if not torch.compiler.is_dynamo_compiling():
-                begun()
+                told_begin()
             return switch(module)
 
         return told
@@ -92,7 +94,7 @@ def told_of_evaluation(begun: Callable[[], None]) -> Iterator[None]:
 
 
 class ModuleCalls:
-    """Calls `begins` before each call of a module of this thread that is not within another such call.
+    """Calls `begins` before each call of a module that is not within another such call of the same thread.
 
     After it, it calls `ended` with the module and its output.
 
@@ -105,10 +107,9 @@ class ModuleCalls:
         self, begins: Callable[[Module], None], ended: Callable[[Module, Any], None] = lambda *_: None
     ) -> None:
         self.watched: type[Module] | None = None
-        self._begins = begins
-        self._ended = ended
-        self._within = False
-        self._owner = threading.get_ident()
+        self._begins = contained(begins)
+        self._ended = contained(ended)
+        self._within = threading.local()
         self._change: AbstractContextManager[None] | None = None
 
     def watch_all(self) -> None:
@@ -134,16 +135,16 @@ class ModuleCalls:
 
         def told_module_call(self: Module, /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
             compiling = torch.compiler.is_dynamo_compiling()  # first: compiled code must not depend on what follows
-            if compiling or watch._within or threading.get_ident() != watch._owner:
+            if compiling or getattr(watch._within, "now", False):
                 return call(self, *args, **options)
-            watch._within = True
+            watch._within.now = True
             try:
                 watch._begins(self)
                 output = call(self, *args, **options)
                 watch._ended(self, output)
                 return output
             finally:
-                watch._within = False
+                watch._within.now = False
 
         return told_module_call
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from pinprof.capture.children import followed
 from pinprof.capture.choice import HOWS
-from pinprof.capture.ending import Ending, ending_of, is_our_doing
+from pinprof.capture.departure import told_of_departure
+from pinprof.capture.ending import Ending, ending_of, finishable, is_our_doing
+from pinprof.capture.faults import contained, faults
 from pinprof.capture.imports import when_imported
 from pinprof.capture.notes import Notes
 from pinprof.capture.orders import Orders
@@ -35,7 +37,8 @@ class Child:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Mark the steps in the block as soon as torch is imported, and follow the processes that it starts."""
-        with ExitStack() as undo, followed(self.orders):
+        faults.tell = self.notes.remark
+        with ExitStack() as undo, followed(self.orders), told_of_departure(lambda _: self._depart()):
             when_imported("torch", lambda: undo.enter_context(self._late().placed()))
             yield
 
@@ -52,6 +55,9 @@ class Child:
             return self.recording.end(failed=failed)
         self.notes.end(None, recorded=False, marker="", stopped=False, why=None)
         return False
+
+    def _depart(self) -> None:
+        self.end(failed=False)
 
     def _late(self) -> "LateRecording":
         from pinprof.capture.late import LateRecording  # noqa: PLC0415  it imports torch
@@ -75,7 +81,7 @@ class Followed:
         with child.watched():
             error = _error_of(self.process)
             if os.getpid() == child.process:
-                child.end(failed=error is not None)
+                contained(child.end)(failed=error is not None)
         if isinstance(error, SystemExit):
             raise error
         if error is not None:
@@ -85,7 +91,8 @@ class Followed:
 
 def _error_of(process: BaseProcess) -> BaseException | None:
     try:
-        process.run()
+        with finishable():
+            process.run()
     except BaseException as exc:  # noqa: BLE001  as multiprocessing itself does
         return None if is_our_doing(exc) else exc
     return None
@@ -114,5 +121,5 @@ def _ending(program: UserProgram, child: Child) -> Ending:
     with program.as_main() as main, child.watched():
         ending = ending_of(program, main, child.marks_in_script())
         if os.getpid() == child.process:
-            child.end(failed=bool(ending.exit_status))
+            contained(child.end)(failed=bool(ending.exit_status))
     return ending

@@ -14,6 +14,7 @@ from typing import Any
 
 from pinprof.capture.commands import as_line, may_train, to_follow, words_of
 from pinprof.capture.ending import Ending
+from pinprof.capture.faults import contained
 from pinprof.capture.job import rank_in
 from pinprof.capture.notes import Notes
 from pinprof.capture.orders import Orders, importable
@@ -23,6 +24,8 @@ from pinprof.capture.stuck import StuckScript
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
 """The module of the function that every process of `torch.multiprocessing.spawn` runs."""
+POOLS = ("concurrent.futures.process", "multiprocessing.pool")
+"""The modules of the functions that processes of pools run."""
 ENDED_WITHIN_S = 10.0
 """How long a process that is asked to end may take."""
 WAIT_S = 300.0
@@ -59,7 +62,7 @@ def followed(orders: Orders, stuck: StuckScript | None = None) -> Iterator[None]
 def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
     @wraps(start)
     def started(process: BaseProcess) -> None:
-        orders = _orders_for_child() if may_make_steps(process) else None
+        orders = contained(_orders_for_process)(process)
         if orders is None:
             start(process)
             return
@@ -70,8 +73,8 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
             start(process)
         finally:
             vars(process).pop("run", None)
-        if process.pid is not None:
-            Notes(orders.notes).begin(process.pid)
+        if process.pid is not None and not serves_pool(process):  # nobody waits for the end of an idle one
+            contained(Notes(orders.notes).begin)(process.pid)
 
     return started
 
@@ -79,9 +82,14 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
 def may_make_steps(process: BaseProcess) -> bool:
     """Return whether a process may train: it runs the user's code, and is no worker of a DataLoader or a pool.
 
-    A pool waits for the answers of its workers, so none of them may be stopped.
+    A pool waits for the answers of its workers, so none of them may be stopped: see `serves_pool`.
     """
     return any(_may_train(function) for function in (type(process).run, vars(process).get("_target")))
+
+
+def serves_pool(process: BaseProcess) -> bool:
+    """Return whether a process works for a pool, which may give it functions that train: recorded, not stopped."""
+    return getattr(vars(process).get("_target"), "__module__", None) in POOLS
 
 
 def _may_train(function: Any) -> bool:
@@ -109,10 +117,10 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
         except TypeError:
             init(popen, *args, **options)  # it says what is wrong
             return
-        orders = _change(given.arguments)
+        orders = contained(_change)(given.arguments)
         init(*given.args, **given.kwargs)
         if orders is not None:
-            Notes(orders.notes).begin(popen.pid)
+            contained(Notes(orders.notes).begin)(popen.pid)
 
     return initialized
 
@@ -135,10 +143,14 @@ def _change(given: dict[str, Any]) -> Orders | None:
 def _noting_line(system: Callable[[Any], int]) -> Callable[[Any], int]:
     @wraps(system)
     def noted(command: Any) -> int:
-        _note_unfollowed(as_line(command), "a shell starts it")
+        contained(_note_line)(command)
         return system(command)
 
     return noted
+
+
+def _note_line(command: Any) -> None:
+    _note_unfollowed(as_line(command), "a shell starts it")
 
 
 def _note_unfollowed(line: str, why: str) -> None:
@@ -146,6 +158,15 @@ def _note_unfollowed(line: str, why: str) -> None:
         Notes(_orders.notes).remark(
             f"Not followed: {line} ({why}); run pinprof on it, or start it with a list of arguments"
         )
+
+
+def _orders_for_process(process: BaseProcess) -> Orders | None:
+    if may_make_steps(process):
+        return _orders_for_child()
+    if _orders is None or not serves_pool(process):
+        return None
+    Notes(_orders.notes).make()
+    return replace(_orders, keep_going=True, inherited=rank_in(os.environ))
 
 
 def _orders_for_child() -> Orders | None:

@@ -1,7 +1,11 @@
 """How a program ends that pinprof runs: by itself, by its failure, or by pinprof at the end of a step."""
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
 from pinprof.capture.program import UserProgram, status_after
@@ -23,6 +27,39 @@ class Finished(BaseException):
     """Ends the script at a step boundary; the script's own `except Exception` does not catch it."""
 
 
+FINISH = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
+"""The signal by which another thread ends the main thread: nobody else uses it."""
+_can_finish = False
+
+
+@contextmanager
+def finishable() -> Iterator[None]:
+    """Let `finish_main` end the block, which runs in the main thread."""
+    global _can_finish  # noqa: PLW0603  one for the process
+    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(FINISH) is signal.SIG_DFL
+    if is_ours:
+        signal.signal(FINISH, _finish)
+        _can_finish = True
+    try:
+        yield
+    finally:
+        if is_ours:
+            _can_finish = False
+            if signal.getsignal(FINISH) is _finish:
+                signal.signal(FINISH, signal.SIG_DFL)
+
+
+def finish_main() -> None:
+    """End the main thread with Finished, if it is still in the program; for another thread."""
+    if _can_finish and signal.getsignal(FINISH) is _finish:
+        signal.pthread_kill(threading.main_thread().ident or 0, FINISH)
+
+
+def _finish(_number: int, _frame: FrameType | None) -> None:
+    if _can_finish:
+        raise Finished
+
+
 def ending_of(program: UserProgram, main: ModuleType, marks: "Marks | None") -> Ending:
     """Execute the program, print its traceback if it fails, and return how it ended.
 
@@ -40,7 +77,8 @@ def ending_of(program: UserProgram, main: ModuleType, marks: "Marks | None") -> 
 
         vars(main)[DECORATOR] = in_script.mark_calls
     try:
-        exec(code, vars(main))  # noqa: S102  running the user's program is the purpose
+        with finishable():
+            exec(code, vars(main))  # noqa: S102  running the user's program is the purpose
     except BaseException as exc:  # noqa: BLE001  as python itself does
         return Ending(0) if is_our_doing(exc) else _shown(exc)
     return Ending(0)

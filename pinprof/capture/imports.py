@@ -6,6 +6,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
+from pinprof.capture.faults import contained
+
 
 def when_imported(name: str, act: Callable[[], None]) -> None:
     """Call `act` after the program has imported the top-level module; at once if it has."""
@@ -41,6 +43,6 @@ class _Waiting(MetaPathFinder):
             execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                self._act()
+                contained(self._act)()
 
         return executed

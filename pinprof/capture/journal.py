@@ -26,7 +26,7 @@ class Journal:
     """Notes the steps of a run as they end; `log()` returns what it noted.
 
     What comes before the first `end_step` is the first step, or the start-up if `begin` was told so. What other threads
-    than the one that made it do is not noted.
+    than the one that made it, or that called `move`, do is not noted.
     """
 
     def __init__(self, make_clock: Callable[[], Clock]) -> None:
@@ -85,6 +85,10 @@ class Journal:
             self._note(window, took, own, waited, mark)
         if len(self._untimed) >= MOST_UNTIMED:
             self._settle()
+
+    def move(self) -> None:
+        """Note from now on what this thread does."""
+        self._thread = get_ident()
 
     def begin_anew(self) -> None:
         """Take all steps so far for start-up, because they were marked otherwise than those that come."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.capture.agreement import Agreement, store_of_group, store_of_job
+from pinprof.capture.faults import faults
 from pinprof.capture.job import Rank, leave_job, rank_in, rank_in_group
 from pinprof.capture.made import noticing_made
 from pinprof.capture.markers import Marks
@@ -20,7 +21,7 @@ from pinprof.capture.replaced import replaced
 from pinprof.capture.script import Stepper
 from pinprof.capture.stopping import POLITE_STOPS
 from pinprof.capture.windows import ON_COMMAND_LINE
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, unexpected
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 
@@ -29,7 +30,7 @@ class LateRecording:
     """The recording of this process, which begins when its first step ends."""
 
     def __init__(self, orders: Orders, notes: Notes) -> None:
-        self.marks = Marks(orders.step_marker, self._end_step, group=False)
+        self.marks = Marks(orders.step_marker, self._end_step, group=False, may_move=self._may_move)
         self._orders = orders
         self._notes = notes
         self._claim: Claim | None = None
@@ -60,16 +61,29 @@ class LateRecording:
             recording.end()
         except CaptureError as exc:
             stepper.failure = stepper.failure or exc
+        except Exception as error:  # noqa: BLE001  the program has ended, and has its exit status
+            stepper.failure = CaptureError(unexpected(error))
+            faults.note(error)
         recorded = bool(recording.recorded_steps)
         if not recorded:
             why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))
         stopped = bool(stepper.stops) and not failed
-        self._notes.end(self._claim, recorded=recorded, marker=recording.marker, stopped=stopped, why=why)
+        self._notes.end(
+            self._claim,
+            recorded=recorded,
+            marker=recording.marker,
+            stopped=stopped,
+            why=why,
+            trains=stepper.trains,
+        )
         if self._agreement is not None:
             self._agreement.leave(recording.path if recorded else None)
         if stopped:
             leave_job()
         return stopped
+
+    def _may_move(self) -> bool:
+        return self._stepper is None or self._stepper.recording.may_move
 
     def _end_step(self, marker: str) -> None:
         if self._is_left_alone:
@@ -114,8 +128,11 @@ class LateRecording:
             recording = profile(path or scratch, **self._orders.options)
         except CaptureError as exc:
             recording, failure = profile(scratch, **self._orders.options), exc
-        stepper = Stepper(recording, self._agreement, keep_going=self._orders.keep_going)
+        stepper = Stepper(
+            recording, self._agreement, keep_going=self._orders.keep_going, is_training=lambda: self.marks.trains
+        )
         stepper.failure = failure
+        recording.done = path is None  # it has nothing to record, and ends as one that has recorded
         recording.join(self._agreement, lambda: self.marks.place)
         if failure is None:
             recording.start()

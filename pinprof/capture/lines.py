@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
+from pinprof.capture.faults import contained
 from pinprof.capture.frames import nearest_line
 from pinprof.capture.plain import Progress, uses_cuda
 from pinprof.capture.profiler import as_capture_error, torch_profiler, warm_up_profiler
@@ -50,7 +51,7 @@ class LineRecorder:
         if not uses_cuda():
             yield
             return
-        with noticing(self.waited):
+        with noticing(contained(self.waited)):
             yield
 
 

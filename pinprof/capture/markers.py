@@ -5,6 +5,7 @@ import gc
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -25,8 +26,12 @@ from pinprof.capture.calls import (
     told_of_backward,
     told_of_evaluation,
 )
-from pinprof.capture.choice import HOWS, Chooser, How, MarkerEvent
+from pinprof.capture.choice import HOWS, MANY_CALLS, Chooser, How, MarkerEvent
+from pinprof.capture.faults import contained
 from pinprof.capture.replaced import replaced
+from pinprof.capture.stopping import Stop
+from pinprof.capture.threads import here, is_waiting_for_thread, silent_of_stops, worth_of
+from pinprof.capture.waiters import frame_of_thread
 from pinprof.errors import CaptureError
 
 BY_HAND = "pinprof.step()"
@@ -42,30 +47,42 @@ class Marks:
     """Calls `end_step` where the steps end, by the given marker, while a `with` block of `placed()` is open.
 
     `step_marker` is one of HOWS, or a function: `MODULE:NAME`, which it imports, or the NAME of a function of the
-    script, which `decorated()` marks. Only the thread and the process that placed the marks count. `group` says whether
-    several optimizer steps may be found to be one step.
+    script, which `decorated()` marks. Only the process that placed the marks counts, and in it one thread: the one that
+    placed them, unless another makes better steps and `may_move`. After a `stop`, all others are ended too. `group`
+    says whether several optimizer steps may be found to be one step.
     """
 
-    def __init__(self, step_marker: str, end_step: EndStep, *, group: bool = True) -> None:
+    def __init__(
+        self,
+        step_marker: str,
+        end_step: EndStep,
+        *,
+        group: bool = True,
+        may_move: Callable[[], bool] = lambda: True,
+        stop: Stop | None = None,
+    ) -> None:
         self.step_marker = step_marker
         self._end_step = end_step
-        self._owner = (0, 0)
+        self._may_move = may_move
+        self._stop = stop
+        self._group = group
+        self._process = 0
+        self._owner = 0
         self._by_hand = False
-        self._calls = 0
+        self._calls: Counter[int] = Counter()
+        self._choosers: dict[int, Chooser] = {}
         self.pace = Pace()
-        self.chooser: Chooser | None = None
         self._modules: ModuleCalls | None = None
-        if step_marker in HOWS:
-            self.chooser = Chooser(count_optimizers, cast("How", step_marker), group=group)
 
     @contextmanager
     def placed(self) -> Iterator[None]:
         """Watch the program in the block, and undo all changes at its end."""
         global _placed  # noqa: PLW0603  for pinprof.step()
-        self._owner = here()
+        self._process, self._owner = here()
         with ExitStack() as undo:
-            if self.chooser is not None:
-                self._place_hooks(self.chooser, undo)
+            undo.enter_context(replaced(threading, "excepthook", silent_of_stops))
+            if self.chooses:
+                self._place_hooks(undo)
             elif ":" in self.step_marker:
                 undo.enter_context(replaced(*_imported(self.step_marker), self.mark_calls))
             outer, _placed = _placed, self
@@ -74,11 +91,11 @@ class Marks:
             finally:
                 _placed = outer
 
-    def _place_hooks(self, chooser: Chooser, undo: ExitStack) -> None:
+    def _place_hooks(self, undo: ExitStack) -> None:
         undo.enter_context(_told_of_draws(self._saw, self._exhausted))
-        undo.callback(register_optimizer_step_post_hook(left_to_python(self._stepped)).remove)
+        undo.callback(register_optimizer_step_post_hook(left_to_python(contained(self._stepped))).remove)
         undo.enter_context(told_of_backward(self._ran_backward))
-        undo.enter_context(told_of_evaluation(chooser.evaluated))
+        undo.enter_context(told_of_evaluation(lambda: self._chooser_here().evaluated()))
         self._modules = ModuleCalls(self._calls_module)
         undo.callback(self._modules.stop)
         if self.step_marker == "module":
@@ -90,16 +107,48 @@ class Marks:
             self._modules.watch_all()
 
     @property
+    def chooses(self) -> bool:
+        """Whether events mark the steps, rather than calls of a function."""
+        return self.step_marker in HOWS
+
+    @property
+    def chooser(self) -> Chooser | None:
+        """What finds the steps of the thread that counts; without events in it, of the one with most of them."""
+        if not self.chooses:
+            return None
+        chooser = self._choosers.get(self._owner)
+        if chooser is not None and chooser.seen.total():
+            return chooser
+        others = max(self._choosers.values(), key=lambda other: other.seen.total(), default=None)
+        return others or self._choosers.setdefault(self._owner, self._new_chooser())
+
+    @property
+    def threads(self) -> set[int]:
+        """The threads that made steps, or may."""
+        return {*self._choosers, *self._calls}
+
+    @property
+    def thread(self) -> int:
+        """The thread whose steps count."""
+        return self._owner
+
+    @property
+    def trains(self) -> bool:
+        """Whether the steps that it found train: a loop that only draws batches or calls modules evaluates."""
+        return self.marker_kind in ("optimizer", "backward", "call")
+
+    @property
     def marker_kind(self) -> str | None:
         """What makes a step: the kind of an event, "call" for a function and by hand, None while it is unknown."""
-        if self.chooser is None or self._by_hand:
+        chooser = self.chooser
+        if chooser is None or self._by_hand:
             return "call" if self._calls else None
-        return self.chooser.kind if self.chooser.choice is not None else None
+        return chooser.kind if chooser.choice is not None else None
 
     @property
     def has_signs(self) -> bool:
         """Whether the program did anything that can mark a step."""
-        return self._calls > 0 or (self.chooser is not None and self.chooser.seen.total() > 0)
+        return bool(self._calls) or any(chooser.seen.total() > 0 for chooser in self._choosers.values())
 
     @property
     def watches_modules(self) -> bool:
@@ -109,12 +158,13 @@ class Marks:
     @property
     def in_script(self) -> bool:
         """Whether a function of the script marks the steps, so that `decorated` must change its code."""
-        return self.chooser is None and ":" not in self.step_marker
+        return not self.chooses and ":" not in self.step_marker
 
     @property
     def place(self) -> int:
         """How many steps the program has made since its start; all ranks of a job count alike."""
-        return self._calls if self.chooser is None or self._by_hand else self.chooser.place
+        chooser = self.chooser
+        return self._calls[self._owner] if chooser is None or self._by_hand else chooser.place
 
     def decorated(self, tree: ast.Module) -> ast.Module:
         """Return the script's code with the decorator DECORATOR on its function."""
@@ -134,57 +184,100 @@ class Marks:
             raise CaptureError(f"{self.step_marker}: not a function, but of type {type(function).__name__}")
         text = f"{self.step_marker.rpartition(':')[2]}()"
 
+        @contained
+        def end() -> None:
+            if self._called_here() and self._calls[self._owner] > 1:  # no step precedes the first call
+                self._end_step(text)
+
         @wraps(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            if here() == self._owner:
-                self._calls += 1
-                if self._calls > 1:  # no step precedes the first call
-                    self._end_step(text)
+            end()
             return function(*args, **kwargs)
 
         return marked
 
     def end_by_hand(self) -> None:
         """End a step, and from now on only here, unless the command line names a marker."""
-        if self.step_marker == "auto" and here() == self._owner:
+        if self.step_marker == "auto" and self._called_here():
             self._by_hand = True
-            self._calls += 1
             self.pace.note(time.perf_counter_ns())
             self._end_step(BY_HAND)
 
+    def _called_here(self) -> bool:
+        """Note a call that ends a step; return whether it counts, as that of the thread with most calls."""
+        process, thread = here()
+        if process != self._process:
+            return False
+        self._end_if_stopped(thread)
+        self._calls[thread] += 1
+        lead = self._calls[thread] - self._calls[self._owner]
+        if thread != self._owner and (not self._calls[self._owner] or lead >= MANY_CALLS) and self._may_move():
+            self._owner = thread
+        return thread == self._owner
+
+    def _end_if_stopped(self, thread: int) -> None:
+        """End another thread of a program that was stopped at a step of the thread that counts."""
+        if thread != self._owner and self._stop is not None and self._stop.times:
+            self._stop()
+
+    def _new_chooser(self) -> Chooser:
+        return Chooser(count_optimizers, cast("How", self.step_marker), group=self._group)
+
+    def _chooser_here(self) -> Chooser:
+        """Return what finds the steps of this thread."""
+        thread = threading.get_ident()
+        if thread not in self._choosers:
+            self._choosers[thread] = self._new_chooser()
+        return self._choosers[thread]
+
     def _exhausted(self, draw: MarkerEvent) -> None:
-        if self.chooser is not None and here() == self._owner:
-            self.chooser.exhausted(draw)
+        if os.getpid() == self._process:
+            self._chooser_here().exhausted(draw)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
         """Take an optimizer step; torch calls this within its own range of the step, which ends slightly later."""
         self._saw(MarkerEvent("optimizer", id(optimizer), type(optimizer).__name__))
 
     def _ran_backward(self, caller: FrameType, _roots: Any) -> None:
-        chooser = self.chooser
-        if chooser is not None and not (chooser.choice is not None and chooser.kind in ("optimizer", "batch")):
+        chooser = self._chooser_here()
+        if not (chooser.choice is not None and chooser.kind in ("optimizer", "batch")):
             self._saw(MarkerEvent("backward", calling_place(caller)))
 
     def _calls_module(self, module: Module) -> None:
         if not is_only_a_function(module):
             original = getattr(module, "_orig_mod", module)  # what torch.compile was given
             self._saw(MarkerEvent("module", id(module), type(original).__name__))
-            chooser, modules = self.chooser, self._modules
-            if chooser and modules and chooser.choice and chooser.choice.event.source == id(module):
+            chooser, modules = self._chooser_here(), self._modules
+            if modules and chooser.choice and chooser.choice.event.source == id(module):
                 modules.watch(type(module))
 
     def _saw(self, event: MarkerEvent) -> None:
-        chooser = self.chooser
-        if chooser is None or self._by_hand or here() != self._owner:
+        process, thread = here()
+        if self._by_hand or process != self._process:
             return
-        now_ns = time.perf_counter_ns()
+        self._end_if_stopped(thread)
+        chooser, now_ns = self._chooser_here(), time.perf_counter_ns()
         ends = chooser.see(event, now_ns)
+        if thread != self._owner and not self._moves_to(thread, chooser):
+            return
         if event.kind == chooser.kind or event.kind != "module":
             self.pace.note(now_ns)
         if chooser.wants_calls or self.watches_modules:
             self._settle(chooser)
         if ends and chooser.choice is not None:
             self._end_step(chooser.choice.text)
+
+    def _moves_to(self, thread: int, chooser: Chooser) -> bool:
+        """Let the steps of this thread count from now on if they are better than those of the one that counted."""
+        if chooser.choice is None or not self._may_move():
+            return False
+        of_owner = self._choosers.get(self._owner)
+        worth, frame = worth_of(chooser), frame_of_thread(self._owner)
+        if chooser.kind == "batch" and not is_waiting_for_thread(frame):
+            return False  # it may only prefetch them
+        if worth > worth_of(of_owner) or (frame is None and worth == worth_of(of_owner)):
+            self._owner = thread
+        return thread == self._owner
 
     def _settle(self, chooser: Chooser) -> None:
         """Watch the calls of modules only as long as they can tell something."""
@@ -218,12 +311,7 @@ def step() -> None:
     In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
     """
     if _placed is not None:
-        _placed.end_by_hand()
-
-
-def here() -> tuple[int, int]:
-    """Return the process and thread; a forked process has the thread id of its parent."""
-    return os.getpid(), threading.get_ident()
+        contained(_placed.end_by_hand)()
 
 
 def count_optimizers() -> int:
@@ -249,14 +337,19 @@ def _told_of_draws(before: Callable[[MarkerEvent], None], exhausted: Callable[[M
     """
     draw = _BaseDataLoaderIter.__next__
 
+    def event_of(iterator: Any) -> MarkerEvent:
+        return MarkerEvent("batch", id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
+
+    note_draw = contained(lambda iterator: before(event_of(iterator)))
+    note_end = contained(lambda iterator: exhausted(event_of(iterator)))
+
     @wraps(draw)
     def told(iterator: Any) -> Any:
-        event = MarkerEvent("batch", id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
-        before(event)
+        note_draw(iterator)
         try:
             return draw(iterator)
         except StopIteration:
-            exhausted(event)
+            note_end(iterator)
             raise
 
     with replaced(_BaseDataLoaderIter, "__next__", lambda _: told):

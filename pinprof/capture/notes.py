@@ -39,6 +39,8 @@ class ChildRun:
     marker: str
     stopped: bool
     why: str | None
+    trains: bool = True
+    """Whether its steps train; a loop that only draws batches or calls modules evaluates."""
 
     @property
     def name(self) -> str:
@@ -115,11 +117,20 @@ class Notes:
             file.unlink()
         return self._claim(name, path, rank)
 
-    def end(self, claim: Claim | None, *, recorded: bool, marker: str, stopped: bool, why: str | None) -> None:
+    def end(
+        self,
+        claim: Claim | None,
+        *,
+        recorded: bool,
+        marker: str,
+        stopped: bool,
+        why: str | None,
+        trains: bool = True,
+    ) -> None:
         """Note how the recording of this process has ended; without a claim, that it made no step to record."""
         told = {"claim": claim and claim.file.name, "recorded": recorded, "marker": marker, "stopped": stopped}
-        with _gone():
-            _link_whole(self.folder / f"{os.getpid()}.end", json.dumps(told | {"why": why}))
+        with _gone(), suppress(FileExistsError):  # where it left by os._exit at its end
+            _link_whole(self.folder / f"{os.getpid()}.end", json.dumps(told | {"why": why, "trains": trains}))
         maker = _maker_of(self.folder)
         if maker and not _is_running(maker) and not self.running:
             self.remove()
@@ -148,6 +159,11 @@ class Notes:
     def are_stopped(self) -> bool:
         """Whether pinprof has stopped a process, and none runs any more."""
         return not self.running and any(child.stopped for child in self.children())
+
+    @property
+    def have_trained(self) -> bool:
+        """Whether the training of a process was recorded."""
+        return any(child.path and child.trains for child in self.children())
 
     def children(self) -> tuple[ChildRun, ...]:
         """Return the processes that made steps: the ranks in their order, then the others."""
@@ -180,7 +196,8 @@ class Notes:
             written = _is_newer(path, Path(claim["file"]))
             return ChildRun(path if written else None, claim["rank"], claim["world_size"], "", False, NOT_TOLD)
         recorded = path if end["recorded"] else None
-        return ChildRun(recorded, claim["rank"], claim["world_size"], end["marker"], end["stopped"], end["why"])
+        told = end["marker"], end["stopped"], end["why"], end["trains"]
+        return ChildRun(recorded, claim["rank"], claim["world_size"], *told)
 
     def _has_ended(self, process: int) -> bool:
         return (self.folder / f"{process}.end").exists()

@@ -18,6 +18,7 @@ import torch
 from pinprof.analyses.course import RegularStep, regular_figure
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.avoidance import await_regular
+from pinprof.capture.faults import contained
 from pinprof.capture.journal import Journal
 from pinprof.capture.lines import line_window
 from pinprof.capture.made import makings
@@ -165,6 +166,7 @@ class Recording:
         self._boundaries = self._run_windows()
         self.stretch = Stretch(path, make_profiler, self._description)
         self._is_abandoned = False
+        self._is_profiling = False
 
     def __enter__(self) -> "Recording":
         self.start()
@@ -213,12 +215,23 @@ class Recording:
         if self._compilations.any_new():
             self.journal.worked(COMPILE)
         self.journal.end_step(AFTER if self.done else self._window)
-        if not self.done:
+        if not self.done and not self.stretch.is_elsewhere:
             self.steps_seen += 1
             if not self._is_abandoned:
                 self.stretch.end()
             self._advance()
         self.journal.resume()
+
+    @property
+    def may_move(self) -> bool:
+        """Whether the steps may be those of another thread from now on: a profiler ends where it began."""
+        return not (self.done or self._is_profiling or self.recorded_steps)
+
+    def move(self) -> None:
+        """Record this thread from now on."""
+        self.journal.move()
+        if self.steps_seen:
+            self.restart()
 
     def restart(self) -> None:
         """Begin the windows anew, because steps are now marked otherwise; not if one was recorded already."""
@@ -262,7 +275,7 @@ class Recording:
             return
         self._window = progress.window
         if self._on_progress is not None:
-            self._on_progress(*progress)
+            contained(self._on_progress)(*progress)
 
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
@@ -327,6 +340,7 @@ class Recording:
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(self.windows.steps)
             profiler.start()
+        self._is_profiling = True
         try:
             yield from warm_up_profiler(profiler)
             self._steps_before = self.place
@@ -337,6 +351,7 @@ class Recording:
                 if step < self.windows.steps:
                     profiler.step()
         finally:
+            self._is_profiling = False
             self._keep(profiler)
 
     def _keep(self, profiler: torch.profiler.profile) -> None:

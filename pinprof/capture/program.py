@@ -7,13 +7,15 @@ import io
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
 
@@ -62,9 +64,10 @@ class UserProgram:
         finally:
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
             atexit.register(sys.modules.__setitem__, "__main__", main)
-            with suppress(FileNotFoundError):  # the program removed its folder
+            with suppress(OSError):  # the program removed its folder, or took its rights to it
                 atexit.register(os.chdir, Path.cwd())
-            os.chdir(folder)
+            with suppress(OSError):
+                os.chdir(folder)
 
     def load(self, main: ModuleType, change: Replacement | None = None) -> CodeType:
         """Return the code to execute in `main`, and set the file and the loader of `main`."""
@@ -106,24 +109,69 @@ def status_after(exc: BaseException) -> int:
     if isinstance(exc, SystemExit):
         return _exit_status(exc)
     hide_own_frames(exc)
-    sys.excepthook(type(exc), exc, exc.__traceback__)
+    try:
+        sys.excepthook(type(exc), exc, exc.__traceback__)
+    except SystemExit as leaving:
+        return _exit_status(leaving)
+    except BaseException as error:  # noqa: BLE001  a hook of the program's own that fails, or that it has removed
+        _cut_context(error, exc)
+        _print_as_python("Error in sys.excepthook:")
+        sys.__excepthook__(type(error), hide_own_frames(error), error.__traceback__)
+        _print_as_python("\nOriginal exception was:")
+        sys.__excepthook__(type(exc), exc, exc.__traceback__)
     return INTERRUPTED if isinstance(exc, KeyboardInterrupt) else 1
+
+
+def _cut_context(error: BaseException, exc: BaseException) -> None:
+    """Remove the exception from those in whose handling the error came: python calls its hook after all handlers."""
+    while error.__context__ is not None and error.__context__ is not exc:
+        error = error.__context__
+    error.__context__ = None
 
 
 def _exit_status(exc: SystemExit) -> int:
     """Return python's exit status; print a text, as python does."""
     if exc.code is None or isinstance(exc.code, int):
         return exc.code or 0
-    print(exc.code, file=sys.stderr)  # noqa: T201
+    _print_as_python(exc.code)
     return 1
 
 
-def exit_as_fork(status: int) -> None:
+def _print_as_python(thing: object) -> None:
+    """Print to standard error, even if the program has taken it away; what fails at that, python passes over."""
+    with suppress(Exception):
+        text = f"{thing}\n"
+        if sys.stderr is None:
+            os.write(2, os.fsencode(text))
+        else:
+            sys.stderr.write(text)
+
+
+def exit_as_fork(status: int) -> NoReturn:
     """End a forked process at the end of the script; what comes after is for its parent."""
-    atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    join_threads()
+    with suppress(BaseException):  # nothing may lead back to what is the parent's
+        atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
+    for name in ("stdout", "stderr"):
+        with suppress(BaseException):
+            getattr(sys, name).flush()
+    os._exit(status & 0xFF)
+
+
+def join_threads(only: Collection[int] | None = None, within_s: float | None = None) -> None:
+    """Wait for the program's threads as python does before it exits; for some of them, for so long at most."""
+    end = time.monotonic() + within_s if within_s is not None else None
+    with suppress(BaseException):  # of Ctrl-C
+        while threads := [thread for thread in threading.enumerate() if _is_awaited(thread, only)]:
+            threads[0].join(None if end is None else max(0.0, end - time.monotonic()))
+            if end is not None and time.monotonic() >= end:
+                return
+
+
+def _is_awaited(thread: threading.Thread, only: Collection[int] | None) -> bool:
+    if thread is threading.current_thread() or thread is threading.main_thread():
+        return False
+    return not thread.daemon if only is None else thread.ident in only
 
 
 def hide_own_frames(error: BaseException) -> BaseException:

@@ -8,6 +8,8 @@ from functools import wraps
 from inspect import getattr_static
 from typing import Any
 
+from pinprof.capture.faults import contained
+
 IMMUTABLE = 1 << 8
 """The flag of classes with read-only attributes (Py_TPFLAGS_IMMUTABLETYPE), such as most classes in C."""
 
@@ -21,10 +23,14 @@ def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
     try:
         yield
     finally:
-        if own:
-            _set(holder, name, before)
-        else:
-            delattr(holder, name)
+        contained(_put_back)(holder, name, before if own else None)
+
+
+def _put_back(holder: Any, name: str, before: Any) -> None:
+    if before is not None:
+        _set(holder, name, before)
+    else:
+        delattr(holder, name)
 
 
 def noting(note: Callable[..., object]) -> Callable[[Any], Any]:

@@ -23,6 +23,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
+from pinprof.capture.faults import contained, faults
 from pinprof.capture.replaced import replaced
 from pinprof.capture.stacks import Sample, raw_stack, summed
 from pinprof.trace.host import HostProfile
@@ -46,6 +47,7 @@ MOST_SAMPLES = 100_000
 NOT_MAIN = "the steps do not run in the main thread"
 NO_TIMER = "this system has no timer that sends a signal"
 IN_USE = "the program uses the alarm signal itself"
+FAILED = "pinprof failed at it"
 """Why there are no samples."""
 
 
@@ -77,13 +79,17 @@ class HostSampler:
         """Begin to sample, if the alarm signal is free and this is the main thread; else `why_not` says why."""
         self.why_not = _obstacle()
         if self.why_not is None:
-            _never_compiled(self._on_signal, self._take, self._pause, self._set_timer, raw_stack, Sample.__new__)
+            _never_compiled(
+                self._on_signal, self._look, self._take, self._pause, self._set_timer, raw_stack, Sample.__new__
+            )
             self._arm: Callable[..., object] = signal.setitimer
             self._handle: Callable[..., object] = signal.signal
             self._handle(signal.SIGALRM, self._on_signal)
             signal.siginterrupt(signal.SIGALRM, False)
             for name, claims in CLAIMS.items():
                 self._undo.enter_context(replaced(signal, name, partial(self._giving_way, claims)))
+            for name in ("execv", "execve"):  # a timer outlives the program that it was set by, its handler does not
+                self._undo.enter_context(replaced(os, name, self._pausing))
             self._marks = [time.perf_counter()]
             self._due = self._marks[0] + self._pause()
             self._is_on = True
@@ -96,7 +102,7 @@ class HostSampler:
         if self._came_late and self._watcher is None and self._is_on:
             self._first = self._step  # samples before may be at the wrong line
             self._end.acquire()
-            self._watcher = threading.Thread(target=self._watch, name="pinprof sampler", daemon=True)
+            self._watcher = threading.Thread(target=contained(self._watch), name="pinprof sampler", daemon=True)
             self._watcher.start()
 
     def stop(self) -> None:
@@ -128,6 +134,13 @@ class HostSampler:
         self._arm(signal.ITIMER_REAL, max(self._due - time.perf_counter(), SOONEST_S))
 
     def _on_signal(self, _: int, frame: FrameType | None) -> None:
+        try:
+            self._look(frame)
+        except Exception as error:  # noqa: BLE001  it would come out of whatever line the program is at
+            self._stop_here(FAILED)
+            faults.note(error)
+
+    def _look(self, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a child that was forked set an alarm
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGALRM)
@@ -172,11 +185,32 @@ class HostSampler:
             with suppress(ValueError):  # another thread ends it, which may not change handlers: ours does nothing
                 self._handle(signal.SIGALRM, signal.SIG_DFL)
 
-    def _giving_way(self, claims: Callable[..., bool], function: Callable[..., Any]) -> Callable[..., Any]:
+    def _pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def given(*args: Any, **kwargs: Any) -> Any:
+        def paused(*args: Any, **kwargs: Any) -> Any:
+            if os.getpid() != self._process:  # a fork has no timer
+                return function(*args, **kwargs)
+            was_on, self._is_on = self._is_on, False
+            if was_on:
+                self._arm(signal.ITIMER_REAL, 0)
+            try:
+                return function(*args, **kwargs)
+            finally:  # there was no such program
+                self._is_on = was_on
+                if was_on:
+                    self._set_timer()
+
+        return paused
+
+    def _giving_way(self, claims: Callable[..., bool], function: Callable[..., Any]) -> Callable[..., Any]:
+        @contained
+        def give_way(*args: Any, **kwargs: Any) -> None:
             if claims(*args, **kwargs):
                 self._stop_here(IN_USE)
+
+        @wraps(function)
+        def given(*args: Any, **kwargs: Any) -> Any:
+            give_way(*args, **kwargs)
             return function(*args, **kwargs)
 
         return given

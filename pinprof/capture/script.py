@@ -3,34 +3,41 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from pinprof.analyses.course import RegularStep
 from pinprof.capture.agreement import Agreement
 from pinprof.capture.children import following
+from pinprof.capture.departure import told_of_departure
 from pinprof.capture.ending import Ending, ending_of
+from pinprof.capture.faults import contained, faults
 from pinprof.capture.job import Rank, leave_job
 from pinprof.capture.markers import Marks
 from pinprof.capture.membership import Membership
 from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
 from pinprof.capture.orders import Orders
 from pinprof.capture.profiling import OnWindow, Recording, profile
-from pinprof.capture.program import UserProgram, exit_as_fork
+from pinprof.capture.program import UserProgram, exit_as_fork, join_threads
 from pinprof.capture.stopping import POLITE_STOPS, Stop
 from pinprof.capture.turns import Turns
 from pinprof.capture.waits import sees_gpu
 from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
 from pinprof.capture.windows import ON_COMMAND_LINE
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, unexpected
+from pinprof.outputs import shortest
 from pinprof.units import counted
 
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
+FAULTY = "Nothing was recorded, because pinprof itself failed"
+STOPPED_THREADS_END_WITHIN_S = 5.0
+"""How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
 WORTH_A_STRETCH_S = 0.5
 """How long a program must have worked so that a stretch of its time can be recorded."""
 
@@ -53,6 +60,8 @@ class ScriptRun:
     exit_status: int
     children: tuple[ChildRun, ...] = ()
     remarks: tuple[str, ...] = ()
+    trains: bool = True
+    """Whether its own steps train; a loop that only draws batches or calls modules evaluates."""
 
 
 def run_script(  # noqa: PLR0913  options of one call, all by keyword
@@ -93,28 +102,50 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     recording.turns, recording.beyond_epoch = turns, beyond_epoch
     membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
     alone = membership if agreement is None else None
-    stepper = Stepper(recording, agreement, keep_going=keep_going, membership=alone)
-    marks = Marks(step_marker, stepper.end_step, group=agreement is None)
+    notes = Notes(Notes.new_name())
+    stepper = Stepper(
+        recording,
+        agreement,
+        keep_going=keep_going,
+        membership=alone,
+        is_training=lambda: marks.trains,
+        is_needed=lambda: bool(notes.running),
+    )
+    marks = Marks(
+        step_marker,
+        stepper.end_step,
+        group=agreement is None,
+        may_move=lambda: recording.may_move,
+        stop=stepper.stop,
+    )
     may_stop = not keep_going and agreement is None  # without a step, the other ranks wait somewhere for this one
     stop = stepper.stop if may_stop else None
-    notes = Notes(Notes.new_name())
     watchdog = Watchdog(
         marks,
         recording,
         Patience(stretch_after, on_gpu=sees_gpu(), records=not recording.windows.times_only),
         stop=stop,
         body=ending_of.__code__,
-        waits_for_others=lambda: bool(notes.running),
+        waits_for_others=lambda: bool(notes.running) or notes.have_trained,
     )
     recording.join(agreement, lambda: marks.place)
     orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
-    with following(orders, notes) as ended:
+
+    def leaves(how: str) -> None:
+        recording.end()
+        membership.leave()
+        notes.remove()
+        faults.say(_told_of_end(how, recording))
+
+    with following(orders, notes) as ended, told_of_departure(leaves):
         try:
             ending = _run_to_its_end(program, marks, stepper, watchdog)
         finally:
             membership.leave()
         ended(ending)
         children, remarks = notes.children(), notes.remarks()
+    if stepper.is_faulty:
+        remarks.append(FAULTY)
     has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
     run = ScriptRun(
         path=recording.path if has_trace else None,
@@ -126,8 +157,9 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         exit_status=ending.exit_status,
         children=children,
         remarks=tuple(remarks),
+        trains=stepper.trains,
     )
-    if not run.path and not run.exit_status and not any(child.path for child in children):
+    if not run.path and not run.exit_status and not stepper.is_faulty and not any(child.path for child in children):
         command = [*(["-m"] if module else []), os.fspath(script), *args]
         why = _why_nothing_recorded(recording, marks, _way_out(watchdog.worked_s, command))
         raise CaptureError(_why_no_child_recorded(children) or why)
@@ -136,7 +168,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
 
 def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
     """Return the run of a script that was a rank itself, with its recording among those of the ranks."""
-    own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else NOT_TOLD)
+    own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else NOT_TOLD, run.trains)
     return replace(run, path=None, children=tuple(sorted((own, *run.children), key=ChildRun.place)))
 
 
@@ -147,13 +179,14 @@ def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
         return run
     recorded[0].path.replace(path)
     others = tuple(child for child in run.children if not child.path)
-    return replace(run, path=path, marker=recorded[0].marker, children=others)
+    return replace(run, path=path, marker=recorded[0].marker, children=others, trains=recorded[0].trains)
 
 
 class Stepper:
     """Advances the recording at the end of every step, and ends the script when that is done or has failed.
 
-    A rank of a job goes on until it can end together with the others, which would wait for it in a collective.
+    A rank of a job goes on until it can end together with the others, which would wait for it in a collective. A script
+    that only evaluates goes on while it `is_needed`, by children that train.
     """
 
     def __init__(
@@ -163,13 +196,22 @@ class Stepper:
         *,
         keep_going: bool,
         membership: Membership | None = None,
+        is_training: Callable[[], bool] = lambda: True,
+        is_needed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.recording = recording
         self.failure: CaptureError | None = None
+        self.trains = False
+        """Whether the steps that it has recorded train."""
+        self.is_faulty = False
+        """Whether pinprof itself has failed, so that nothing is recorded."""
         self.stop = Stop()
+        self._thread = get_ident()
         self._agreement = agreement
         self._membership = membership
         self._keep_going = keep_going
+        self._is_training = is_training
+        self._is_needed = is_needed
 
     def end_step(self, marker: str) -> None:
         """Note the end of a step, with the name of its marker."""
@@ -177,14 +219,33 @@ class Stepper:
             self._join(self._membership)
         if self.failure is None:
             try:
-                if self.recording.steps_seen and marker != self.recording.marker:
-                    self.recording.restart()
-                self.recording.marker = marker
-                self.recording.step()
+                self._advance(marker)
             except CaptureError as exc:
-                self.failure = exc
+                self._give_up(exc)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
+                self.is_faulty = True
+                faults.note(error)
+                self._give_up(CaptureError(unexpected(error)))
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
             self.stop()
+
+    def _advance(self, marker: str) -> None:
+        recording = self.recording
+        if self._thread != get_ident():
+            self._thread = get_ident()
+            recording.move()
+        if recording.steps_seen and marker != recording.marker:
+            recording.restart()
+        if not recording.done:
+            recording.marker, self.trains = marker, self._is_training()
+        recording.step()
+
+    def _give_up(self, failure: CaptureError) -> None:
+        """Record no more; the program runs on, unless it has to end together with the other ranks."""
+        self.failure = failure
+        contained(self.recording.abandon)()
+        if self._agreement is None and not self.is_faulty:
+            faults.say(f"Nothing more is recorded: {failure}. The program runs on")
 
     def _join(self, membership: Membership) -> None:
         self._membership, self._agreement = None, membership.join()
@@ -194,7 +255,8 @@ class Stepper:
             self.failure = exc
 
     def _may_end(self) -> bool:
-        return self.failure is not None or (self.recording.done and not self._keep_going)
+        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have what they need
+        return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
 
     @property
     def stops(self) -> int:
@@ -210,6 +272,8 @@ def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchd
         recording.start(with_step=False)
         with watchdog.awake():
             ending = ending_of(program, main, marks)
+            if os.getpid() == process:
+                _join_threads(marks, is_stopped=bool(stepper.stops))
     if os.getpid() != process:
         exit_as_fork(ending.exit_status)
     if stepper.stops > POLITE_STOPS:
@@ -219,12 +283,32 @@ def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchd
         leave_job()
     if ending.exit_status:
         with suppress(CaptureError):  # the user must see the script's own failure
-            recording.end()
+            contained(recording.end)()
         return ending
-    recording.end()
-    if stepper.failure is not None:
+    try:
+        recording.end()
+    except CaptureError:
+        if not stepper.is_faulty:
+            raise
+    except Exception as error:  # noqa: BLE001  the program has ended well, and has its exit status
+        stepper.is_faulty = True
+        faults.note(error)
+    if stepper.failure is not None and not stepper.is_faulty:
         raise stepper.failure
     return ending
+
+
+def _join_threads(marks: Marks, *, is_stopped: bool) -> None:
+    """Wait for the program's threads, as python does at its exit; after a stop for those that it ends, too."""
+    join_threads(marks.threads if is_stopped else None, STOPPED_THREADS_END_WITHIN_S if is_stopped else None)
+
+
+def _told_of_end(how: str, recording: Recording) -> str:
+    """Return what there is of a program that has left its process at once."""
+    if not recording.recorded_steps:
+        return f"The program {how} before a step was recorded; pinprof does not see what comes after"
+    path = shortest(recording.path)
+    return f"The program {how}; wrote {path}. Next: pinprof report {shlex.quote(path)}"
 
 
 def _why_no_child_recorded(children: Sequence[ChildRun]) -> str:

@@ -1,10 +1,11 @@
 """Ends a program at a step boundary, also one that catches what ends it."""
 
 import sys
+import threading
 from types import FrameType
 from typing import Any, NoReturn
 
-from pinprof.capture.ending import Finished, ending_of
+from pinprof.capture.ending import Finished, ending_of, finish_main
 from pinprof.capture.frames import INSTALLED
 from pinprof.capture.program import OWN_FOLDERS
 
@@ -19,8 +20,13 @@ class Stop:
         self.times = 0
 
     def __call__(self) -> NoReturn:
-        """End the program; interrupt one that catches this and goes on in its next line, outside of that `try`."""
+        """End the program; interrupt one that catches this and goes on in its next line, outside of that `try`.
+
+        A thread that makes the steps ends with the main thread, which may wait for its results.
+        """
         self.times += 1
+        if threading.current_thread() is not threading.main_thread():
+            finish_main()
         if self.times > POLITE_STOPS:
             interrupt_next_line()
         raise Finished

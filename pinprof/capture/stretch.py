@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import get_ident
 from typing import Any, final
 
 import torch
@@ -40,12 +41,18 @@ class Stretch:
         self._describe = describe
         self._running: Any = None
         self._start_ns = 0
+        self._thread = 0
         self._kept: Any = None
 
     @property
     def seconds(self) -> float:
         """How long it has recorded so far."""
         return (time.perf_counter_ns() - self._start_ns) / NS_PER_S
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it records another thread now, which alone can end it."""
+        return self.is_open and self._thread != get_ident()
 
     @property
     def is_open(self) -> bool:
@@ -60,6 +67,7 @@ class Stretch:
             profiler = self._make_profiler(UNTIL_STOPPED)
             profiler.start()
         self._running, self._start_ns, self.has_begun = profiler, time.perf_counter_ns(), True
+        self._thread = get_ident()
 
     def end(self) -> None:
         """Stop the profiler, if it runs, and keep what it has recorded."""

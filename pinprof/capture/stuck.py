@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from pinprof.capture.ending import Finished
+from pinprof.capture.faults import contained
 
 IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""
@@ -33,7 +34,7 @@ class StuckScript:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
-            signal.SIGCHLD: self._look,
+            signal.SIGCHLD: contained(self._look),
             signal.SIGRTMAX - 1: self._finish,  # nobody else uses it
             signal.SIGTERM: self._end,
             signal.SIGHUP: self._end,
@@ -68,7 +69,7 @@ class StuckScript:
 
     def _look(self, _number: int, _frame: FrameType | None) -> None:
         if os.getpid() == self._process and self._thread is None and self._are_stopped():
-            self._thread = threading.Thread(target=self._interrupt_if_idle, daemon=True)
+            self._thread = threading.Thread(target=contained(self._interrupt_if_idle), daemon=True)
             self._thread.start()
 
     def _finish(self, _number: int, _frame: FrameType | None) -> None:
@@ -78,7 +79,7 @@ class StuckScript:
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() == self._process:
-            self._tidy()
+            contained(self._tidy)()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

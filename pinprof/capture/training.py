@@ -10,7 +10,8 @@ from typing import Any
 
 from pinprof.capture.job import path_of_rank
 from pinprof.capture.profiling import Recording, profile
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, unexpected
+from pinprof.streams import is_terminal
 from pinprof.tracking import destinations
 from pinprof.units import counted
 
@@ -66,6 +67,10 @@ class TrainingRecording:
             self._close()
             _say(str(exc))
             return self._stop
+        except Exception as error:  # noqa: BLE001  the training goes on, whatever it is
+            self._close()
+            _say(unexpected(error))
+            return False
         if self._recording.done:
             self.end()
             return self._stop
@@ -120,5 +125,5 @@ class TrainingRecording:
 
 
 def _say(text: str) -> None:
-    below_progress_bar = "\n" if sys.stderr.isatty() else ""
+    below_progress_bar = "\n" if is_terminal(sys.stderr) else ""
     print(f"{below_progress_bar}pinprof: {text}", file=sys.stderr)  # noqa: T201

@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from pinprof.capture.called import called_at
+from pinprof.capture.faults import contained
 from pinprof.capture.frames import nearest_line
 from pinprof.capture.plain import Progress
 from pinprof.capture.profiler import as_capture_error
@@ -166,7 +167,11 @@ def watch_window(
         return
     watcher, start = Watcher(), now()
     try:
-        with suppress(CaptureError), as_capture_error("the waits were not watched"), noticing(watcher.waited):
+        with (
+            suppress(CaptureError),
+            as_capture_error("the waits were not watched"),
+            noticing(contained(watcher.waited)),
+        ):
             while watcher.step < bounds.steps and now() - start < bounds.max_seconds:
                 yield Progress(WATCH, watcher.step + 1, bounds.steps)
                 watcher.end_step()

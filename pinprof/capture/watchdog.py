@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from pinprof.capture import markers
 from pinprof.capture.effort import Effort, is_preparing
+from pinprof.capture.faults import contained, faults
 from pinprof.capture.markers import Marks
 from pinprof.capture.plain import NS_PER_S
 from pinprof.capture.profiling import Recording
@@ -167,16 +168,24 @@ class Watchdog:
         while not self._asleep.wait(RETRY_S if self._action else LOOK_S):
             if self._action is None and not self._acts:
                 with suppress(RuntimeError):  # of torch, while the interpreter or CUDA ends
-                    self._action = self._next()
-            if self._action is not None:
+                    self._action = contained(self._next)()
+            if self._action is not None and self._is_elsewhere and signal.getsignal(SIGNAL) == self._act:
+                signal.pthread_kill(self._main, SIGNAL)  # the main thread waits, perhaps for the other one
+            elif self._action is not None:
                 _thread.interrupt_main(SIGNAL)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether another thread than the main one makes the steps."""
+        return self._marks.thread != self._main
 
     def _next(self) -> Callable[[], None] | None:
         """Return what the main thread has to do now."""
         now_ns, recording, work = time.perf_counter_ns(), self._recording, self._work
         work.look(now_ns, sys._current_frames().get(self._main), self._marks.pace.last_ns)  # noqa: SLF001  the public way
         if recording.stretch.is_open:
-            return self._end if recording.stretch.seconds >= stretch_s(work.freed_per_s) else None
+            is_over = recording.stretch.seconds >= stretch_s(work.freed_per_s) or self._is_elsewhere
+            return self._end if is_over else None
         if self._is_last and self._stop is not None:
             return self._stop
         if recording.done:
@@ -225,6 +234,9 @@ class Watchdog:
             action()
         except CaptureError:  # a profiler of the program's own, for one; this must not end the program
             self.sleep()
+        except Exception as error:  # noqa: BLE001  nor must what nobody thought of
+            self.sleep()
+            faults.note(error)
         finally:
             self._acts = False
 

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from pinprof.capture.faults import contained
 from pinprof.capture.frames import calling_line
 from pinprof.capture.journal import Journal
 from pinprof.capture.made import makings, noticing_made
@@ -32,6 +33,13 @@ def noticing_work(journal: Journal) -> Iterator[None]:
 
 
 def _drawing(journal: Journal) -> Callable[[Any], Any]:
+    @contained
+    def note(iterator: Any, start_ns: int) -> None:
+        journal.waited_for_input(time.perf_counter_ns() - start_ns)
+        journal.supply.drew(iterator)
+
+    end, describe = contained(journal.supply.end), contained(makings.drew)
+
     def change(draw: Any) -> Any:
         @wraps(draw)
         def drawn(iterator: Any) -> Any:
@@ -39,12 +47,11 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
             try:
                 batch = draw(iterator)
             except StopIteration:
-                journal.supply.end(iterator)
+                end(iterator)
                 raise
             finally:
-                journal.waited_for_input(time.perf_counter_ns() - start)
-                journal.supply.drew(iterator)
-            makings.drew(iterator, batch)
+                note(iterator, start)
+            describe(iterator, batch)
             return batch
 
         return drawn
@@ -70,8 +77,9 @@ def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
 
 
 def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int], None]:
+    @contained
     def note(ns: int) -> None:
-        line = calling_line(sys._getframe(2))  # noqa: SLF001  the caller of the changed function
+        line = calling_line(sys._getframe(3))  # noqa: SLF001  the caller of the changed function
         journal.worked(kind, ns if timed else 0, Place(line.file, line.line, line.function) if line else None)
 
     return note

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, page_options, say, show, write
+from pinprof.streams import is_terminal
 from pinprof.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -243,11 +244,11 @@ EVERY_S = 30.0
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """Give a callback that tells what is going on: on one line of a terminal, else now and then."""
-    is_terminal, last = sys.stderr.isatty(), 0.0
+    on_terminal, last = is_terminal(sys.stderr), 0.0
 
     def tell(text: str) -> None:
         nonlocal last
-        if is_terminal:
+        if on_terminal:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
         elif time.monotonic() - last >= EVERY_S:
@@ -257,7 +258,7 @@ def telling() -> Iterator[Callable[[str], None]]:
     try:
         yield tell
     finally:
-        if is_terminal:
+        if on_terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 

@@ -1,6 +1,5 @@
 """What `pinprof run` says about the processes that a script started: the report on them, and what is missing."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,10 +8,12 @@ from pinprof.cli.job import report_ranks
 from pinprof.cli.machine import MachineFile
 from pinprof.cli.terminal import say
 from pinprof.cli.traces import analysing, print_report, read, write_page
+from pinprof.outputs import shortest
 from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.capture.notes import ChildRun
+    from pinprof.capture.script import ScriptRun
     from pinprof.report.source import Code
 
 
@@ -39,13 +40,13 @@ def report_children(
         report_ranks(paths, page, machine, code)
         _say_others([child for child in children if child.rank is None])
         return
-    shown = traces_of(children)[:SHOWN]
+    shown = traces_of(sorted(children, key=lambda child: not child.trains))[:SHOWN]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
         print_report(analysis, code=code)
     write_page(page, analyses, code)
     say(f"Wrote {', '.join(shown)}")
-    _say_others([child for child in children if child.path and os.path.relpath(child.path) not in shown])
+    _say_others([child for child in children if child.path and shortest(child.path) not in shown])
 
 
 def say_where_children(children: "Sequence[ChildRun]") -> None:
@@ -69,7 +70,13 @@ def say_what_is_missing(children: "Sequence[ChildRun]") -> None:
 
 def traces_of(children: "Sequence[ChildRun]") -> list[str]:
     """Return the traces that were written."""
-    return [os.path.relpath(child.path) for child in children if child.path]
+    return [shortest(child.path) for child in children if child.path]
+
+
+def only_children_train(outcome: "ScriptRun") -> bool:
+    """Return whether the script has no recorded step that trains, but processes that it started have."""
+    is_training = outcome.path is not None and outcome.trains
+    return not is_training and any(child.path and child.trains for child in outcome.children)
 
 
 def _say_others(children: "Sequence[ChildRun]") -> None:

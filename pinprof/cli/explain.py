@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from pinprof.cli.names import MOST_NAMED, chosen, meant
 from pinprof.cli.terminal import fail, page_options, say, show
+from pinprof.streams import is_terminal
 
 if TYPE_CHECKING:
     from pinprof.rules.rule import Rule
@@ -79,7 +80,7 @@ def _named(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str
 
 def _page(text: str) -> None:
     """Show a text, page by page where it is longer than the terminal."""
-    if sys.stdout.isatty() and sys.stdin.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
+    if is_terminal(sys.stdout) and is_terminal(sys.stdin) and text.count("\n") >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text)
     else:
         show(text)

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.children import report_children, say_where_children, traces_of
+from pinprof.cli.children import only_children_train, report_children, say_where_children, traces_of
 from pinprof.cli.code import NO_SOURCE, code_of
 from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.script import BeforeScript, as_given, refuse_no_script, sent_to_script
 from pinprof.cli.step_counter import step_counter
-from pinprof.cli.terminal import check_outputs, fail, force_option, say, usual_signals
+from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.cli.unrecorded import run_guarded, run_noted
 from pinprof.cli.written import Outputs, name_of, outputs_of
 from pinprof.errors import CaptureError
+from pinprof.outputs import shortest
 from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def _recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -
     from pinprof.capture.script import run_script
 
     try:
-        with step_counter() as show_step, usual_signals():
+        with step_counter() as show_step, users_program():
             outcome = run_script(
                 path=outputs.trace, agreement=agreement, on_progress=show_step if outputs.is_first else None, **options
             )
@@ -301,8 +302,11 @@ def _tell(
     job_report: bool,
 ) -> None:
     """Report on what was recorded: by this process, or by those that the script started."""
-    if not outcome.path and traces_of(outcome.children):
+    if only_children_train(outcome) or (not outcome.path and traces_of(outcome.children)):
         report_children(outcome.children, outputs.page, outputs.again, machine, code)
+        if outcome.path:
+            path = shortest(outcome.path)
+            say(f"The script itself trains nothing; its own steps: pinprof report {shlex.quote(path)}")
     elif outcome.path and not outputs.is_first:
         say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
     elif outcome.path and (
@@ -324,7 +328,7 @@ def _say_times(outcome: "ScriptRun") -> None:
         say(
             f"{counted(step.steps, 'regular step')} of {duration(step.step_ns)} in the mean, without a profiler{others}"
         )
-    paths = [str(outcome.path)] if outcome.path else traces_of(outcome.children)
+    paths = [shortest(outcome.path)] if outcome.path else traces_of(outcome.children)
     if paths:
         say(f"Wrote {', '.join(paths)}")
 

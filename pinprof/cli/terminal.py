@@ -16,7 +16,8 @@ import click
 
 from pinprof import outputs
 from pinprof.cli.mistakes import way_out
-from pinprof.errors import PinprofError
+from pinprof.errors import TRACEBACK, PinprofError, unexpected
+from pinprof.streams import is_terminal, lent_streams, own_error
 from pinprof.urls import local_path, redacted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -35,8 +36,6 @@ BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a program to end."""
-TRACEBACK = "PINPROF_TRACEBACK"
-"""If this environment variable is set, an unexpected error shows its traceback."""
 
 
 class Commands(click.Group):
@@ -125,8 +124,15 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
+def users_program() -> Iterator[None]:
+    """Let the block run the user's program: signals have Python's default effect, and the streams are lent to it."""
+    with usual_signals(), lent_streams():
+        yield
+
+
+@contextmanager
 def usual_signals() -> Iterator[None]:
-    """Give signals Python's default effect in the block, which runs the user's program."""
+    """Give signals Python's default effect in the block."""
     ours = [number for number in ENDING if signal.getsignal(number) is _end]
     for number in ours:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -149,7 +155,7 @@ def _unread() -> Iterator[None]:
 
 def _interrupted(by: BaseException | None) -> NoReturn:
     with suppress(OSError, ValueError):
-        if sys.stderr.isatty():
+        if is_terminal(sys.stderr):
             click.echo(err=True)  # after the ^C that the terminal shows
     fail("interrupted", BY_SIGNAL + (by.number if isinstance(by, _Ended) else signal.SIGINT))
 
@@ -159,8 +165,7 @@ def _unexpected(error: Exception) -> NoReturn:
     if os.environ.get(TRACEBACK):
         with suppress(OSError):
             traceback.print_exception(error)
-    what = f"{type(error).__name__}: {error}".removesuffix(": ")
-    fail(f"pinprof itself failed ({what}); please report this with the output under {TRACEBACK}=1")
+    fail(unexpected(error))
 
 
 def _make_writable() -> None:
@@ -269,9 +274,9 @@ def page_options() -> tuple[int, bool]:
     The environment's COLUMNS holds for a pipe, too. NO_COLOR takes colours away, FORCE_COLOR and CLICOLOR_FORCE bring
     them to a pipe; a terminal that is TERM=dumb has none.
     """
-    is_terminal = sys.stdout.isatty()
-    size = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if is_terminal else _columns()
-    return max(size, NARROWEST), _has_colors(is_terminal=is_terminal)
+    on_terminal = is_terminal(sys.stdout)
+    size = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if on_terminal else _columns()
+    return max(size, NARROWEST), _has_colors(on_terminal=on_terminal)
 
 
 def _columns() -> int:
@@ -280,24 +285,24 @@ def _columns() -> int:
     return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST else PIPED_WIDTH
 
 
-def _has_colors(*, is_terminal: bool) -> bool:
+def _has_colors(*, on_terminal: bool) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     if any(os.environ.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
-    return is_terminal and os.environ.get("TERM") != "dumb"
+    return on_terminal and os.environ.get("TERM") != "dumb"
 
 
 def say(text: str) -> None:
     """Print a line that is not a result to standard error, without the secrets of a URL."""
-    with suppress(OSError):  # there is nowhere left to report it
-        click.echo(on_one_line(redacted(text)), err=True)
+    with suppress(OSError, ValueError):  # there is nowhere left to report it
+        click.echo(on_one_line(redacted(text)), file=own_error())
 
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
     """Show what pinprof is doing, on a terminal only; the block gets a function that changes the text."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415  `pinprof --help` does not need it

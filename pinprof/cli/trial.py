@@ -10,6 +10,7 @@ import click
 from pinprof.cli.ab import so_far, telling
 from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules
 from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, say, show, write
+from pinprof.streams import is_terminal
 
 if TYPE_CHECKING:
     from pinprof.ab import Progress
@@ -184,7 +185,7 @@ def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
             tell(so_far(progress))
 
         def say_below(text: str) -> None:
-            if sys.stderr.isatty():
+            if is_terminal(sys.stderr):
                 tell("")  # what is on the line was about the last pair
             say(text)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
-from pinprof.cli.terminal import fail, say, show, usual_signals, write
+from pinprof.cli.terminal import fail, say, show, users_program, write
 from pinprof.cli.written import rank_of_job
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run_guarded(
     job = rank_of_job()
     of_rank = f"Rank {job.rank}: " if job else ""
     watching = Guard("collect", on_found=lambda found: say(of_rank + found.headline))
-    with usual_signals():
+    with users_program():
         status = run_script(script, args, watching, module=module, most_steps=most_steps)
     show(f"{of_rank}{watching}\n")
     if found:
@@ -52,7 +52,7 @@ def run_noted(
     """Note the numbers of the script's first steps, and exit with its status."""
     from pinprof.capture.numbers import run_noted as run_script
 
-    with usual_signals():
+    with users_program():
         status = run_script(
             script, args, path, module=module, nudged=nudged, **({"steps": most_steps} if most_steps else {})
         )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Protocol, cast
 
 from pinprof.errors import TraceError
+from pinprof.streams import is_terminal
 from pinprof.trace.guess import refused_name
 from pinprof.trace.remote import WEB, RemoteFiles, open_url
 from pinprof.trace.scan.unpack import is_packed
@@ -155,7 +156,7 @@ def _start(stream: BinaryIO) -> bytes:
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise TraceError("there is none; pipe a trace into pinprof, or name its file")
-    if sys.stdin.isatty():
+    if is_terminal(sys.stdin):
         raise TraceError("is a terminal; pipe a trace into pinprof, or name its file")
     return sys.stdin.buffer
 

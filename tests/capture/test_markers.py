@@ -245,13 +245,52 @@ def test_an_optimizer_with_a_closure_steps_once_per_call() -> None:
     assert marked(train) == {"optimizer step (LBFGS)": 9}
 
 
-def test_another_thread_marks_no_steps() -> None:
-    def train() -> None:
-        thread = threading.Thread(target=plain_training())
+def in_thread(work: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        thread = threading.Thread(target=work)
         thread.start()
         thread.join()
 
-    assert marked(train) == {}
+    return run
+
+
+def test_a_thread_that_trains_marks_the_steps() -> None:
+    assert marked(in_thread(plain_training())) == {BATCH: 9}
+
+
+def test_a_thread_that_trains_goes_before_a_main_thread_that_evaluates() -> None:
+    marks = Marks("auto", lambda _: None)
+    with marks.placed():
+        for _ in range(30):
+            list(loader())
+        assert (marks.thread, marks.trains) == (threading.get_ident(), False)
+        in_thread(plain_training())()
+        assert marks.thread != threading.get_ident()
+        assert marks.trains
+
+
+def test_a_thread_that_only_draws_batches_marks_none_of_a_training() -> None:
+    def train() -> None:
+        thread = threading.Thread(target=lambda: [list(loader()) for _ in range(30)])
+        thread.start()
+        plain_training()()
+        thread.join()
+
+    assert marked(train) == {BATCH: 9}
+
+
+def test_steps_stay_with_their_thread_where_they_may_not_move() -> None:
+    ended: list[str] = []
+    with Marks("auto", ended.append, may_move=lambda: False).placed():
+        in_thread(plain_training())()
+    assert ended == []
+
+
+def test_a_function_marks_steps_in_the_thread_that_calls_it() -> None:
+    ended: list[str] = []
+    with Marks("auto", ended.append).placed():
+        in_thread(lambda: [pinprof.step() for _ in range(5)])()
+    assert ended == ["pinprof.step()"] * 5
 
 
 def test_a_forked_process_marks_no_steps() -> None:
@@ -563,13 +602,8 @@ def test_modules_are_watched_no_longer_where_an_optimizer_marks() -> None:
         assert not marks.watches_modules
 
 
-def test_a_module_of_another_thread_marks_nothing() -> None:
-    def train() -> None:
-        thread = threading.Thread(target=infer)
-        thread.start()
-        thread.join()
-
-    assert marked(train, "module") == {}
+def test_a_module_that_a_thread_calls_marks_steps() -> None:
+    assert marked(in_thread(infer), "module") == marked(infer, "module")
 
 
 def test_compiled_code_is_the_same_while_modules_are_watched() -> None:

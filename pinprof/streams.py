@@ -1,0 +1,143 @@
+"""Standard streams that stay pinprof's own, whatever a program does to `sys.stdout`, `sys.stderr` or descriptors."""
+
+import atexit
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+if sys.platform != "win32":
+    import fcntl
+    import resource
+
+BEYOND = 900
+"""Copies of descriptors get numbers from here on: programs that close all of them mostly close the first 256 or so."""
+
+Identity = tuple[int, int, int]
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return whether a stream is a terminal; objects that programs put in place of streams may not know."""
+    try:
+        return bool(stream.isatty())
+    except Exception:  # noqa: BLE001  an object of any kind
+        return False
+
+
+class _Kept:
+    """A standard stream as it is now, with a copy of its descriptor.
+
+    A program may close the copy, too, and the number may then be of a file of its own: what is at a number is compared
+    with what was there before anything is written to it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._stream: Any = getattr(sys, name)
+        self._identity: Identity | None = None
+        self._copy = -1
+        self._reopened: TextIO | None = None
+        with suppress(AttributeError, OSError, ValueError):  # in a test or a notebook it has no descriptor
+            descriptor = self._stream.fileno()
+            self._identity = _identity(descriptor)
+            self._copy = _copied(descriptor)
+
+    def stream(self) -> Any:
+        """Return the stream if it still leads where it did; else one to the same place, or to nowhere."""
+        if self._is_usable():
+            return self._stream
+        if self._reopened is None:
+            self._reopened = self._opened()
+        return self._reopened
+
+    def _opened(self) -> TextIO:
+        try:
+            if self._copy >= 0 and _identity(self._copy) == self._identity:
+                return open(self._copy, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+            return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
+        except OSError:  # no descriptor is free
+            return io.StringIO()
+
+    def close(self) -> None:
+        """Close the copy, unless its number is another file's now or it is in use."""
+        if self._copy >= 0 and self._reopened is None and _identity(self._copy) == self._identity:
+            os.close(self._copy)
+        self._copy = -1
+
+    def _is_usable(self) -> bool:
+        try:
+            if self._stream.closed:
+                return False
+            return self._identity is None or _identity(self._stream.fileno()) == self._identity
+        except Exception:  # noqa: BLE001  detached, or an object without these
+            return False
+
+
+_kept: dict[str, _Kept] = {}
+"""Streams by their names, while a program runs."""
+
+
+def own_error() -> Any:
+    """Return pinprof's own standard error; what a program has put in its place stays the program's."""
+    return _kept["stderr"].stream() if "stderr" in _kept else sys.stderr
+
+
+@contextmanager
+def lent_streams() -> Iterator[None]:
+    """Let the block, which runs a program, do anything to the standard streams; after it, they are as before.
+
+    Functions that run at the interpreter's exit find the program's again, which the interpreter also flushes.
+    """
+    if _kept:
+        yield
+        return
+    _kept.update({name: _Kept(name) for name in ("stdout", "stderr")})
+    try:
+        yield
+    finally:
+        kept = dict(_kept)
+        after: dict[str, Any] = {name: getattr(sys, name, None) for name in _kept}
+        _kept.clear()
+        for name, of_program in after.items():
+            with suppress(Exception):
+                of_program.flush()
+            own = kept[name].stream()
+            kept[name].close()
+            if own is not of_program:
+                setattr(sys, name, own)
+                atexit.register(_give_back, name, own, of_program)
+
+
+def _give_back(name: str, own: Any, of_program: Any) -> None:
+    with suppress(Exception):
+        own.flush()
+    setattr(sys, name, of_program)
+
+
+def _leave_in_fork() -> None:
+    """Close the copies in a fork: who waits for the end of what a program writes waits for all who have it open."""
+    for kept in _kept.values():
+        kept.close()
+    _kept.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_in_fork)
+
+
+def _identity(descriptor: int) -> Identity | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_rdev
+
+
+def _copied(descriptor: int) -> int:
+    """Return a copy of a descriptor with a high number, which no other program inherits."""
+    if sys.platform == "win32":
+        return os.dup(descriptor)
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    beyond = BEYOND if most == resource.RLIM_INFINITY or most > BEYOND else most // 2
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, beyond)

@@ -1,0 +1,127 @@
+"""What a program does that pinprof runs, and pinprof's own failures: none of them changes how the program ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from script_runs import TRAIN, recorded_steps, run
+
+pytestmark = pytest.mark.slow  # each test is a process of its own
+
+FAILS = """
+def fails(*_args, **_more):
+    raise KeyError("of ours")
+
+"""
+PATCHES = {
+    "what finds the steps": "import pinprof.capture.choice as m; m.Chooser.see = fails",
+    "the recording": "import pinprof.capture.profiling as m; m.Recording.step = fails",
+    "the profiler": "import pinprof.capture.profiling as m; m.write_trace = fails",
+    "the journal": "import pinprof.capture.journal as m; m.Journal.end_step = fails",
+    "a sample": "import pinprof.capture.sampling as m; m.HostSampler._take = fails",
+    "the watchdog": "import pinprof.capture.watchdog as m; m.Watchdog._next = fails",
+    "the end of the recording": "import pinprof.capture.profiling as m; m.Recording.end = fails",
+    "what follows processes": "import pinprof.capture.children as m; m._change = fails",
+    "what was evaluated": "import pinprof.capture.choice as m; m.Chooser.evaluated = fails",
+}
+PROGRAM = """
+import subprocess, sys, time
+model.eval()
+subprocess.run([sys.executable, "-c", "print('of a child')"], check=True)
+train(60)
+time.sleep(0.6)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("patch", PATCHES.values(), ids=PATCHES.keys())
+def test_a_failure_of_ours_is_one_line_and_the_program_runs_on(tmp_path: Path, patch: str) -> None:
+    given = {"keep_going": True, "plain_seconds": 0.1}
+    ran = run(tmp_path, TRAIN + FAILS + patch + PROGRAM, **given)
+    assert (ran.status, ran.out) == (7, "of a child\nfinished\n")
+    assert ran.err == (
+        "pinprof itself failed (KeyError: 'of ours'); please report this with the output under PINPROF_TRACEBACK=1. "
+        "The program runs on\n"
+    )
+
+
+def test_a_recording_that_cannot_begin_lets_the_program_run_to_its_end(tmp_path: Path) -> None:
+    source = TRAIN + (
+        "import pinprof.capture.profiling as m\nfrom pinprof.errors import CaptureError\n"
+        "def refuse(*_a, **_k):\n    raise CaptureError('no disk')\nm.write_trace = refuse\ntrain(60)"
+    )
+    ran = run(tmp_path, source)
+    assert ran.out == "finished\n"
+    assert ran.err.startswith("Nothing more is recorded: no disk. The program runs on\n")
+
+
+@pytest.mark.parametrize("execute", ["os.execv(sys.executable, words)", "os.execle(sys.executable, *words, {})"])
+def test_the_timer_does_not_outlive_the_program_that_is_replaced(tmp_path: Path, execute: str) -> None:
+    other = "import time\nend = time.time() + 1\nwhile time.time() < end: pass\nprint('other')\nraise SystemExit(9)"
+    source = (
+        TRAIN + f"import os, sys\ntrain(40)\nwords = [sys.executable, '-c', {other!r}]\nsys.stdout.flush()\n{execute}"
+    )
+    ran = run(tmp_path, source, plain_seconds=60.0)
+    assert (ran.status, ran.out) == (9, "finished\nother\n")
+    assert "The program started another program in its place" in ran.err
+    assert "before a step was recorded" in ran.err
+
+
+def test_a_program_that_does_not_exist_leaves_the_recording_as_it_was(tmp_path: Path) -> None:
+    source = TRAIN + (
+        "import os\ndef after(step):\n    if step == 6:\n"
+        "        try:\n            os.execvp('no-such-program', ['x'])\n"
+        "        except FileNotFoundError:\n            print('none')\ntrain(100)"
+    )
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.out, ran.err) == (0, "none\n", "")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_a_program_that_ends_by_os_exit_is_told_of(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + "import os\ntrain(5)\nos._exit(3)")
+    assert ran.status == 3
+    assert ran.err == (
+        "The program ended by os._exit(3) before a step was recorded; pinprof does not see what comes after\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "thread = threading.Thread(target=train, args=(100000,)); thread.start(); thread.join(); print('never')",
+        "threading.Thread(target=train, args=(100000,)).start()",
+        "threading.Thread(target=train, args=(100000,), daemon=True).start(); time.sleep(500)",
+        "with ThreadPoolExecutor(1) as pool: pool.submit(train, 100000).result()",
+        "for _ in range(3): threading.Thread(target=train, args=(100000,)).start()",
+    ],
+)
+def test_steps_that_a_thread_makes_are_recorded_and_the_program_is_stopped(tmp_path: Path, start: str) -> None:
+    source = TRAIN + f"import threading, time\nfrom concurrent.futures import ThreadPoolExecutor\n{start}\n"
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.out) == (0, "")
+    assert "Traceback" not in ran.err
+    assert ran.result["stopped"]
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+PLAINLY = {
+    "its hook fails": "import sys\nsys.excepthook = lambda *_: 1 / 0\nraise ValueError('own')",
+    "its hook exits": "import sys\nsys.excepthook = lambda *_: sys.exit(5)\nraise ValueError('own')",
+    "without standard error": "import sys\nsys.stderr = None\nsys.exit('a text')",
+    "a text": "import sys\nsys.exit('a text')",
+    "a closed standard error": "import sys\nsys.stderr.close()\nsys.exit('a text')",
+}
+
+
+@pytest.mark.parametrize("source", PLAINLY.values(), ids=PLAINLY.keys())
+def test_a_program_ends_as_under_python(tmp_path: Path, source: str) -> None:
+    ran = run(tmp_path, source)
+    plain = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.status, ran.out) == (plain.returncode, plain.stdout)
+    assert lines_without_places(ran.err) == lines_without_places(plain.stderr)
+
+
+def lines_without_places(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and "File " not in line and set(line) - set(" ^~")]
