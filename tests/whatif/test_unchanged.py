@@ -157,7 +157,7 @@ def test_a_change_that_finds_nothing_in_the_trace_predicts_nothing(tmp_path: Pat
         builder.step(start // 1000, start, 990)
         builder.kernel(start + 20, 300, launch=start + 10)
     replay = Replay([details_of(read_trace(builder.write(tmp_path / "trace.json")))], 0.93 * MS)
-    scenario = Scenario(**changes)
+    scenario = Scenario(**changes)  # type: ignore[arg-type]
     assert predict_scenario(replay, scenario).predicted_ns == replay.step_ns
     assert all(not change.per_step for change in changes_of(replay.ranks[0], scenario))
 
