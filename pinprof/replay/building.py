@@ -5,6 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
+from pinprof.analyses.syncs.stalls import SKEW_NS
 from pinprof.intervals import Intervals
 from pinprof.replay.events import find_event_uses
 from pinprof.replay.host_time import add_host_time, beginning
@@ -26,7 +27,19 @@ from pinprof.replay.program import (
     Program,
     Work,
 )
-from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, LAUNCH, MODULE_LOAD, PROFILER, QUEUE_FULL, STREAM
+from pinprof.trace.calls import (
+    ASYNC_COPY,
+    COPY,
+    DEVICE,
+    EVENT,
+    FREE,
+    LAUNCH,
+    MODULE_LOAD,
+    PROFILER,
+    QUEUE_DEPTH,
+    QUEUE_FULL,
+    STREAM,
+)
 from pinprof.trace.pauses import usual_launch_ns
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Int64s, Trace
 
@@ -58,7 +71,8 @@ def build_program(
     step = int(trace.links.call_step[last])
     known = trace.steps.on_host and step != NONE
     tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
-    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, *builder.kernel_launches())
+    launches, depth = builder.kernel_launches(), builder.queue_depth()
+    return Program(tuple(calls), start, ready, int(rows[0]), tail, device, *launches, depth)
 
 
 class _Builder:
@@ -126,6 +140,25 @@ class _Builder:
         usual, long = np.percentile(times, [50, 90])
         return float(usual), min(float(long) / max(float(usual), 1.0), MOST_SPREAD)
 
+    def queue_depth(self) -> int:
+        """Return how many launches a stream holds: as many as on NVIDIA's GPUs, or more where it held more.
+
+        AMD's hold many thousands.
+        """
+        trace = self.trace
+        rows = np.flatnonzero(trace.links.launch != NONE)
+        depth = QUEUE_DEPTH
+        for queue in np.unique(self.queue[rows]).tolist():
+            mine = rows[self.queue[rows] == queue]
+            calls, place = np.unique(trace.links.launch[mine], return_inverse=True)
+            if len(calls) <= QUEUE_DEPTH:
+                continue
+            done = np.full(len(calls), np.iinfo(np.int64).min)
+            np.maximum.at(done, place.ravel(), trace.gpu.end_ns[mine])
+            ended = np.searchsorted(np.sort(done), trace.calls.end_ns[calls], side="right")
+            depth = max(depth, int((np.arange(1, len(calls) + 1) - ended).max()))
+        return depth
+
     def _current_queues(self) -> dict[int, int]:
         """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""
         last: dict[int, int] = {}
@@ -169,7 +202,7 @@ class _Builder:
 
     def _add_stall(self, made: Call, stall: int) -> None:
         """Note what a call that can block waits for."""
-        stalls, trace = self.stalls, self.trace
+        stalls = self.stalls
         kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
         if kind in (STREAM, DEVICE, EVENT):
@@ -180,10 +213,7 @@ class _Builder:
                 return
             self._add_wait(made, stall)
         elif kind in (COPY, ASYNC_COPY) and made.works:
-            made.kind, made.own_ns = STAGED, stall_ns - drain_ns
-            for work in made.works:
-                waited = float(trace.calls.start_ns[made.row]) + drain_ns
-                work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - waited, 0.0)
+            self._add_staging(made, stall_ns)
         elif kind in (QUEUE_FULL, MODULE_LOAD, PROFILER):
             made.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
             made.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
@@ -193,6 +223,22 @@ class _Builder:
         else:
             waits = kind == FREE and drain_ns > 0
             made.kind, made.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+
+    def _add_staging(self, made: Call, stall_ns: float) -> None:
+        """Note how long a call stages its copy once the stream has come to it.
+
+        The stream may wait for another one, which holds the host, too. A call that returned while the stream was still
+        at work did not wait for it: of some copies of little more than `SMALL_COPY_BYTES` the driver keeps the data.
+        """
+        trace = self.trace
+        start, end = int(trace.calls.start_ns[made.row]), int(trace.calls.end_ns[made.row])
+        free = max(int(self.free_ns[made.works[0].row]), start)
+        if free > end + SKEW_NS:
+            made.own_ns = stall_ns
+            return
+        made.kind, made.own_ns = STAGED, max(stall_ns - (free - start), 0.0)
+        for work in made.works:
+            work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - free, 0.0)
 
     def _add_wait(self, made: Call, stall: int) -> None:
         """Note how long the call takes at least, and how long it takes to wake up."""

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,7 +27,6 @@ from pinprof.replay.program import (
     Program,
     Work,
 )
-from pinprof.trace.calls import QUEUE_DEPTH
 from pinprof.trace.tables import NONE
 
 WAITS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
@@ -78,6 +78,33 @@ class ProfilerCost:
 UNCHANGED = ProfilerCost()
 
 
+class Engine:
+    """A copy engine: it makes one copy at a time, whichever is ready first."""
+
+    LATEST = 128
+    """Copies that it remembers: a stream may be so many ahead of another."""
+
+    def __init__(self) -> None:
+        self._busy: list[tuple[float, float]] = []
+
+    def copied(self, ready: float, duration: float) -> float:
+        """Make a copy as soon as it is ready and the engine free for so long; return when it has ended.
+
+        A copy that was launched before, but is ready only later, because its stream has other work to do, does not hold
+        it up.
+        """
+        busy = self._busy
+        place = len(busy)
+        while place and busy[place - 1][1] > ready:
+            place -= 1
+        while place < len(busy) and busy[place][0] < ready + duration:
+            ready = max(ready, busy[place][1])
+            place += 1
+        busy.insert(place, (ready, ready + duration))
+        del busy[: -self.LATEST]
+        return ready + duration
+
+
 @dataclass
 class ReplayRun:
     """When things ended, in ns since the first call's start."""
@@ -86,7 +113,8 @@ class ReplayRun:
     """Where the host is."""
     ready_ns: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     """Per queue, the end of its last work."""
-    engine_ns: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    engines: dict[int, "Engine"] = field(default_factory=lambda: defaultdict(Engine))
+    """The copy engines by number."""
     work_ends_ns: dict[int, float] = field(default_factory=dict)
     """Per row of `Trace.gpu`, in the last repetition."""
     call_ends_ns: dict[int, float] = field(default_factory=dict)
@@ -109,7 +137,8 @@ class Simulation:
         self.program, self.cost, self.gpu_speed = program, cost, gpu_speed
         before, saved = cost.before_ns(program.host), cost.saved_ns(program.host)
         self.moves = list(zip(before.tolist(), saved.tolist(), program.moves, strict=True))
-        self._recent: dict[int, deque[float]] = defaultdict(_empty_queue)
+        self._queued: dict[int, deque[float]] = defaultdict(partial(deque[float], maxlen=program.queue_depth + 1))
+        """Per stream the ends of its last launches: once it is full, the host waits for the first of them."""
         self._events: list[float] = []
         self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their place in the step
         self._fetching: int | None = None
@@ -125,28 +154,29 @@ class Simulation:
 
         Hundreds of thousands of them are run for a report: nothing here calls what it need not, not even max.
         """
-        run, recent, gpu_speed = self.run, self._recent, self.gpu_speed
-        ready, engines, work_ends, call_ends = run.ready_ns, run.engine_ns, run.work_ends_ns, run.call_ends_ns
+        run, queued, gpu_speed, depth = self.run, self._queued, self.gpu_speed, self.program.queue_depth
+        ready, engines, work_ends, call_ends = run.ready_ns, run.engines, run.work_ends_ns, run.call_ends_ns
         host, busy, covered = run.host_ns, run.busy_ns, self._covered_ns
         for before, saved, (row, works, own, call) in moves:
             start = room = host + before
-            for work, queue, engine, duration, latency, gap, is_pageable, is_limited in works:
+            for work, queue, engine, duration, latency, gap, is_pageable, is_queued in works:
                 begins, free = start + latency, ready[queue] + gap
                 if free > begins:  # noqa: PLR1730
                     begins = free
                 if engine is None:
                     end = begins + duration / gpu_speed
                 else:
-                    begins = max(begins, engines[engine])
-                    end = engines[engine] = begins + duration
+                    end = engines[engine].copied(begins, duration)
+                    begins = end - duration
                 if end > covered and not is_pageable:
                     busy += end - (begins if begins > covered else covered)  # noqa: FURB136
                     covered = end
                 ready[queue] = work_ends[work] = end
-                ends = recent[queue]
-                ends.append(end)
-                if is_limited and ends[0] > room and len(ends) > QUEUE_DEPTH:
-                    room = ends[0]
+                if is_queued:
+                    ends = queued[queue]
+                    ends.append(end)
+                    if ends[0] > room and len(ends) > depth:
+                        room = ends[0]
             if call is None:
                 host = start + own - saved
             else:
@@ -160,11 +190,12 @@ class Simulation:
 
     def prolong(self, work: Work, end: float) -> None:
         """Let the last work of a stream end later: its peers on other ranks do."""
-        run = self.run
+        run, ends = self.run, self._queued[work.queue]
+        if ends and ends[-1] == run.work_ends_ns[work.row]:
+            ends[-1] = end
         run.waited_ns += max(end - run.work_ends_ns[work.row], 0.0)
         run.work_ends_ns[work.row] = end
         run.ready_ns[work.queue] = max(run.ready_ns[work.queue], end)
-        self._recent[work.queue][-1] = end
 
     def _stage(self, call: Call, start: float) -> float:
         """Copy pageable memory once the stream is free; return when the call returns."""
@@ -205,16 +236,16 @@ class Simulation:
         run, duration, engine = self.run, work.duration_ns * longer, self.program.engine(work, queue)
         if engine is None:
             duration /= self.gpu_speed
+            end = begins + duration
         else:
-            begins = max(begins, run.engine_ns[engine])
-            run.engine_ns[engine] = begins + duration
-        end = begins + duration
+            end = run.engines[engine].copied(begins, duration)
+            begins = end - duration
         if not work.is_pageable:
             run.busy_ns += max(end - max(begins, self._covered_ns), 0.0)
             self._covered_ns = max(self._covered_ns, end)
         run.ready_ns[queue] = max(run.ready_ns[queue], end)
         run.work_ends_ns[work.row] = end
-        self._recent[queue].append(end)
+        self._queued[queue].append(end)
 
     def _fetch(self, call: Call, start: float) -> None:
         """Make the copies of a call for the next step, and its stream wait for those of the step before."""
@@ -234,11 +265,6 @@ class Simulation:
         if 0 < call.back <= len(self._events):
             return self._events[-call.back]
         return self.program.ready_ns.get(call.queue, 0.0) if call.kind == EVENT_WAIT else 0.0
-
-
-def _empty_queue() -> deque[float]:
-    """Return room for the ends of a stream's last work: once it is full, the host waits for the first of them."""
-    return deque(maxlen=QUEUE_DEPTH + 1)
 
 
 class _Part(NamedTuple):

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pinprof.trace.calls import QUEUE_DEPTH
 from pinprof.trace.tables import NONE
 
 
@@ -119,7 +120,8 @@ class Move(NamedTuple):
     row: int
     works: Launched
     """What it launches at once: of each the row, the queue, the copy engine or None, `Work.duration_ns`, `latency_ns`
-    and `gap_ns`, whether it is a copy of pageable memory, and whether the host waits for room in the queue."""
+    and `gap_ns`, whether it is a copy of pageable memory, and whether it takes a place in the launch queue: of a graph,
+    which a single call launches, the last node does so for all."""
     own_ns: float
     call: Call | None
     """Itself, if it does more than to launch these and to take its time."""
@@ -157,6 +159,8 @@ class Program:
     """Median time of the calls that launch one kernel and do not wait; 0 if there is none."""
     launch_spread: float = 1.0
     """How much longer the 90th percentile of them is: a host that does other work besides launches unevenly."""
+    queue_depth: int = QUEUE_DEPTH
+    """Launches that a stream holds before the next one has to wait."""
 
     @cached_property
     def host(self) -> HostTimes:
@@ -211,7 +215,7 @@ class Program:
                 work.latency_ns,
                 work.gap_ns,
                 work.is_pageable,
-                not call.in_graph,
+                not call.in_graph and work is call.works[-1],
             )
             for work in call.works
         )

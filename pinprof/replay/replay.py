@@ -125,18 +125,24 @@ class Replay:
         """Return the pace of changed programs of all ranks; workers bring batches so far apart, or as they do now."""
         cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
         after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
-        is_fed = any(call.input_ns for program in changed for call in program.calls)
-        return self.settled(after, batch_ns=batch_ns if is_fed else 0.0)
+        loses_input = _takes_input(self.programs) and not _takes_input(changed)
+        return self.settled(after, self.before, batch_ns=0.0 if loses_input else batch_ns)
 
-    def settled(self, after: Pace, *, batch_ns: float) -> Pace:
-        """Return the pace of changed programs with what no replay explains of the step.
+    def settled(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
+        """Return the step after a change: the step now, less what one replay takes less than the other.
+
+        `before` is the replay of the unchanged programs, as long as that of the changed ones: without a change the step
+        is exactly the one now. A replay that is slower than the step is so all over, and saves as much more. What no
+        replay explains of the step stays.
 
         Where workers set the pace, a step that is shorter otherwise waits the longer for them. They bring batches
         `batch_ns` apart; infinity: as they do now, 0: batches are always there.
         """
+        scale = min(self.step_ns / before.step_ns, 1.0) if before.step_ns else 1.0
         if self.is_starved:
-            return Pace(max(min(batch_ns, self.step_ns), after.step_ns), after.busy_ns)
-        step_ns = after.step_ns + max(self.step_ns - self.before.step_ns, 0.0)
+            return Pace(max(min(batch_ns, self.step_ns), scale * after.step_ns), after.busy_ns)
+        step_ns = self.step_ns - scale * (before.step_ns - after.step_ns)
+        step_ns = max(step_ns, min(after.busy_ns, self.step_ns))
         return Pace(max(step_ns, batch_ns) if batch_ns < inf else step_ns, after.busy_ns)
 
     @cached_property
@@ -146,6 +152,10 @@ class Replay:
         if not known:
             return self.step_ns > HIDDEN_LOADER * self.before.step_ns and any(rank.loader.waits for rank in self.ranks)
         return not is_gpu_bound(self.before.busy_ns, self.step_ns) and any(feed.is_late(self.step_ns) for feed in known)
+
+
+def _takes_input(programs: Sequence[Program]) -> bool:
+    return any(call.input_ns for program in programs for call in program.calls)
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:

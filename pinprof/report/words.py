@@ -10,7 +10,7 @@ from pinprof.measurement.sums import WaitSite, whole_cost
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.phrases import WAITS
 from pinprof.replay import StepEstimate
-from pinprof.rules import Finding, Findings, FoundSite, Saving
+from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
@@ -334,7 +334,13 @@ def joint_worth(findings: Findings, profile: Profile) -> str:
     if not findings.joint.saving_ns:
         return "all of these together save nothing"
     after = step_ns - findings.joint.saving_ns
-    return f"all of these together: {between(step_ns, after)}; {_saves(findings.joint, profile)}"
+    return f"{all_together(findings.joint)}: {between(step_ns, after)}; {_saves(findings.joint, profile)}"
+
+
+def all_together(joint: Joint) -> str:
+    """Return which findings a joint saving is of."""
+    but = f" but {' and '.join(joint.without)}" if joint.without else ""
+    return f"all of these{but} together"
 
 
 def rates_of(findings: Findings, profile: Profile) -> str:

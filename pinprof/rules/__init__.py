@@ -12,7 +12,7 @@ from pinprof.replay import Replay
 from pinprof.rules import copies, gpu, guarded, hazards, launches, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
 from pinprof.rules.pinning import as_measured
-from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Rule, Saving
+from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.rules.sites import NEGLIGIBLE
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
@@ -29,6 +29,7 @@ __all__ = [
     "Finding",
     "Findings",
     "FoundSite",
+    "Joint",
     "Rule",
     "Saving",
     "find",

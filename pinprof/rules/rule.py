@@ -136,6 +136,14 @@ class Saving:
     range_ns: tuple[float, float]
 
 
+@dataclass(frozen=True)
+class Joint(Saving):
+    """What the fixes of findings bring together."""
+
+    without: tuple[str, ...] = ()
+    """Rules whose fixes are left out, since with them the step would be longer than without."""
+
+
 class FoundSite(NamedTuple):
     """One of the places where a rule holds."""
 
@@ -193,8 +201,8 @@ def _saves(saving: Saving | None) -> str:
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first."""
 
-    joint: Saving | None
-    """What all their fixes bring together; None where a replay cannot tell."""
+    joint: Joint | None
+    """What their fixes bring together, never less than one of them; None where a replay cannot tell."""
     machine: str | None
     """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
     verdict: Verdict
@@ -205,7 +213,7 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,
         found: Iterable[Finding] = (),
-        joint: Saving | None = None,
+        joint: Joint | None = None,
         machine: str | None = None,
         verdict: Verdict = UNTOLD,
         blockers: tuple[Blocker, ...] | None = None,

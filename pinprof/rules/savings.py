@@ -6,9 +6,8 @@ from functools import reduce
 from operator import or_
 
 from pinprof.replay import Replay
-from pinprof.rules.rule import Finding, Saving
+from pinprof.rules.rule import Finding, Joint, Saving
 from pinprof.whatif import Edits
-from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
 
 MOST_REPLAYS = 20
@@ -17,9 +16,10 @@ WORTH = 0.02
 """A fix of which is known only that it saves less than this share of the step is not worth a finding."""
 NOTHING = 0.002
 """A saving below this share of the step counts as none."""
+NO_SAVING = Saving(0.0, (0.0, 0.0))
 
 
-def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Saving | None]:
+def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
     by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
     if replay is None or not any(each.evidence.edits or each.evidence.at_most for each in found) or not _runs(replay):
@@ -32,7 +32,34 @@ def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[
         (saved.get(id(finding), finding) for finding in by_cost),
         key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
     )
-    return by_saving, saving_of(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS)) if saved else None
+    return by_saving, _together([each for each in by_saving if each.saving], replay)
+
+
+def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
+    """Return what the fixes of findings bring together, never less than one of them.
+
+    Where all of them bring less, those are left out that bring nothing alone, then all but the best: small copies that
+    become pinned cost more than they save. Else those stay: of two waits each may save nothing until the other is gone.
+    """
+    if not findings:
+        return None
+    every = reduce(or_, map(_all_edits, findings))
+    best = max(findings, key=lambda finding: _worth(finding).saving_ns)
+    together = saving_of(replay, every)
+    if together.saving_ns >= _worth(best).saving_ns:
+        return Joint(together.saving_ns, together.range_ns)
+    useful = [finding for finding in findings if _worth(finding).saving_ns]
+    together = saving_of(replay, reduce(or_, map(_all_edits, useful)))
+    if together.saving_ns < _worth(best).saving_ns:
+        useful, together = [best], _worth(best)
+    rules = {finding.rule.id for finding in useful}
+    others = dict.fromkeys(finding.rule.id for finding in findings if finding.rule.id not in rules)
+    return Joint(together.saving_ns, together.range_ns, tuple(others))
+
+
+def _worth(finding: Finding) -> Saving:
+    """Return what the fix of a finding brings, with what it makes possible."""
+    return finding.with_then or finding.saving or NO_SAVING
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:
@@ -40,7 +67,7 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
     if not finding.evidence.at_most:
         return finding
     most = saving_of(replay, finding.evidence.at_most)
-    if most.saving_ns < WORTH * replay.before.step_ns:
+    if most.saving_ns < WORTH * replay.step_ns:
         return None
     return replace(finding, most_ns=max(min(most.range_ns[1], finding.evidence.cost_ns), most.saving_ns))
 
@@ -49,7 +76,7 @@ def _with_saving(finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
-    more = both.saving_ns - alone.saving_ns > NOISE * replay.before.step_ns
+    more = both.saving_ns - alone.saving_ns > NOISE * replay.step_ns
     return replace(finding, saving=alone, with_then=both if more else None)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Final
 
@@ -11,7 +12,7 @@ from pinprof.analyses.syncs import ALLOCATIONS
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
-from pinprof.replay.machine import ProfilerCost, pace
+from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.whatif.edits import Edits, edited
@@ -91,6 +92,11 @@ class _Whole:
         )
         return [(cause, run()) for cause, run in taken]
 
+    @cached_property
+    def before(self) -> Pace:
+        """The pace of the unchanged programs, from as many calls as that of the others."""
+        return pace(self.replay.programs, self.replay.steps, self.replay.cost, calls=CALLS)
+
     def edited(self, edits: Edits) -> float:
         """Return the step after edits."""
         if not edits:
@@ -101,7 +107,7 @@ class _Whole:
         """Return the step of programs, by default the unchanged ones."""
         chosen = self.replay.programs if programs is None else programs
         after = pace(chosen, self.replay.steps, cost, gpu_speed=gpu_speed, calls=CALLS)
-        return self.replay.settled(after, batch_ns=inf if cost.input_speed < inf else 0.0).step_ns
+        return self.replay.settled(after, self.before, batch_ns=inf if cost.input_speed < inf else 0.0).step_ns
 
     def _of(self, scenario: Scenario) -> Edits:
         return edits_of(self.details, scenario)

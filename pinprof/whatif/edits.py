@@ -145,7 +145,7 @@ class _Change:
             share = self._share_kept(call)
             own = call.gap_ns - call.input_ns
             kept = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
-            gap += call.input_ns * kept + own * share
+            gap += call.gap_ns - call.input_ns * (1.0 - kept) - own * (1.0 - share)
             loading += call.input_ns * kept
             artefact += call.artefact_ns * share
             if self.edits.without_pauses:

@@ -341,7 +341,7 @@ def test_severity_is_of_what_the_fix_saves_and_not_of_what_goes_with_it(tmp_path
 
     findings = findings_of(both, tmp_path)
     assert [finding.evidence.cost_ns for finding in findings] == [98_000, 260_000]  # of a step of 1000 µs
-    assert [finding.saving.saving_ns // 1000 for finding in findings if finding.saving] == [100, 0]
+    assert [finding.saving.saving_ns for finding in findings if finding.saving] == pytest.approx([100_000, 0], rel=0.02)
     assert [finding.severity for finding in findings] == ["high", "low"]
 
 
@@ -616,7 +616,7 @@ def test_copies_that_become_pinned_take_as_long_as_on_the_machine(tmp_path: Path
     assert slow.saving.saving_ns == 0
     assert isinstance(found, Findings)
     assert found.joint
-    assert found.joint.saving_ns == 0
+    assert found.joint.without == ("PIN101",)  # what else there is saves the more without it
     assert found.summary().machine == found.machine == "NVIDIA H200"
 
 

@@ -21,7 +21,18 @@ from pinprof.report.trace.next import fix_command
 from pinprof.report.trace.step import busiest, of_step
 from pinprof.report.trace.verdict import removes_more, told
 from pinprof.report.trace.where import step_bar
-from pinprof.report.words import absences, begun, consequence, doubts, joint_worth, place, printable, rates_of, steps
+from pinprof.report.words import (
+    absences,
+    all_together,
+    begun,
+    consequence,
+    doubts,
+    joint_worth,
+    place,
+    printable,
+    rates_of,
+    steps,
+)
 from pinprof.rules import Finding, Findings
 from pinprof.trace.sources import Sources
 from pinprof.units import between, counted, duration, percent
@@ -139,7 +150,7 @@ def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Ite
     together = ""
     if joint_worth(findings, profile) and step and joint and joint.saving_ns and shown:
         after = f"{between(step, step - joint.saving_ns)} {profile.steps.per}"
-        together = f"all of these together: {after}, {percent(joint.saving_ns / step)} less"
+        together = f"{all_together(joint)}: {after}, {percent(joint.saving_ns / step)} less"
     left = len(left_out(findings, shown))
     more = f"{counted(left, 'more finding')} that {'saves' if left == 1 else 'save'} less: --full" if left else ""
     if left and not shown:

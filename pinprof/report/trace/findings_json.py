@@ -3,7 +3,7 @@
 from typing import Any
 
 from pinprof.report.fields import maybe_ms
-from pinprof.rules import Finding, FoundSite, Saving
+from pinprof.rules import Finding, FoundSite, Joint, Saving
 
 
 def finding_fields(finding: Finding, step_ns: float | None) -> dict[str, Any]:
@@ -54,8 +54,12 @@ def _then(finding: Finding, step_ns: float | None) -> dict[str, Any] | None:
     return {"rule": then.rule, "what": then.what, **saving_fields(finding.with_then, step_ns)}
 
 
-def joint_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any] | None:
+def joint_fields(joint: Joint | None, step_ns: float | None) -> dict[str, Any] | None:
     """Return what all fixes bring together; None where a replay cannot tell."""
-    if saving is None or not step_ns:
+    if joint is None or not step_ns:
         return None
-    return {**saving_fields(saving, step_ns), "predicted_step_ms": maybe_ms(step_ns - saving.saving_ns)}
+    return {
+        **saving_fields(joint, step_ns),
+        "predicted_step_ms": maybe_ms(step_ns - joint.saving_ns),
+        "without": list(joint.without),
+    }

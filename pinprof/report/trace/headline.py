@@ -175,5 +175,6 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
     else:
         brings = "fixing it alone saves nothing"
         if findings.joint and findings.joint.saving_ns:
-            brings += f", fixing all of them {duration(findings.joint.saving_ns)}"
+            all_of = f"all but {' and '.join(findings.joint.without)}" if findings.joint.without else "all of them"
+            brings += f", fixing {all_of} {duration(findings.joint.saving_ns)}"
     return f"First: {first.title}{printable(at_sites(first))}; {brings}.", place + 1

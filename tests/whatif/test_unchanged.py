@@ -1,0 +1,191 @@
+"""What a change of nothing predicts, and how predictions of more and less of a change compare."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, recorded_details
+from trace_builder import SIDE, TraceBuilder
+
+from pinprof.details import details_of
+from pinprof.replay import Replay
+from pinprof.replay.machine import Pace
+from pinprof.trace import read_trace
+from pinprof.whatif import Edits, Scenario, predict_edits, predict_scenario
+from pinprof.whatif.edits import NO_EDITS
+from pinprof.whatif.fixes import changes_of
+from pinprof.whatif.predict import after
+from pinprof.whatif.verification import verify
+
+MS = 1_000_000
+NOISE = 0.01
+"""Of the step: how exact the steady pace of a replay is."""
+SLOWER_THAN_THE_STEP = TRACES / "experiments" / "e2.blocking.json.gz"
+"""Its replay takes 7 % longer than the measured step, however little the profiler left of the host's time."""
+
+
+class Parts(NamedTuple):
+    """What one step does, in us."""
+
+    kernel: int
+    item: bool
+    work: int
+    copy: int
+    pageable: bool
+    side: bool
+
+
+PARTS = st.builds(
+    Parts,
+    kernel=st.integers(200, 900),
+    item=st.booleans(),
+    work=st.integers(200, 900),
+    copy=st.integers(5, 400),
+    pageable=st.booleans(),
+    side=st.booleans(),
+)
+
+
+def program(parts: Parts, folder: Path) -> Replay:
+    """Return steps of a copy, a kernel, and perhaps an `item()` behind it, then work of the host."""
+    builder = TraceBuilder()
+    host = gpu = 0
+    for number in range(5):
+        began = host
+        stream = {"stream": SIDE} if parts.side else {}
+        copied = max(host + 12, gpu) + parts.copy
+        call = copied + 4 - (host + 5) if parts.pageable else 5
+        kind = "HtoD (Pageable -> Device)" if parts.pageable else "HtoD (Pinned -> Device)"
+        builder.copy(kind, copied - parts.copy, parts.copy, launch=host + 5, call=call, size=5_000_000, **stream)
+        host += 5 + call + 10
+        gpu = max(copied + 1, host + 8) + parts.kernel
+        builder.kernel(gpu - parts.kernel, parts.kernel, launch=host)
+        host += 5
+        if parts.item:
+            builder.op("aten::item", host, max(gpu + 9 - host, 12))
+            builder.copy("DtoH (Device -> Pinned)", gpu + 1, 2, launch=host + 2, call=3, size=4)
+            builder.call("cudaStreamSynchronize", host + 6, max(gpu + 7 - (host + 6), 2))
+            host = max(gpu + 9, host + 12)
+            gpu += 3
+        host += parts.work
+        builder.step(number, began, host - began)
+    return Replay([details_of(read_trace(builder.write(folder / "trace.json")))])
+
+
+def told(replay: Replay, times: float) -> Replay:
+    """Return the replay of the same program if its step takes so many times as long."""
+    return Replay(replay.ranks, replay.before.step_ns * times)
+
+
+def saved(replay: Replay, edits: Edits, **speeds: float) -> float:
+    """Return the share of the step that a change saves."""
+    return 1 - after(replay, [edits], **speeds).step_ns / replay.step_ns
+
+
+def waits_of(replay: Replay) -> list[int]:
+    stalls = replay.ranks[0].syncs.stalls
+    return np.flatnonzero((stalls.copy == -1) | (stalls.drain_ns > 0)).tolist()
+
+
+@settings(max_examples=8, deadline=None)
+@given(parts=PARTS, times=st.floats(0.3, 3.0))
+def test_no_change_is_no_change_whatever_the_step_is(
+    tmp_path_factory: pytest.TempPathFactory, parts: Parts, times: float
+) -> None:
+    replay = told(program(parts, tmp_path_factory.mktemp("trace")), times)
+    prediction = predict_edits(replay, [NO_EDITS], Scenario())
+    assert prediction.predicted_ns == prediction.baseline_ns == replay.step_ns
+    assert prediction.bound_after == prediction.bound_before
+    assert prediction.range_ns[0] <= prediction.predicted_ns <= prediction.range_ns[1]
+
+
+@settings(max_examples=8, deadline=None)
+@given(parts=PARTS, times=st.floats(0.7, 1.2))
+def test_a_wait_that_is_removed_makes_no_step_longer_and_more_of_them_save_no_less(
+    tmp_path_factory: pytest.TempPathFactory, parts: Parts, times: float
+) -> None:
+    replay = told(program(parts, tmp_path_factory.mktemp("trace")), times)
+    waits = waits_of(replay)
+    some, every = (Edits(unwaited=frozenset(rows)) for rows in (waits[::2], waits))
+    assert -NOISE <= saved(replay, some) <= saved(replay, every) + NOISE
+    assert saved(replay, every) < 1
+
+
+@settings(max_examples=8, deadline=None)
+@given(parts=PARTS, times=st.floats(0.7, 1.2))
+def test_what_runs_faster_makes_no_step_longer(
+    tmp_path_factory: pytest.TempPathFactory, parts: Parts, times: float
+) -> None:
+    replay = told(program(parts, tmp_path_factory.mktemp("trace")), times)
+    for name in ("host_speed", "gpu_speed"):
+        savings = [saved(replay, NO_EDITS, **{name: speed}) for speed in (0.5, 1.0, 2.0, 4.0)]
+        assert savings[1] == 0
+        assert all(less <= more + NOISE for less, more in pairwise(savings))
+
+
+def test_a_replay_that_is_slower_than_the_step_is_so_all_over_and_the_rest_of_one_that_is_faster_stays(
+    tmp_path: Path,
+) -> None:
+    replay = program(Parts(kernel=100, item=True, work=500, copy=10, pageable=False, side=False), tmp_path)
+    before, half = Pace(2.0 * MS, 0.1 * MS), Pace(1.0 * MS, 0.1 * MS)
+    slower, faster = Replay(replay.ranks, 1.0 * MS), Replay(replay.ranks, 3.0 * MS)
+    assert slower.settled(half, before, batch_ns=0.0).step_ns == 0.5 * MS
+    assert faster.settled(half, before, batch_ns=0.0).step_ns == 2.0 * MS
+
+
+def test_no_step_becomes_shorter_than_the_work_of_the_gpu_unless_it_is(tmp_path: Path) -> None:
+    replay = program(Parts(kernel=100, item=True, work=500, copy=10, pageable=False, side=False), tmp_path)
+    slower = Replay(replay.ranks, 1.0 * MS)
+    before = Pace(2.0 * MS, 0.9 * MS)
+    assert slower.settled(Pace(0.9 * MS, 0.9 * MS), before, batch_ns=0.0).step_ns == 0.9 * MS
+    assert slower.settled(Pace(1.5 * MS, 1.4 * MS), before, batch_ns=0.0).step_ns == 1.0 * MS
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pin": True}, {"drop_allocs": True}, {"fused_optimizer": True}, {"non_blocking": True}, {"overlap_copies": True}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_change_that_finds_nothing_in_the_trace_predicts_nothing(tmp_path: Path, changes: dict[str, bool]) -> None:
+    builder = TraceBuilder()
+    for start in range(0, 5000, 1000):
+        builder.step(start // 1000, start, 990)
+        builder.kernel(start + 20, 300, launch=start + 10)
+    replay = Replay([details_of(read_trace(builder.write(tmp_path / "trace.json")))], 0.93 * MS)
+    scenario = Scenario(**changes)  # type: ignore[arg-type]
+    assert predict_scenario(replay, scenario).predicted_ns == replay.step_ns
+    assert all(not change.per_step for change in changes_of(replay.ranks[0], scenario))
+
+
+def test_edits_of_other_steps_than_those_replayed_change_nothing(tmp_path: Path) -> None:
+    replay = program(Parts(kernel=333, item=True, work=77, copy=13, pageable=True, side=False), tmp_path)
+    programs = [replace(replay.programs[0], calls=replay.programs[0].calls)]
+    edits = Edits(removed_times=frozenset({(99, 0, 10**9)}), removed_works=frozenset({10**6}))
+    assert saved(replay, edits) == 0
+    assert replay.run(programs) == replay.run(replay.programs)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(SLOWER_THAN_THE_STEP, id=SLOWER_THAN_THE_STEP.name),
+        *mostly_slow([path for path in RECORDINGS if path != SLOWER_THAN_THE_STEP]),
+    ],
+)
+def test_a_recording_that_is_not_changed_predicts_its_step(path: Path) -> None:
+    replay = Replay([recorded_details(path)])
+    assert replay.runs
+    assert predict_edits(replay, [NO_EDITS], Scenario()).predicted_ns == replay.step_ns
+
+
+@pytest.mark.parametrize("name", ["experiments/e12.pinned-sent-to-the-child", "loader_pinned", "clean.stack"])
+def test_a_trace_verified_against_itself_shows_no_change(name: str) -> None:
+    analysis = analysis_of(TRACES / f"{name}.json.gz")
+    result = verify(analysis.details, analysis.profile, analysis.details, analysis.profile)
+    assert result.changes == ()
+    assert result.predicted_saving_ns == result.measured_saving_ns == result.error == 0
