@@ -11,6 +11,7 @@ from pinprof.measurement.trust.losses import (
     skipped_steps,
     unlinked_activities,
 )
+from pinprof.measurement.trust.once import one_time
 from pinprof.measurement.trust.ops import lost_calls
 from pinprof.measurement.trust.queued import lost_start, queued_before
 from pinprof.measurement.trust.recording import (
@@ -45,6 +46,7 @@ CHECKS: dict[str, Check] = {
     "unlinked_activities": unlinked_activities,
     "lost_start": lost_start,
     "queued_before": queued_before,
+    "one_time": one_time,
     "shared_gpu": shared_gpu,
     "clock_skew": clock_skew,
     "unusable_events": unusable_events,
