@@ -75,11 +75,11 @@ def one_time(found: Analysis) -> str | None:
 @pytest.mark.parametrize(
     ("part", "what"),
     [
-        (slow_launch, "12.0 ms (60 %) of the recorded steps is one-time work: first launches of kernels"),
-        (many_first_launches, "8.00 ms (40 %) of the recorded steps is one-time work: first launches of kernels"),
-        (start, "12.0 ms (60 %) of the recorded steps is one-time work: CUDA's start"),
-        (loading, "10.0 ms (50 %) of the recorded steps is one-time work: loading of modules"),
-        (capture, "9.01 ms (45 %) of the recorded steps is one-time work: the capture of graphs"),
+        (slow_launch, "12.0 ms (60 %) of the recorded steps is one-time work (first launches of kernels)"),
+        (many_first_launches, "8.00 ms (40 %) of the recorded steps is one-time work (first launches of kernels)"),
+        (start, "12.0 ms (60 %) of the recorded steps is one-time work (CUDA's start)"),
+        (loading, "10.0 ms (50 %) of the recorded steps is one-time work (loading of modules)"),
+        (capture, "9.01 ms (45 %) of the recorded steps is one-time work (the capture of graphs)"),
     ],
 )
 def test_one_time_work_is_named_and_saves_nothing(tmp_path: Path, part: Part, what: str) -> None:
@@ -94,7 +94,7 @@ def test_a_server_that_captures_is_told_to_be_recorded_later(tmp_path: Path) -> 
     found = analysis(steps(first=marked_capture), tmp_path)
     doubt = found.profile.doubt("one_time")
     assert doubt is not None
-    assert doubt.what == "10.0 ms (50 %) of the recorded steps is one-time work: the capture of graphs"
+    assert doubt.what == "10.0 ms (50 %) of the recorded steps is one-time work (the capture of graphs)"
     assert doubt.remedy == "record batches after the server has started"
 
 

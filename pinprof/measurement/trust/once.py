@@ -37,7 +37,7 @@ def one_time(seen: Seen) -> Doubt | None:
     kinds_ns = [(KINDS[kind], ns) for kind, ns in named if ns >= NAMED * once]
     words = [f"{words} {duration(ns)}" if len(kinds_ns) > 1 else words for words, ns in kinds_ns]
     return Doubt(
-        f"{duration(once)} ({percent(once / length)}) of {whole} is one-time work: {listed(words, len(words))}",
+        f"{duration(once)} ({percent(once / length)}) of {whole} is one-time work ({listed(words, len(words))})",
         "later steps do not have it, so no change of the program saves it",
         AFTER_CAPTURE if len(marked_captures(trace).start) else AFTER_FIRST,
         frozenset({ESTIMATE, CAUSES}) | only_if(once >= MOSTLY * length, PER_STEP, DRAIN),
