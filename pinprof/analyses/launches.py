@@ -17,7 +17,11 @@ SLOW_NS = 1_000_000
 """A launch takes some microseconds, that of a large graph some hundred; one that takes this long also did something
 else."""
 
-
+FEW = 8
+"""A step of fewer launches is not slow because of their number: forward, backward and update of one layer make more."""
+LONGEST = 10
+"""Of the time until a launch, what is longer than so many times the median is no cost of a launch: the host does other
+work, waits, or loads the kernel."""
 MOST_NAMES = 50
 """Ops, and modules, that are kept: those of most launches."""
 LONGEST_NAME = 200
@@ -80,6 +84,9 @@ class Launches:
     median_kernel_ns: float
     host_ns: float
     """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
+    many_ns: float
+    """What the host takes per step because it launches often, at most: the time from one launch to the next, with no
+    more of each than so many times the median; 0 where it launches too seldom for that."""
     phases: tuple[PhaseLaunches, ...]
     ops: tuple[NamedLaunches, ...]
     """By the outermost op that is no node of autograd: the names of most launches, the most first."""
@@ -116,10 +123,12 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         if (of_call == number).any()
     )
     inner = np.delete(since, first)
+    usual = float(np.median(inner)) if len(inner) else float(since[0])
     return Launches(
         len(calls) / divisor,
         float(np.median(gpu.duration_ns[rows])),
-        float(np.median(inner)) if len(inner) else float(since[0]),
+        usual,
+        float(np.minimum(since, LONGEST * usual).sum()) / divisor if len(calls) >= FEW * divisor else 0.0,
         phases,
         _by_op(trace, calls, per_call),
         _by_module(trace, calls, per_call),

@@ -5,16 +5,27 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import union
-from pinprof.trace.tables import Bools, HostEvents, Int64s, Trace
+from pinprof.intervals import Intervals, contains, union
+from pinprof.trace.links import step_at
+from pinprof.trace.tables import NONE, Bools, HostEvents, Int64s, Trace
+from pinprof.trace.threads import STEP_PREFIX
 
 COMPILING: Final = re.compile(r"\(dynamo_timed\)$")
 """torch names what its compilers do so: `_compile.compile_inner (dynamo_timed)`; a lookup of code is none of it."""
 REGION: Final = "Torch-Compiled Region: "
 """Before the number of compiled code that runs: frame/version."""
+COMPILED_CODE: Final = "## Call CompiledFxGraph "
+"""How torch begins its marks of compiled code that runs, before a hash of the code."""
 CAPTURES: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 """Calls that make a graph."""
 GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
+
+CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
+"""How vLLM and SGLang mark the capture of the graphs for one size of batch, when they start (`capture_32_FULL`)."""
+WARM_UP: Final = 2
+"""Steps behind the first one in which a program may still compile and record for the first time."""
+PROFILER_STEP: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
+"""torch's mark of a step; it counts also those that it did not record."""
 
 
 class HostTimes(NamedTuple):
@@ -65,6 +76,61 @@ def compiled_before(trace: Trace) -> int | None:
     )
     times = [int(table.start_ns[chosen].min()) for table, chosen in ran if chosen.any()]
     return min(times, default=None)
+
+
+def is_marked_capture(name: str) -> bool:
+    """Return whether a server so marks that it captures graphs."""
+    return CAPTURING.fullmatch(name) is not None
+
+
+def marked_captures(trace: Trace) -> Intervals:
+    """Return when a server captures graphs, as its marks tell."""
+    marks = trace.annotations.named(is_marked_capture)
+    return union(trace.annotations.start_ns[marks], trace.annotations.end_ns[marks])
+
+
+def compiles_again(trace: Trace) -> Bools:
+    """Return for each step recorded whole whether it compiles or captures, though an earlier one ran compiled code."""
+    ran = compiled_before(trace)
+    if ran is None or not trace.steps.on_host:
+        return np.zeros(len(trace.steps), bool)
+    marked = marked_captures(trace)
+    does = np.zeros(len(trace.steps), bool)
+    for times in (compile_times(trace), capture_times(trace)):
+        step = step_at(trace.steps, times.start_ns[~contains(marked, times.start_ns)])
+        does[step[step != NONE]] = True
+    return trace.steps.whole & does & _later(trace, ran, does)
+
+
+def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
+    """Return the steps that follow one in which compiled code ran; without those in which it is still warming up.
+
+    Code is compiled in the first step, and graphs are recorded in the next: that is not again, unless the program made
+    more steps before.
+    """
+    steps = np.arange(len(trace.steps))
+    if _steps_before(trace) > WARM_UP:
+        return steps >= 0
+    first = int(step_at(trace.steps, np.array([ran]))[0])
+    later = steps > first
+    done = steps[later & ~compiles]
+    until = int(done[0]) if len(done) else len(steps)
+    if first != NONE and compiles[first] and until - first - 1 <= WARM_UP:
+        return steps >= until
+    return later
+
+
+def _steps_before(trace: Trace) -> int:
+    """Return how many steps the program made before those recorded, as far as the marks of the steps tell."""
+    numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
+    return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
+
+
+def time_per_step(trace: Trace, times: HostTimes) -> Int64s:
+    """Return how long each step has such times, all threads together."""
+    step = step_at(trace.steps, times.start_ns)
+    took = (times.end_ns - times.start_ns)[step != NONE]
+    return np.bincount(step[step != NONE], took, minlength=len(trace.steps)).astype(np.int64)
 
 
 def _outermost(thread: Int64s, start: Int64s, end: Int64s) -> HostTimes:

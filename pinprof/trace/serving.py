@@ -1,6 +1,7 @@
 """The marks that vLLM and SGLang make around each batch that they run: the steps of a server."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ from pinprof.trace.tables import HostEvents, Int64s, Steps
 class Marks(NamedTuple):
     """Annotations of one kind; the numbers in their names are of requests and tokens, and tell no two kinds apart."""
 
-    marker: str
+    server: str
+    """Whose they are."""
+    kind: str
     """What they are, in words."""
     name: re.Pattern[str]
 
@@ -20,24 +23,28 @@ class Marks(NamedTuple):
         return self.name.fullmatch(name) is not None
 
 
+SGLANG, VLLM = "SGLang", "vLLM"
 MARKS = (
     Marks(
-        "vLLM's execute_context_N_generation_N",
+        VLLM,
+        "execute_context_N_generation_N",
         re.compile(r"execute(?:_\d+)?_context_\d+\(.*\)_generation_\d+\(.*\)"),
     ),
-    Marks("vLLM's execute_new_N_cached_N", re.compile(r"execute_new_\d+_cached_\d+")),
-    Marks("vLLM's gpu_model_runner: forward", re.compile(r"(?:v\d+_)?gpu_model_runner: forward")),
-    Marks("SGLang's scheduler.run_batch", re.compile(r"scheduler\.run_batch")),
-    Marks("SGLang's step[MODE bs=N]", re.compile(r"step\[[A-Z_]+ .*\]")),
+    Marks(VLLM, "execute_new_N_cached_N", re.compile(r"execute_new_\d+_cached_\d+")),
+    Marks(VLLM, "gpu_model_runner: forward", re.compile(r"(?:v\d+_)?gpu_model_runner: forward")),
+    Marks(SGLANG, "scheduler.run_batch", re.compile(r"scheduler\.run_batch")),
+    Marks(SGLANG, "step[MODE bs=N]", re.compile(r"step\[[A-Z_]+ .*\]")),
 )
 """The outer ones before those within them: vllm/v1/worker/gpu_worker.py (`annotate_profile`; the names of 2025 tell new
 and cached requests) and gpu_model_runner.py; sglang/srt/managers/scheduler.py and utils/profile_utils.py
-(`build_step_span_name`: EXTEND is a prefill, and speculative decoding has several in a batch)."""
+(`build_step_span_name`: EXTEND is a prefill, and speculative decoding has several in a batch). SGLang also makes marks
+of vLLM's name, for the same tools."""
 
 
 def is_serving(steps: Steps) -> bool:
     """Return whether a server's batches are the steps: they differ in kind and size, as those of a training do not."""
-    return any(steps.marker == marks.marker for marks in MARKS)
+    server, _, kind = steps.marker.partition("'s ")
+    return server in (SGLANG, VLLM) and any(kind == marks.kind for marks in MARKS)
 
 
 def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
@@ -48,8 +55,15 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
     for marks in MARKS:
         rows = np.flatnonzero(annotations.named(marks.has))
         if len(rows):
-            return marks.marker, _outer(annotations, rows[_of_busiest(annotations, rows)])
+            server = SGLANG if _is_of_sglang(annotations.names) else marks.server
+            return f"{server}'s {marks.kind}", _outer(annotations, rows[_of_busiest(annotations, rows)])
     return None
+
+
+def _is_of_sglang(names: Sequence[str]) -> bool:
+    """Return whether any event, be it one of Python's functions, is of SGLang."""
+    own = [marks for marks in MARKS if marks.server == SGLANG]
+    return any("sglang" in name or any(marks.has(name) for marks in own) for name in names)
 
 
 def _of_busiest(annotations: HostEvents, rows: Int64s) -> np.ndarray:

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from pinprof.trace.compiling import COMPILED_CODE, is_marked_capture
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.serving import serving_marks
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Steps
@@ -26,12 +27,9 @@ DIGITS = re.compile(r"\d+")
 
 def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
-    found = (
-        _profiler_steps(annotations, calls, launch)
-        or _served_batches(annotations)
-        or _annotated_steps(annotations, calls, launch)
-        or _repeated_steps(calls, gpu, launch)
-    )
+    found = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
+    if not found and not annotations.named(is_marked_capture).any():  # what a server captures at its start is no step
+        found = _annotated_steps(annotations, calls, launch) or _repeated_steps(calls, gpu, launch)
     return found or _whole_trace(ops, annotations, calls, gpu)
 
 
@@ -64,7 +62,8 @@ def _served_batches(annotations: HostEvents) -> Steps | None:
 def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
     """Return the times between the starts of an annotation between which the same number of activities is launched.
 
-    Of several such annotations the one that covers most time is taken. Numbers in names are ignored.
+    Of several such annotations the one that covers most time is taken. Numbers in names are ignored. Compiled code
+    is no mark of a step: each layer may run the same.
     """
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
@@ -73,6 +72,8 @@ def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> S
     for key in np.unique(group):
         rows = np.flatnonzero(group == key)
         if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
+            continue
+        if annotations.name_of(rows[0]).startswith(COMPILED_CODE):
             continue
         starts = annotations.start_ns[rows]
         steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])

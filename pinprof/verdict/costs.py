@@ -49,7 +49,7 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> list[Cost]:
     `replay` is of this trace alone, and runs.
     """
     whole = _Whole(details, profile, replay)
-    found = [whole.cost(cause, after) for cause, after in whole.without()]
+    found = _of_many_launches([whole.cost(cause, after) for cause, after in whole.without()], profile)
     irregular = sum(
         each.per_step_ns
         for each in profile.unlike
@@ -57,6 +57,18 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> list[Cost]:
     )
     found.append(Cost(IRREGULAR, irregular, (irregular, irregular)))
     return sorted(found, key=lambda cost: (-cost.ns, CAUSES.index(cost.cause)))
+
+
+def _of_many_launches(costs: list[Cost], profile: Profile) -> list[Cost]:
+    """Return the costs, with that of launches no larger than their number tells: the rest is of a few long ones."""
+    most = profile.launches.many_ns if profile.launches else inf
+    rest = max(next(cost.ns for cost in costs if cost.cause == LAUNCH) - most, 0.0)
+    return [_less(cost, rest) if cost.cause in (LAUNCH, HOST) else cost for cost in costs] if rest else costs
+
+
+def _less(cost: Cost, ns: float) -> Cost:
+    low, high = cost.range_ns
+    return Cost(cost.cause, max(cost.ns - ns, 0.0), (max(low - ns, 0.0), max(high - ns, 0.0)))
 
 
 @dataclass(frozen=True)

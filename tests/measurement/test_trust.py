@@ -92,6 +92,38 @@ def graphs(*work: int, steps: int = 4) -> TraceBuilder:
     return builder
 
 
+def losing(first: int, last: int, *, calls: bool = False) -> TraceBuilder:
+    """Return 4 steps of 30 ops; of all launches, those between these numbers leave no kernels, or nothing."""
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, STEP_US * step, STEP_US - 10)
+        for number in range(30):
+            time = STEP_US * step + 100 + 300 * number
+            builder.op(("aten::mm", "aten::add", "aten::relu")[number % 3], time - 5, 20)
+            lost = first <= 30 * step + number < last
+            if not lost:
+                builder.kernel(time + 10, 150, launch=time)
+            elif not calls:
+                builder.call("cudaLaunchKernel", time, 2)
+    return builder
+
+
+def queued(kernels: int, lost: int) -> TraceBuilder:
+    """Return 4 steps of a GPU that first runs a copy and so many kernels of before; the last of these are lost."""
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, STEP_US * step, STEP_US - 10)
+        for number in range(50):
+            launch = STEP_US * step + 100 + 180 * number
+            builder.kernel(100 + 200 * (kernels + 50 * step + number), 200, launch=launch)
+    for number in range(kernels - lost):
+        builder.activity("kernel", "before", 100 + 200 * number, 200, correlation=0, device=0, stream=COMPUTE)
+    builder.activity(
+        "gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 0, 100, correlation=0, device=0, stream=COMPUTE, bytes=8
+    )
+    return builder
+
+
 def unlinked(count: int) -> TraceBuilder:
     builder = steps()
     for number in range(count):
@@ -199,11 +231,14 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
         pytest.param(
             lambda: with_call_in_each_step("cudaMemcpyAsync"),
             "lost_launches",
-            {"copies", "overlap", "causes"},
+            LOST | {"copies", "step"},
             id="all copies",
         ),
         pytest.param(
-            lambda: with_call_in_each_step("hipExtModuleLaunchKernel"), "lost_launches", LOST, id="kernels of HIP"
+            lambda: with_call_in_each_step("hipExtModuleLaunchKernel"),
+            "lost_launches",
+            LOST | {"step"},
+            id="kernels of HIP",
         ),
         pytest.param(lambda: steps(lost=40, lose_in=2), "lost_steps", LOST | {"copies"}, id="most of a step"),
         pytest.param(
@@ -220,6 +255,21 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
         ),
         pytest.param(lambda: graphs(40, 0, 40, 40), "lost_graph_work", LOST, id="a graph without work"),
         pytest.param(lambda: graphs(40, 40, 20, 40), "lost_graph_work", LOST, id="a graph with half of its work"),
+        pytest.param(launched_at_the_end, "lost_launches", LOST | {"step"}, id="launched when the recording ends"),
+        pytest.param(lambda: losing(0, 24), "lost_launches", LOST, id="the first kernels, so that a step is cut off"),
+        pytest.param(lambda: losing(0, 4), "lost_launches", LOST, id="the first four kernels"),
+        pytest.param(lambda: losing(116, 120), "lost_launches", LOST | {"step"}, id="the last four kernels"),
+        pytest.param(lambda: losing(0, 24, calls=True), "lost_calls", LOST | {"copies"}, id="the first launches"),
+        pytest.param(
+            lambda: losing(50, 60, calls=True), "lost_calls", LOST | {"copies", "step"}, id="launches in the middle"
+        ),
+        pytest.param(
+            lambda: losing(110, 120, calls=True), "lost_calls", LOST | {"copies"}, id="the last launches, of a cut step"
+        ),
+        pytest.param(lambda: queued(20, lost=10), "lost_start", LOST, id="kernels that were queued before"),
+        pytest.param(
+            lambda: graphs(40, 0, *[40] * 8, steps=10), "lost_graph_work", LOST, id="a graph of a step that is cut off"
+        ),
         pytest.param(
             lambda: unlinked(5), "unlinked_activities", {"per_step", "estimate", "causes", "drain"}, id="5 of 205"
         ),
@@ -249,7 +299,7 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
         pytest.param(
             lambda: with_call_in_each_step("cudaMemcpyAsync", "cudaLaunchKernel"),
             "lost_launches",
-            LOST | {"copies"},
+            LOST | {"copies", "step"},
             id="copies and kernels",
         ),
     ],
@@ -264,7 +314,8 @@ def test_a_check_fires_and_says_which_figures_are_wrong(
     "recording",
     [
         pytest.param(steps, id="nothing is wrong"),
-        pytest.param(launched_at_the_end, id="launched when the recording ends"),
+        pytest.param(lambda: queued(20, lost=0), id="kernels that were queued before and are all there"),
+        pytest.param(lambda: losing(0, 1, calls=True), id="an op that launched nothing"),
         pytest.param(captured, id="captured into a graph"),
         pytest.param(lambda: with_call_in_each_step("cudaMemsetAsync"), id="memsets, which CUPTI leaves out"),
         pytest.param(lambda: with_call_in_each_step("cudaLaunchHostFunc"), id="a function on the host"),
@@ -560,12 +611,12 @@ def test_of_several_reasons_the_gravest_is_given(tmp_path: Path) -> None:
 
 
 def test_why_the_timeline_has_no_band_of_overlap_is_the_gravest_reason(tmp_path: Path) -> None:
-    builder = graphs(40, 0, 40, 40)  # busy time is wrong
+    builder = steps(numbers=lambda step: step + (step > 1))  # graver: busy time is wrong, too
     for step in range(4):
-        builder.call("cudaMemcpyAsync", STEP_US * step + 8000, 5)  # graver, of overlap
+        builder.call("cudaMemcpyAsync", STEP_US * step + 8000, 5)  # overlap is wrong
     profile, _, page, _ = reports(builder, tmp_path)
     assert profile.withheld.busy != profile.withheld.overlap
-    assert profile.withheld.overlap == profile.doubts[0]
+    assert profile.withheld.busy == profile.doubts[0]
     assert f"The overlap band is not drawn: {profile.doubts[0].what}." in page
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fitting import fitting
-from trace_builder import AUTOGRAD, TraceBuilder
+from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
 from pinprof.measurement.profile import measure
 from pinprof.report.trace.json import to_json
@@ -35,6 +35,20 @@ def small_kernels(builder: TraceBuilder, start: float) -> None:
 
 def large_kernels(builder: TraceBuilder, start: float) -> None:
     launching(builder, start, kernel=30)
+    builder.op("aten::mul", start + 910, 75)
+
+
+def one_long_launch(builder: TraceBuilder, start: float) -> None:
+    """Add ten quick launches, and one that takes 700 us: not the number of launches makes the GPU wait."""
+    builder.op("aten::mul", start + 5, 980)
+    for number in range(10):
+        builder.kernel(start + 60 + 3 * number, 2, launch=start + 10 + 3 * number)
+    correlation = builder.call("cudaLaunchKernel", start + 250, 700)
+    builder.activity("kernel", "gemm", start + 965, 2, correlation=correlation, device=0, stream=COMPUTE)
+
+
+def few_launches(builder: TraceBuilder, start: float) -> None:
+    launching(builder, start, count=3, every=300)
     builder.op("aten::mul", start + 910, 75)
 
 
@@ -212,6 +226,8 @@ FIRES = [
 ]
 NEARLY = [
     (large_kernels, "PIN601"),
+    (one_long_launch, "PIN601"),
+    (few_launches, "PIN601"),
     (pausing, "PIN601"),
     (op_on_the_host, "PIN601"),
     (fused_optimizer, "PIN602"),

@@ -9,6 +9,7 @@ from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_
 
 from pinprof.report.timeline.names import step_names
 from pinprof.trace import Trace, read_trace
+from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import NONE
 
 BASE_US = 1000
@@ -172,6 +173,33 @@ def test_a_servers_marks_are_steps_however_their_batches_differ(
     assert trace.steps.complete.tolist() == [True, True, True, False]
     assert step_names(trace) == ["step 1", "step 2", "step 3", "step 4"]  # the numbers are sizes
     assert trace.links.activity_step.tolist() == [0] * 3 + [1] * 6 + [2] * 3 + [3] * 5 + [NONE]
+
+
+@pytest.mark.parametrize("own", ["step[DECODE bs=32]", "function"])
+def test_sglang_makes_marks_of_vllms_name(builder: TraceBuilder, read: Read, own: str) -> None:
+    serve(builder, ["execute_32_context_0(sq0)_generation_32(sq32)"] * 4)
+    if own == "function":
+        builder.function("/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(2919): run", 5, 10)
+    else:
+        builder.event("user_annotation", own, 5, 300)
+    steps = read(builder).steps
+    assert steps.marker == "SGLang's execute_context_N_generation_N"
+    assert is_serving(steps)
+
+
+def test_what_a_server_captures_at_its_start_is_no_step(builder: TraceBuilder, read: Read) -> None:
+    builder.event("user_annotation", "capture_8192_PIECEWISE", 0, 10 * STEP_US)
+    for number in range(8):
+        builder.event("user_annotation", "some code", number * STEP_US, 400)
+        launch(builder, number * STEP_US + 5, NAMES)
+    assert read(builder).steps.source == "whole_trace"
+
+
+def test_compiled_code_is_no_mark_of_a_step(builder: TraceBuilder, read: Read) -> None:
+    for number in range(8):
+        builder.event("user_annotation", "## Call CompiledFxGraph fb3en3pm ##", number * STEP_US, 400)
+        launch(builder, number * STEP_US + 5, NAMES[:2])
+    assert read(builder).steps.source == "whole_trace"
 
 
 def test_the_only_batch_of_a_server_is_a_step(builder: TraceBuilder, read: Read) -> None:

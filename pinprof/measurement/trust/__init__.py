@@ -11,7 +11,9 @@ from pinprof.measurement.trust.losses import (
     skipped_steps,
     unlinked_activities,
 )
-from pinprof.measurement.trust.queued import queued_before
+from pinprof.measurement.trust.once import one_time
+from pinprof.measurement.trust.ops import lost_calls
+from pinprof.measurement.trust.queued import lost_start, queued_before
 from pinprof.measurement.trust.recording import (
     copy_sizes,
     host_memory,
@@ -40,8 +42,11 @@ CHECKS: dict[str, Check] = {
     "lost_steps": lost_steps,
     "lost_launches": lost_launches,
     "lost_graph_work": lost_graph_work,
+    "lost_calls": lost_calls,
     "unlinked_activities": unlinked_activities,
+    "lost_start": lost_start,
     "queued_before": queued_before,
+    "one_time": one_time,
     "shared_gpu": shared_gpu,
     "clock_skew": clock_skew,
     "unusable_events": unusable_events,

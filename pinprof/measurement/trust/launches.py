@@ -16,6 +16,9 @@ GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch\w*")
 BEGIN_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamBeginCapture\w*")
 END_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamEndCapture\w*")
 
+OF_HOST = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
+"""Calls after which a stream waits for the host, or for another program."""
+
 
 class Launches(NamedTuple):
     """Per call; memsets do not count: even in complete recordings CUPTI leaves out some of cuDNN's and cuBLAS's."""
@@ -26,8 +29,18 @@ class Launches(NamedTuple):
     linked: Bools
     """Whether the trace has its GPU work."""
     expected: Bools
-    """Whether its work should be there: it was launched in a complete step; not after the last launch whose work is
+    """Whether its work should be there: it was launched in a complete step, or before the last launch whose work is
     there, as later work runs after the recording's end; and not while a graph is captured, which runs nothing."""
+
+    @property
+    def direct(self) -> Bools:
+        """Whether it launches kernels or copies without a graph."""
+        return self.kernel | self.copy
+
+    @property
+    def lost(self) -> Bools:
+        """Whether its work should be there and is not."""
+        return self.expected & ~self.linked
 
 
 def launches_of(trace: Trace) -> Launches:
@@ -36,7 +49,7 @@ def launches_of(trace: Trace) -> Launches:
     linked = np.zeros(len(calls), bool)
     linked[links.launch[links.launch != NONE]] = True
     last = calls.start_ns[linked].max(initial=np.iinfo(np.int64).min)
-    expected = trace.steps.holds(links.call_step) & (calls.start_ns <= last) & ~_captured(calls)
+    expected = (trace.steps.holds(links.call_step) | (calls.start_ns <= last)) & ~_captured(calls)
     kernel, copy, graph = (_named(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH))
     return Launches(kernel, copy, graph, linked, expected)
 
@@ -44,6 +57,11 @@ def launches_of(trace: Trace) -> Launches:
 def launching(calls: Calls) -> Bools:
     """Return for each call whether it launches kernels, copies or graphs."""
     return np.logical_or.reduce([_named(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH)])
+
+
+def may_await_host(calls: Calls) -> bool:
+    """Return whether work may have waited, in its stream, for something that is not the GPU's."""
+    return bool(calls.named(lambda name: OF_HOST.search(name) is not None).any())
 
 
 def _named(calls: Calls, pattern: re.Pattern[str]) -> Bools:

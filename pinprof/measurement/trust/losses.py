@@ -1,5 +1,7 @@
 """GPU work that was launched and is not in the trace, and GPU work whose launch is not."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pinprof.measurement.trust.doubt import (
@@ -25,8 +27,8 @@ from pinprof.units import counted, percent
 
 OF_KERNELS = (BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE)
 """Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""
-OF_COPIES = (COPIES, OVERLAP, CAUSES)
-"""Figures that lost copies make wrong."""
+OF_COPIES = (COPIES, *OF_KERNELS)
+"""Figures that lost copies make wrong: the GPU seems idle while it copies, too."""
 
 MOSTLY = 0.5
 """A step that has lost more than this share of its launched work has lost more than it shows: it is a lost step. Single
@@ -40,30 +42,43 @@ NAMED_STEPS = 4
 """Lost steps that are named; more are counted."""
 
 RECORD_AGAIN = "record again, fewer steps or without stacks: buffers of the profiler overflow"
+FIRST_LOST = (
+    "record again, in a process that records only once: CUPTI before CUDA 13.1 loses the first kernels of each further "
+    "recording (pytorch#192021)"
+)
+AT_END = "record again, and call torch.cuda.synchronize() before the profiler stops"
 
 
 def lost_launches(seen: Seen) -> Doubt | None:
-    """Report kernels and copies that were launched in complete steps and are not in the trace.
+    """Report kernels and copies that were launched and are not in the trace.
 
-    Those of lost steps and the work of graphs are reported by themselves.
+    Those of lost steps and the work of graphs are reported by themselves. Lost work of a step at the edge, which does
+    not count as complete, still makes the GPU seem idle in the trace.
     """
     trace = seen.trace
     if not len(trace.gpu):
         return None
     launches = launches_of(trace)
     counts = launches.expected & ~np.isin(trace.links.call_step, _lost_steps(trace, launches))
-    kernels, copies = (_lost_of(kind & counts, launches.linked) for kind in (launches.kernel, launches.copy))
-    lost = kernels[0] + copies[0]
+    kernels, copies = (_lost_of(trace, kind & counts, launches.linked) for kind in (launches.kernel, launches.copy))
+    lost = kernels.lost + copies.lost
     if not lost:
         return None
-    share = lost / (kernels[1] + copies[1])
-    invalid = only_if(_matters(kernels), *OF_KERNELS) | only_if(_matters(copies), *OF_COPIES)
+    ends = only_if(_ends_step(trace, launches), STEP)
+    invalid = only_if(kernels.matters, *OF_KERNELS) | only_if(copies.matters, *OF_COPIES)
+    where, remedy = _place(trace, launches, (launches.kernel | launches.copy) & counts & launches.lost)
     return Doubt(
-        f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(share)})",
+        f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(lost / (kernels.all + copies.all))}){where}",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",
-        RECORD_AGAIN,
-        invalid,
+        remedy,
+        invalid | ends if invalid else invalid,
     )
+
+
+def at_start(trace: Trace) -> str:
+    """Return the way out where GPU work of the start is lost."""
+    of_rocm = trace.calls.named(lambda name: name.startswith("hip")).any()
+    return "record again, several steps in a row" if of_rocm else FIRST_LOST
 
 
 def skipped_steps(seen: Seen) -> Doubt | None:
@@ -137,23 +152,63 @@ def unlinked_activities(seen: Seen) -> Doubt | None:
     )
 
 
-def _lost_of(chosen: Bools, linked: Bools) -> tuple[int, int]:
+class _Lost(NamedTuple):
+    """Launches of one kind."""
+
+    lost: int
+    all: int
+    in_steps: float
+    """The lost share of those in complete steps."""
+
+    @property
+    def matters(self) -> bool:
+        return max(self.in_steps, self.lost / max(self.all, 1)) >= MATTERS
+
+
+def _lost_of(trace: Trace, chosen: Bools, linked: Bools) -> _Lost:
     """Return how many of the chosen launches have lost their work, and how many there are."""
-    return int((chosen & ~linked).sum()), int(chosen.sum())
+    inside = chosen & trace.steps.holds(trace.links.call_step)
+    return _Lost(
+        int((chosen & ~linked).sum()), int(chosen.sum()), int((inside & ~linked).sum()) / max(int(inside.sum()), 1)
+    )
 
 
-def _matters(lost: tuple[int, int]) -> bool:
-    return lost[0] >= MATTERS * max(lost[1], 1)
+def _ends_step(trace: Trace, launches: Launches) -> bool:
+    """Return whether work is lost whose end or begin tells how long the GPU takes for a step."""
+    complete = np.flatnonzero(trace.steps.complete)
+    if not len(complete):
+        return False
+    start, step = trace.calls.start_ns, trace.links.call_step
+    for edge in {int(complete[0]), int(complete[-1])}:
+        lost, there = (start[(step == edge) & launches.direct & rows] for rows in (launches.lost, launches.linked))
+        if len(lost) and (not len(there) or lost.max() > there.max()):
+            return True
+        if len(lost) and len(complete) == 1 and lost.min() < there.min():
+            return True
+    return False
+
+
+def _place(trace: Trace, launches: Launches, lost: Bools) -> tuple[str, str]:
+    """Return where in the recording all lost work was launched, to follow the number, and the way out."""
+    start, kinds = trace.calls.start_ns, (launches.kernel, launches.copy)
+    there = [start[kind & launches.linked] for kind in kinds if (kind & lost).any()]
+    if any(not len(times) for times in there):
+        return "", RECORD_AGAIN
+    if all(start[lost].max() < times.min() for times in there):
+        return ", all at the start of the recording", at_start(trace)
+    if all(start[lost].min() > times.max() for times in there):
+        return ", all at the end of the recording", AT_END
+    return "", RECORD_AGAIN
 
 
 def _lost_steps(trace: Trace, launches: Launches) -> Int64s:
     """Return the complete steps, of several, that lost most of the kernels and copies that they launched."""
     if len(trace.steps) == 1:
         return np.empty(0, np.int64)
-    chosen = (launches.kernel | launches.copy) & launches.expected
+    chosen = launches.direct & launches.expected & trace.steps.holds(trace.links.call_step)
     launched, lost = (
         np.bincount(trace.links.call_step[rows], minlength=len(trace.steps))
-        for rows in (chosen, chosen & ~launches.linked)
+        for rows in (chosen, chosen & launches.lost)
     )
     return np.flatnonzero(lost > MOSTLY * launched)
 
@@ -172,6 +227,8 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
     seen: dict[tuple[int, int], int] = {}
     place: dict[tuple[int, int], list[int]] = {}
     for index, key in enumerate(zip(op.tolist(), step.tolist(), strict=True)):
+        if key[1] == NONE:  # before or behind the steps no order is known
+            continue
         seen[key] = nth = seen.get(key, -1) + 1
         place.setdefault((key[0], nth), []).append(index)
     for same in place.values():

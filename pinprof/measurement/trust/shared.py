@@ -8,7 +8,7 @@ after it could; in 38 of 56 beside three others, kernels did by up to 7 ms.
 import numpy as np
 
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, Seen
-from pinprof.measurement.trust.launches import launches_of
+from pinprof.measurement.trust.launches import launches_of, may_await_host
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.gaps import LATE_START_NS
 from pinprof.trace.tables import NONE, Int64s, Trace
@@ -43,8 +43,8 @@ def _held_up_ns(trace: Trace) -> Int64s:
     """Return for how long kernels were held up, after their launch and after all work that began before them."""
     gpu, launch, launches = trace.gpu, trace.links.launch, launches_of(trace)
     has_others = len(gpu.of_device) > 1 or is_collective_kernel(gpu).any()
-    has_lost = (launches.kernel & launches.expected & ~launches.linked).any()
-    if has_others or has_lost or trace.calls.named(lambda name: "HostFunc" in name).any():
+    has_lost = (launches.kernel & launches.lost).any()
+    if has_others or has_lost or may_await_host(trace.calls):
         return np.zeros(0, np.int64)
     kernels = np.flatnonzero(launch != NONE)[1:]
     kernels = kernels[launches.kernel[launch[kernels]]]

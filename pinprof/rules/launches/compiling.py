@@ -1,6 +1,5 @@
 """Code that is compiled, and CUDA graphs that are recorded, again in steps that follow others."""
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,19 +7,14 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.trace.compiling import REGION, HostTimes, capture_times, compile_times, compiled_before
+from pinprof.trace.compiling import REGION, HostTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace
-from pinprof.trace.threads import STEP_PREFIX
+from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, listed
 from pinprof.whatif.edits import Edits
 
 WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
-WARM_UP = 2
-"""Steps behind the first one in which a program may still compile and record for the first time."""
-PROFILER_STEP = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
-"""torch's mark of a step; it counts also those that it did not record."""
 MOST_REGIONS = 6
 """Pieces of compiled code that a sentence names."""
 
@@ -28,13 +22,12 @@ MOST_REGIONS = 6
 def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for steps in which the host compiles, or records graphs, though an earlier one ran compiled code."""
     trace = details.trace
-    whole, ran = trace.steps.whole, compiled_before(trace)
-    if not profile.step_ns or not trace.steps.on_host or ran is None:
+    whole, again = trace.steps.whole, compiles_again(trace)
+    if not profile.step_ns or not again.any():
         return
     compiling, capturing = compile_times(trace), capture_times(trace)
-    again = whole & _later(trace, ran, _per_step(trace, compiling) + _per_step(trace, capturing) > 0)
     done = [
-        (each, _per_step(trace, times) * again, what)
+        (each, time_per_step(trace, times) * again, what)
         for each, times, what in (
             (compiling, compiling, "the host compiles code"),
             (capturing, capturing, "CUDA graphs are recorded"),
@@ -51,37 +44,6 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     times = frozenset(row for each, _, _ in found for row in _rows(trace, each, again & trace.steps.complete))
     cost = sum(float(took.sum()) for _, took, _ in found) / float(whole.sum())
     yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=times))
-
-
-def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
-    """Return the steps that follow one in which compiled code ran; without those in which it is still warming up.
-
-    Code is compiled in the first step, and graphs are recorded in the next: that is not again, unless the program made
-    more steps before.
-    """
-    steps = np.arange(len(trace.steps))
-    if _steps_before(trace) > WARM_UP:
-        return steps >= 0
-    first = int(step_at(trace.steps, np.array([ran]))[0])
-    later = steps > first
-    done = steps[later & ~compiles]
-    until = int(done[0]) if len(done) else len(steps)
-    if first != NONE and compiles[first] and until - first - 1 <= WARM_UP:
-        return steps >= until
-    return later
-
-
-def _steps_before(trace: Trace) -> int:
-    """Return how many steps the program made before those recorded, as far as the marks of the steps tell."""
-    numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
-    return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
-
-
-def _per_step(trace: Trace, times: HostTimes) -> Int64s:
-    """Return how long each step has such times, all threads together."""
-    step = step_at(trace.steps, times.start_ns)
-    took = (times.end_ns - times.start_ns)[step != NONE]
-    return np.bincount(step[step != NONE], took, minlength=len(trace.steps)).astype(np.int64)
 
 
 def _rows(trace: Trace, times: HostTimes, again: Bools) -> list[tuple[int, int, int]]:

@@ -21,6 +21,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for steps whose GPU waits for launches."""
     launches, late = profile.launches, late_ns(details, profile)
     late -= min(late, _other_work_ns(details, profile))
+    late = min(late, launches.many_ns if launches else 0.0)
     if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:
         return
     capture = capture_of(details.trace, details.syncs, "step")

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from pinprof.analyses.launches import LONGEST
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launches.late import late_ns
@@ -95,7 +96,7 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
         return None
     kept = np.unique(calls[chosen])
     since = np.diff(trace.calls.start_ns[every], prepend=trace.calls.start_ns[every[0]])
-    host = float(since[np.searchsorted(every, kept)].sum()) / divisor
+    host = float(np.minimum(since, LONGEST * np.median(since))[np.searchsorted(every, kept)].sum()) / divisor
     by_count = tuple(sorted(found, key=lambda each: -each[1]))
     return _Small(kept, by_count, float(np.median(gpu.duration_ns[rows[chosen]])), host)
 
