@@ -12,8 +12,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from pinprof.capture.calls import ModuleCalls, is_only_a_function, told_of_backward
-from pinprof.capture.markers import count_optimizers, here, left_to_python
+from pinprof.capture.markers import count_optimizers, left_to_python
 from pinprof.capture.stopping import Stop
+from pinprof.capture.threads import here
 
 LONGEST_S = 120.0
 """A program that makes few steps in so long is ended all the same."""

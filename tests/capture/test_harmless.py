@@ -37,8 +37,7 @@ sys.exit(7)
 
 @pytest.mark.parametrize("patch", PATCHES.values(), ids=PATCHES.keys())
 def test_a_failure_of_ours_is_one_line_and_the_program_runs_on(tmp_path: Path, patch: str) -> None:
-    given = {"keep_going": True, "plain_seconds": 0.1}
-    ran = run(tmp_path, TRAIN + FAILS + patch + PROGRAM, **given)
+    ran = run(tmp_path, TRAIN + FAILS + patch + PROGRAM, keep_going=True, plain_seconds=0.1)
     assert (ran.status, ran.out) == (7, "of a child\nfinished\n")
     assert ran.err == (
         "pinprof itself failed (KeyError: 'of ours'); please report this with the output under PINPROF_TRACEBACK=1. "

@@ -287,9 +287,13 @@ def test_steps_stay_with_their_thread_where_they_may_not_move() -> None:
 
 
 def test_a_function_marks_steps_in_the_thread_that_calls_it() -> None:
+    def call_step_five_times() -> None:
+        for _ in range(5):
+            pinprof.step()
+
     ended: list[str] = []
     with Marks("auto", ended.append).placed():
-        in_thread(lambda: [pinprof.step() for _ in range(5)])()
+        in_thread(call_step_five_times)()
     assert ended == ["pinprof.step()"] * 5
 
 

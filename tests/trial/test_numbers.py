@@ -1,7 +1,7 @@
 """Whether two programs compute the same: the comparison itself, and programs that really run on the CPU."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,9 +67,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return numbers
 
 
-def training(run: Run, nudged: Nudged = "bits", before: Mapping[str, str] | None = None, **changed: str) -> Comparison:
-    """Return how a changed program compares with the one before."""
-    words = {**AS_IT_IS, **(before or {})}
+def training(run: Run, nudged: Nudged = "bits", rate: str = AS_IT_IS["LR"], **changed: str) -> Comparison:
+    """Return how a changed program compares with the one before, whose learning rate is given."""
+    words = {**AS_IT_IS, "LR": rate}
 
     def others() -> tuple[Numbers, Numbers]:
         return run(TRAINING, again=1, **words), run(TRAINING, nudged=nudged, **words)
@@ -98,7 +98,7 @@ def test_updates_that_round_otherwise_are_rounding_where_the_change_is_known_to_
     """
 
     def changed(nudged: Nudged, factor: str) -> str:
-        return training(run, nudged, {"LR": "0.1"}, LR=f"0.1 * {factor}").verdict
+        return training(run, nudged, "0.1", LR=f"0.1 * {factor}").verdict
 
     assert changed("bits", "1.00004") == "different"
     assert changed("updates", "1.00004") == "rounding"
