@@ -28,11 +28,13 @@ def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
-    by_saving = sorted(
-        (saved.get(id(finding), finding) for finding in by_cost),
-        key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
-    )
+    by_saving = sorted((saved.get(id(finding), finding) for finding in by_cost), key=_order)
     return by_saving, saving_of(replay, reduce(or_, map(_all_edits, saved.values()), NO_EDITS)) if saved else None
+
+
+def _order(finding: Finding) -> tuple[float, bool]:
+    """Return what findings are sorted by: what their fixes save, and last those that may save something or nothing."""
+    return -finding.saving.saving_ns if finding.saving else 0.0, finding.most_ns is not None
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:
