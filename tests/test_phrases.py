@@ -10,7 +10,7 @@ from pinprof.measurement.trust.doubt import FIGURES
 from pinprof.phrases import EXPOSED, IDLE, LOST, PARTS, SLOW, WAITING, WAITS, wait_label
 from pinprof.report import words
 from pinprof.report.trace.course import OF_STEPS as UNLIKE
-from pinprof.report.trace.verdict import ADVICE, WHY
+from pinprof.report.trace.verdict import ADVICE
 from pinprof.report.whatif.text import ASSUMES
 from pinprof.rules import RULES
 from pinprof.verdict import CAUSES as OF_STEPS
@@ -41,8 +41,7 @@ def _most_common() -> Iterator[str]:
     """Yield the texts that nearly every user meets, as they stand in the code."""
     groups: dict[str, Mapping[str, str]] = {
         "commands": {name: what for _, commands in SECTIONS for name, what in commands},
-        "why a step is slow, in the short report": SLOW,
-        "why a step is slow, in the full report": WHY,
+        "why a step is slow": SLOW,
         "what to do where no finding tells more": ADVICE,
         "causes that cost time": LOST,
         "where the host waits": WAITS,

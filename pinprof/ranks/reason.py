@@ -13,7 +13,7 @@ from pinprof.rules.sums import within
 
 MOSTLY = 0.5
 """What explains a smaller share of the time by which a rank is longer is not its reason."""
-BY_HOST = ("launch", "python")
+BY_HOST = ("launch", "python", "host")
 """Verdicts of a rank whose host is late."""
 
 

@@ -287,7 +287,8 @@ def worth(finding: Finding, profile: Profile) -> str:
 def untold(finding: Finding) -> str:
     """Return what is known of a fix whose saving no replay tells; nothing if that is what waits and copies cost."""
     if finding.most_ns is not None:
-        return f"saves at most {duration(finding.most_ns)}"
+        of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
+        return f"{duration(finding.most_ns)} of {of}"
     if not finding.evidence.cost_ns:
         return NOT_TOLD
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""

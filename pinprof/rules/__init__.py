@@ -73,6 +73,7 @@ OF_VERDICT: dict[str, tuple[str, ...]] = {
     "allocation": ("PIN303", "PIN109", "PIN103"),
     "launch": ("PIN601", "PIN602", "PIN604", "PIN605", "PIN606", "PIN607"),
     "python": ("PIN603", "PIN605", "PIN601"),
+    "host": ("PIN601", "PIN602", "PIN603", "PIN604", "PIN605", "PIN606", "PIN607"),
     "gpu": ("PIN7", "PIN606"),
 }
 """How the numbers of the rules begin that tell what to do about the cause of a verdict."""

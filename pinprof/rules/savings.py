@@ -28,10 +28,7 @@ def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
-    by_saving = sorted(
-        (saved.get(id(finding), finding) for finding in by_cost),
-        key=lambda finding: -finding.saving.saving_ns if finding.saving else 0.0,
-    )
+    by_saving = sorted((saved.get(id(finding), finding) for finding in by_cost), key=_order)
     return by_saving, _together([each for each in by_saving if each.saving], replay)
 
 
@@ -60,6 +57,11 @@ def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
 def _worth(finding: Finding) -> Saving:
     """Return what the fix of a finding brings, with what it makes possible."""
     return finding.with_then or finding.saving or NO_SAVING
+
+
+def _order(finding: Finding) -> tuple[float, bool]:
+    """Return what findings are sorted by: what their fixes save, and last those that may save something or nothing."""
+    return -finding.saving.saving_ns if finding.saving else 0.0, finding.most_ns is not None
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:

@@ -1,4 +1,8 @@
-"""What each cause costs the step: the step, less what a replay without that cause takes."""
+"""What each cause costs the step: what a replay saves without that cause, as far as the step's division shows it.
+
+Removing a cause may also let others overlap: a read that no longer waits lets the next batch be made beside the GPU's
+work. That is what its fix brings, not what it costs: no cause costs more than the parts of the step that it explains.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +14,14 @@ import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS
 from pinprof.details import Details
+from pinprof.measurement.division import OUTSIDE, UNTOLD, busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
+from pinprof.replay.bound import INPUT as INPUT_BOUND
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
 from pinprof.whatif.scenarios import Scenario, edits_of, without_waits
@@ -33,6 +40,20 @@ CALLS = 8_000
 NOT_AGAIN = frozenset({"first", "compile"})
 """Reasons of irregular steps that a longer run has no more of."""
 
+HELD_UP = ("sync_bubble", "host_wait", "kernel_wait", "other", OUTSIDE)
+"""Idle time that no cause but a late host explains: a wait that ends may leave the launches late that follow it."""
+IDLE_BY: Final[dict[str, tuple[str, ...]]] = {
+    SYNC: HELD_UP,
+    COPY: ("sync_bubble", "kernel_wait"),
+    INPUT: ("input_wait", OUTSIDE),
+    ALLOCATION: HELD_UP,
+    COMMUNICATION: ("communication_wait", "kernel_wait", "sync_bubble"),
+    PYTHON: HELD_UP,
+    LAUNCH: HELD_UP,
+    HOST: HELD_UP,
+}
+"""The idle time of the GPU that a cause may explain, by its cause."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -42,6 +63,23 @@ class Cost:
     ns: float
     range_ns: tuple[float, float]
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the cause costs the step anything."""
+        return self.range_ns[0] > 0
+
+
+def shown_of(profile: Profile, cause: str) -> float:
+    """Return how long the parts of the step are that a cause may explain, in ns; infinity where none are known."""
+    mean = busiest(profile)
+    if mean is None:
+        return inf
+    division, by = divide(profile, mean), {UNTOLD, *IDLE_BY[cause]}
+    if cause == INPUT and profile.bound == INPUT_BOUND:
+        by.add("host_wait")  # the workers' queues were full while the recording began
+    worked = {COPY: division.copies_ns, COMMUNICATION: division.collectives_ns}.get(cause, 0.0)
+    return worked + sum(time for why, time in division.idle_ns.items() if why in by)
+
 
 def costs_of(details: Details, profile: Profile, replay: Replay) -> list[Cost]:
     """Return what each cause costs the step without the profiler, the largest first; they overlap.
@@ -49,7 +87,8 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> list[Cost]:
     `replay` is of this trace alone, and runs.
     """
     whole = _Whole(details, profile, replay)
-    found = _of_many_launches([whole.cost(cause, after) for cause, after in whole.without()], profile)
+    replayed = [whole.cost(cause, after) for cause, after in whole.without()]
+    found = _of_many_launches([whole.kernels(), *replayed], profile)
     irregular = sum(
         each.per_step_ns
         for each in profile.unlike
@@ -81,25 +120,35 @@ class _Whole:
 
     def cost(self, cause: str, after_ns: float) -> Cost:
         """Return the cost of a cause without which the step takes so long."""
-        ns = max(self.replay.step_ns - after_ns, 0.0)
-        unsure, step = UNSURE_CHANGE * ns + NOISE * self.replay.step_ns, self.replay.step
-        less = more = 0.0
-        if step.source == "estimated" and step.range_ns and step.step_ns and cause not in (GPU, COPY):
-            less, more = step.step_ns - step.range_ns[0], step.range_ns[1] - step.step_ns
-        return Cost(cause, ns, (max(ns - unsure - less, 0.0), ns + unsure + (more if ns else 0.0)))
+        saved, shown, step = max(self.replay.step_ns - after_ns, 0.0), shown_of(self.profile, cause), self.replay.step
+        ns = low = high = min(saved, shown)
+        if step.source == "estimated" and step.range_ns and step.step_ns and saved and cause != COPY:
+            low, high = ns - (step.step_ns - step.range_ns[0]), ns + (step.range_ns[1] - step.step_ns)
+        unsure = NOISE * self.replay.step_ns
+        low, high = (1 - UNSURE_CHANGE) * low - unsure, (1 + UNSURE_CHANGE) * high + unsure
+        if cause == COMMUNICATION and step.source == "estimated":
+            high = max(high, min(shown, self.replay.step_ns))  # a host that is faster than estimated waits for them
+        return Cost(cause, ns, (max(low, 0.0), min(high, max(self.replay.step_ns, (step.range_ns or (0.0, 0.0))[1]))))
+
+    def kernels(self) -> Cost:
+        """Return what the GPU's own work costs: what nothing but less of it, or a faster GPU, shortens."""
+        mean = busiest(self.profile)
+        division = divide(self.profile, mean) if mean else None
+        work = division.kernels_ns + division.memsets_ns if division else self.details.steps.busy_ns or 0.0
+        ns = min(work, self.replay.step_ns)
+        return Cost(GPU, ns, ((1 - NOISE) * ns, min((1 + NOISE) * ns, self.replay.step_ns)))
 
     def without(self) -> Sequence[tuple[str, float]]:
         """Return the step without each cause that can be taken out of the recorded program."""
         cost = self.replay.cost
         taken: tuple[tuple[str, Callable[[], float]], ...] = (
             (SYNC, lambda: self.edited(self._waits())),
-            (COPY, lambda: self.edited(self._of(Scenario(pin=True, non_blocking=True, overlap_copies=True)))),
+            (COPY, lambda: self.edited(self._copies())),
             (INPUT, lambda: self.ran(replace(cost, input_speed=inf))),
             (ALLOCATION, lambda: self.edited(self._of(Scenario(drop_allocs=True)))),
             (COMMUNICATION, self._without_collectives),
             (PYTHON, lambda: self.ran(replace(cost, python_speed=inf))),
             (LAUNCH, lambda: self.ran(replace(cost, op_speed=inf))),
-            (GPU, lambda: self.ran(cost, gpu_speed=inf)),
             (HOST, lambda: self.ran(replace(cost, op_speed=inf, python_speed=inf))),
         )
         return [(cause, run()) for cause, run in taken]
@@ -115,14 +164,20 @@ class _Whole:
             return self.replay.step_ns
         return self.ran(self.replay.cost, [edited(self.replay.programs[0], self.details, edits)])
 
-    def ran(self, cost: ProfilerCost, programs: list[Program] | None = None, gpu_speed: float = 1.0) -> float:
+    def ran(self, cost: ProfilerCost, programs: list[Program] | None = None) -> float:
         """Return the step of programs, by default the unchanged ones."""
         chosen = self.replay.programs if programs is None else programs
-        after = pace(chosen, self.replay.steps, cost, gpu_speed=gpu_speed, calls=CALLS)
+        after = pace(chosen, self.replay.steps, cost, calls=CALLS)
         return self.replay.settled(after, self.before, batch_ns=inf if cost.input_speed < inf else 0.0).step_ns
 
     def _of(self, scenario: Scenario) -> Edits:
         return edits_of(self.details, scenario)
+
+    def _copies(self) -> Edits:
+        """Return the change that takes out all copies between host and GPU, and the waits for those to the GPU."""
+        copies = np.flatnonzero(np.isin(self.details.trace.gpu.direction, (HTOD, DTOH)))
+        hidden = self._of(Scenario(pin=True, non_blocking=True, overlap_copies=True))
+        return hidden | Edits(removed_works=frozenset(copies.tolist()))
 
     def _waits(self) -> Edits:
         """Return the change that takes out all waits of the code but those of copies to the GPU and of allocations."""

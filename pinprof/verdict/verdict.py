@@ -6,7 +6,8 @@ from typing import Final
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
-from pinprof.verdict.costs import CAUSES, COMMUNICATION, GPU, HOST, LAUNCH, PYTHON, Cost, costs_of
+from pinprof.replay.bound import is_gpu_bound
+from pinprof.verdict.costs import CAUSES, GPU, HOST, LAUNCH, PYTHON, Cost, costs_of
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
@@ -14,6 +15,8 @@ ALIKE: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
 MOSTLY: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
+MOST_NAMED: Final = 3
+"""Causes between which a trace cannot tell, of which each is named."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Verdict:
     """Why a step is as long as it is; times in ns."""
 
     cause: str | None
-    """One of `CAUSES`; None where that cannot be told."""
+    """One of `CAUSES`, whose cost is certainly not 0; None where that cannot be told."""
     step_ns: float | None
     """The step without the profiler, of which the costs are."""
     costs: tuple[Cost, ...] = ()
@@ -31,6 +34,15 @@ class Verdict:
     def cost(self) -> Cost | None:
         """What the cause costs; None where there is none."""
         return next((cost for cost in self.costs if cost.cause == self.cause), None)
+
+    @property
+    def between(self) -> tuple[Cost, ...]:
+        """What may cost the step most where no cause is named, the largest first."""
+        if self.cause is not None:
+            return ()
+        may = [cost for cost in self.costs if cost.cause not in (GPU, HOST)]
+        may = [cost for cost in may if cost.range_ns[1] >= WORTH * (self.step_ns or 0.0)]
+        return tuple(sorted(may, key=lambda cost: -cost.range_ns[1])[:MOST_NAMED])
 
 
 UNTOLD = Verdict(None, None)
@@ -42,19 +54,20 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
         return UNTOLD
     costs = tuple(costs_of(details, profile, replay))
-    cause = _cause(costs, step, (details.steps.busy_ns or 0.0) / step)
-    if cause == GPU and profile.bound == COMMUNICATION:  # kernels that wait for other ranks are no work of the GPU
-        cause = COMMUNICATION
-    return Verdict(cause, step, costs)
+    return Verdict(_cause({cost.cause: cost for cost in costs}, step), step, costs)
 
 
-def _cause(costs: tuple[Cost, ...], step_ns: float, busy: float) -> str | None:
-    by_cause = {cost.cause: cost.ns for cost in costs}
-    host = by_cause.pop(HOST)
-    by_cause.pop(GPU)
-    most = max(by_cause.values())
-    if most < WORTH * step_ns:
-        if host >= WORTH * step_ns:
-            return max((PYTHON, LAUNCH), key=lambda cause: by_cause[cause])
-        return GPU if busy >= MOSTLY else None
-    return min((cause for cause, ns in by_cause.items() if ns >= ALIKE * most), key=CAUSES.index)
+def _cause(costs: dict[str, Cost], step_ns: float) -> str | None:
+    """Return the cause that costs most; None where its range holds 0, and no other of the same size is certain."""
+    host, gpu = costs[HOST], costs[GPU]
+    others = [costs[cause] for cause in CAUSES if cause not in (HOST, GPU)]
+    most = max(cost.ns for cost in others)
+    if most < WORTH * step_ns <= host.ns:
+        likely = [host]
+    elif most < WORTH * step_ns:
+        likely = [gpu] if gpu.ns >= MOSTLY * step_ns else []
+    else:
+        likely = [cost for cost in others if cost.ns >= ALIKE * most]
+        likely += [host] if likely[0].cause in (PYTHON, LAUNCH) else []
+    likely += [gpu] if is_gpu_bound(gpu.ns, step_ns) else []
+    return next((cost.cause for cost in likely if cost.is_certain), None)

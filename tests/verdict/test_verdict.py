@@ -12,7 +12,8 @@ from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
-from pinprof.verdict import CAUSES
+from pinprof.verdict import CAUSES, Cost, Verdict
+from pinprof.verdict.verdict import _cause
 
 US = 1000.0
 Scene = Callable[[TraceBuilder, float], None]
@@ -112,6 +113,49 @@ def test_the_cause_of_a_recorded_step_is_named(name: str, cause: str, saving_ms:
     if saving_ms is not None:
         assert verdict.cost is not None
         assert verdict.cost.ns == pytest.approx(saving_ms * 1e6, rel=0.1)
+
+
+MS = 1_000_000.0
+
+
+def costs_that_are(**ranges: tuple[float, float, float]) -> dict[str, Cost]:
+    """Costs in ms with their ranges; what is not named costs nothing."""
+    named = {cause: ranges.get(cause, (0.0, 0.0, 0.0)) for cause in CAUSES}
+    return {cause: Cost(cause, ns * MS, (low * MS, high * MS)) for cause, (low, ns, high) in named.items()}
+
+
+@pytest.mark.parametrize(
+    ("costs", "cause"),
+    [
+        ({"sync": (1, 3, 5), "gpu": (6, 6, 6)}, "sync"),
+        ({"sync": (0, 3, 5), "gpu": (6, 6, 6)}, None),  # it may cost nothing
+        ({"sync": (0, 3, 5), "gpu": (9.3, 9.4, 9.5)}, "gpu"),  # and the GPU is busy all the same
+        ({"sync": (0, 3, 5), "copy": (1, 2.9, 4)}, "copy"),  # as large, and certain
+        ({"launch": (0, 2, 4), "python": (0, 2, 4), "host": (2, 4, 6)}, "host"),  # one of the two, whichever it is
+        ({"launch": (0, 0.9, 4), "python": (0, 0.9, 4), "host": (0, 1.8, 6)}, None),
+        ({"gpu": (5.9, 6, 6.1), "launch": (0, 0.5, 1)}, "gpu"),
+        ({"gpu": (3.9, 4, 4.1), "communication": (0, 0, 6)}, None),
+    ],
+)
+def test_a_cause_whose_range_holds_0_is_no_verdict(
+    costs: dict[str, tuple[float, float, float]], cause: str | None
+) -> None:
+    assert _cause(costs_that_are(**costs), 10 * MS) == cause
+
+
+def test_the_causes_between_which_a_trace_cannot_tell_are_named_with_their_ranges() -> None:
+    costs = costs_that_are(sync=(0, 3, 5), launch=(0, 0.1, 6), copy=(0, 0, 0.5), gpu=(6, 6, 6), host=(0, 3, 7))
+    verdict = Verdict(None, 10 * MS, tuple(costs.values()))
+    assert [cost.cause for cost in verdict.between] == ["launch", "sync"]
+    assert Verdict("sync", 10 * MS, tuple(costs.values())).between == ()
+
+
+def test_a_trace_that_cannot_tell_says_between_what_and_how_to_find_out() -> None:
+    analysis = analyse(read_trace(TRACES / "ranks" / "sleeping_rank.rank0.after.json.gz"))
+    text = to_text(analysis.profile, analysis.findings, width=1000)
+    assert "collectives run alone for 63 % of it, and the trace cannot tell which costs most: collectives (0 to" in text
+    assert "a report on all ranks of the job shows" in text
+    assert "pinprof run SCRIPT measures the step" in text
 
 
 def test_the_pause_costs_what_it_takes(tmp_path: Path) -> None:

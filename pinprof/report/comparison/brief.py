@@ -9,12 +9,12 @@ from rich.text import Text
 from pinprof.analyses.parts import MeanStep
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import GONE, NEW, SAME
+from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import WAITS
 from pinprof.report.bar import drawn, legend
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, change_of, how_sure, pair, saving, verdict, where
 from pinprof.report.layout import hanging, laid_out, unbroken
-from pinprof.report.trace.step import busiest
 from pinprof.report.trace.where import step_parts
 from pinprof.report.words import MAX_CELL, NOTHING, begun, cut, doubts, printable
 

@@ -49,7 +49,7 @@ VERDICT = Record(
         "sentence": words("the step and why it takes so long"),
         "cause": maybe(one_of("the cause that costs most; null where the trace cannot tell", CAUSES)),
         **COSTS,
-        "do": maybe(words("what to do first")),
+        "do": maybe(words("what to do about it; where `cause` is null, how to find it out")),
         "finding": maybe(text("the id of the finding that this is about")),
         "evidence": EVIDENCE,
     },

@@ -58,7 +58,7 @@ MISSING = Record(
     },
 )
 COSTS = {
-    "ms": maybe(ms("the step less what a replay without the cause takes")),
+    "ms": maybe(ms("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")),
     "fraction": maybe(share("the same of the step")),
     "range_ms": maybe(span("where it lies")),
 }
@@ -68,10 +68,10 @@ VERDICT = Record(
     {
         "cause": maybe(one_of("the cause; null where the trace cannot tell", CAUSES)),
         **COSTS,
-        "headline": maybe(words("the verdict")),
+        "headline": maybe(words("the verdict; where `cause` is null, between which causes the trace cannot tell")),
         "evidence": many("what shows it", words("")),
-        "do": maybe(words("what to do first")),
-        "finding": maybe(count("index into `findings` of what to do first")),
+        "do": maybe(words("what to do about it; where `cause` is null, how to find it out")),
+        "finding": maybe(count("index into `findings` of what to do about it")),
     },
 )
 COST = Record("cost", "What a cause costs the step; causes overlap", {"cause": one_of("the cause", CAUSES), **COSTS})

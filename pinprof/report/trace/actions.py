@@ -10,7 +10,7 @@ from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.changes import chosen
 from pinprof.report.trace.headline import nothing_found
-from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
+from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, untold, worth
 from pinprof.rules import Finding, unsearched
 from pinprof.units import counted, duration, percent
 
@@ -25,7 +25,7 @@ MAX_QUOTES = 3
 def best(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
     """Yield the best findings of a trace, each with its saving and its line, linked to all that is known of it.
 
-    They are those of the terminal, in its order: that which the headline names comes first.
+    They are those of the terminal, in its order.
     """
     findings = analysis.findings
     if not findings:
@@ -64,7 +64,7 @@ def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis, q
 def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
     saving = finding.saving
     if finding.most_ns is not None:
-        return f"saves at most {duration(finding.most_ns)}"
+        return untold(finding)
     if saving is None and not finding.evidence.cost_ns:
         return "saving not known"
     if saving is None:

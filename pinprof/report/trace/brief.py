@@ -9,17 +9,15 @@ from rich.text import Text
 
 from pinprof import urls
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import SLOW
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.alone import slow_lines
 from pinprof.report.trace.changes import change_lines, chosen, left_out
 from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.elsewhere import seen_elsewhere
-from pinprof.report.trace.headline import headline, length_of, way_to_gpu
+from pinprof.report.trace.headline import headline, sentence, way_to_gpu
 from pinprof.report.trace.next import fix_command
-from pinprof.report.trace.step import busiest, of_step
-from pinprof.report.trace.verdict import removes_more, told
+from pinprof.report.trace.verdict import how_to_tell, removes_more, told
 from pinprof.report.trace.where import step_bar
 from pinprof.report.words import (
     absences,
@@ -39,8 +37,6 @@ from pinprof.units import between, counted, duration, percent
 
 LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
-OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
-"""Categories of events of which a recording has some, where anything ran in it."""
 ESTIMATED = "the step is estimated from the trace: pinprof run and pinprof.profile measure it"
 NO_LINES = "this trace has no lines of waits and copies: pinprof run and pinprof.profile record them"
 PAUSES = "PIN603"
@@ -94,30 +90,11 @@ def named_again(profile: Profile) -> str:
 
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
-    yield Text(printable(f"{verdict_line(profile, findings)}."), "bold")
+    yield Text(printable(f"{sentence(profile, findings.verdict)}."), "bold")
     bar = list(step_bar(profile, width, findings.verdict.cause))
     if bar:
         yield Text("")
     yield from bar
-
-
-def verdict_line(profile: Profile, findings: Findings) -> str:
-    """Return how long a step takes and why, without the last full stop."""
-    if not any(profile.counts.get(category) for category in OF_TORCH):
-        return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
-    verdict, mean = findings.verdict, busiest(profile)
-    if verdict.cause is None or verdict.step_ns is None:
-        return headline(profile, findings).what.rstrip(".")
-    why, cost, step = SLOW[verdict.cause], verdict.cost, verdict.step_ns
-    if verdict.cause == "gpu" or cost is None:
-        if mean is None:
-            return f"{length_of(profile)}: {why}"
-        works = f"the GPU works for {of_step(mean.work_ns, mean)} of it"
-        return f"{length_of(profile)}: {works}" + (", and waits for the host" if profile.bound == "host" else "")
-    more = "to each beside" if cost.cause == "irregular" else "of it"
-    verb = "That adds" if cost.cause == "irregular" else "That costs"
-    share = "" if cost.cause == "irregular" else f" ({percent(cost.ns / step)})"
-    return f"{length_of(profile)}: {why}. {verb} {duration(cost.ns)} {more}{share}"
 
 
 def _of_what(profile: Profile, width: int) -> list[str]:
@@ -152,7 +129,7 @@ def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Ite
         after = f"{between(step, step - joint.saving_ns)} {profile.steps.per}"
         together = f"{all_together(joint)}: {after}, {percent(joint.saving_ns / step)} less"
     left = len(left_out(findings, shown))
-    more = f"{counted(left, 'more finding')} that {'saves' if left == 1 else 'save'} less: --full" if left else ""
+    more = f"{counted(left, 'more finding')}: --full" if left else ""
     if left and not shown:
         more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
     for text in (together, more):
@@ -162,16 +139,22 @@ def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Ite
 
 def _notes(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
     """Yield what changes what one may believe, and what the recorded steps do not show."""
-    notes = [*_believed(profile, shown), *_unlike(profile), *_elsewhere(profile), rates_of(findings, profile)]
+    notes = [
+        how_to_tell(findings.verdict) if shown else "",
+        *_believed(profile, findings, shown),
+        *_unlike(profile),
+        *_elsewhere(profile),
+        rates_of(findings, profile),
+    ]
     said = " ".join(f"{begun(note)}." for note in notes if note)
     if said:
         yield Text("")
         yield hanging(Text("Note: ", "bold"), Text(printable(said)))
 
 
-def _believed(profile: Profile, shown: list[Finding]) -> Iterator[str]:
+def _believed(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[str]:
     said = {"no_gpu", "no_step_marks"} if not profile.gpus else set()  # the first lines say it
-    said |= {"profiler_cost"} if _is_measured(profile) else set()
+    said |= {"profiler_cost"} if _is_measured(profile) or findings.verdict.between else set()
     grave = [entry for entry in doubts(profile) if entry.check not in said]
     if grave:
         first, *others = grave

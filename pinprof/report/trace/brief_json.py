@@ -14,9 +14,9 @@ from pinprof.report.job.brief import verdict_line as verdict_of_job
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.alone import named_lines, share_of, way_out
-from pinprof.report.trace.brief import verdict_line
 from pinprof.report.trace.changes import chosen, saves, to_do
 from pinprof.report.trace.findings_json import joint_fields, saving_fields
+from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.host import of_kind
 from pinprof.report.trace.next import fix_command, next_command
 from pinprof.report.trace.verdict_json import verdicts
@@ -102,7 +102,6 @@ def _document(traces: Sequence[Mapping[str, Any]], count: int, ranks: Ranks | No
 
 def _trace(told: Told, quoting: Quoting, room: Room) -> dict[str, Any]:
     profile, findings, at = told.profile, told.findings, f"/traces/{told.place}"
-    shown = in_order(findings, profile)
     doubts = list(enumerate(profile.doubts))
     return {
         "path": cut(profile.path, LONGEST_PATH),
@@ -111,22 +110,15 @@ def _trace(told: Told, quoting: Quoting, room: Room) -> dict[str, Any]:
         "step": _step(profile),
         "verdict": _verdict(profile, findings, at),
         "findings": [
-            _finding(next(place for place, one in enumerate(findings) if one is each), each, told, quoting)
-            for each in shown[: room.findings]
+            _finding(place, finding, told, quoting) for place, finding in enumerate(findings[: room.findings])
         ],
-        "more_findings": max(len(shown) - room.findings, 0),
+        "more_findings": max(len(findings) - room.findings, 0),
         "joint": joint_fields(findings.joint, profile.step_ns),
         "lines": [] if profile.gpus else [_line(each, told, quoting) for each in named_lines(profile)],
         "cannot_tell": [_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
         "more_cannot_tell": max(len(doubts) - room.doubts, 0),
         "next": list(_next(profile, findings, diffs=told.diffs)),
     }
-
-
-def in_order(findings: Findings, profile: Profile) -> list[Finding]:
-    """Return all findings, those that the short report names first and in its order."""
-    first = chosen(findings, profile)
-    return [*first, *(each for each in findings if not any(each is one for one in first))]
 
 
 def _step(profile: Profile) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def _verdict(profile: Profile, findings: Findings, at: str) -> dict[str, Any]:
     verdict = verdicts(profile, findings)["verdict"]
     place = verdict["finding"]
     return {
-        "sentence": _short(f"{verdict_line(profile, findings)}."),
+        "sentence": _short(f"{sentence(profile, findings.verdict)}."),
         **{name: verdict[name] for name in ("cause", "ms", "fraction", "range_ms")},
         "do": verdict["do"] and _short(verdict["do"]),
         "finding": None if place is None else f"{at}/findings/{place}",

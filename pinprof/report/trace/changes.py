@@ -11,7 +11,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.layout import hanging, whole_words
 from pinprof.report.source import Quoting
 from pinprof.report.words import begun, place, printable, untold
-from pinprof.rules import Finding, Findings, finding_of_verdict
+from pinprof.rules import Finding, Findings
 from pinprof.units import counted, duration, percent, shortened
 
 MOST = 3
@@ -29,18 +29,16 @@ LEAST_CODE = 24
 
 
 def chosen(findings: Findings, profile: Profile) -> list[Finding]:
-    """Return the findings worth doing: that of the verdict first, then those that save most.
+    """Return the findings worth doing in their order: those that save most.
 
     Where none alone saves much but all do together, the first ones.
     """
-    of_verdict, step = finding_of_verdict(findings), profile.step_ns or 0.0
-    first = [] if of_verdict is None else [findings[of_verdict]]
-    ordered = first + [each for place, each in enumerate(findings) if place != of_verdict]
-    worth = [finding for finding in ordered if _brings(finding) >= WORTH * step]
+    step = profile.step_ns or 0.0
+    worth = [finding for finding in findings if _brings(finding) >= WORTH * step]
     copies = next((each.rule.id for each in worth if each.rule.id in _BOTH), None)
     worth = [each for each in worth if each.rule.id not in _BOTH - {copies}]
     joint = findings.joint.saving_ns if findings.joint else 0.0
-    return (worth or (ordered if joint >= WORTH * step > 0 else []))[:MOST]
+    return (worth or (list(findings) if joint >= WORTH * step > 0 else []))[:MOST]
 
 
 def left_out(findings: Findings, shown: Sequence[Finding]) -> list[Finding]:
@@ -105,10 +103,11 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
     """Yield the place of a finding with its line of code, as far as they are known."""
     at = finding.evidence.place
     named = printable(str(at)) if at.line is not None else printable(place(at))
-    if not named and finding.rule.family == "gpu":
+    if not named and finding.rule.family == "gpu" and finding.most_ns is None:
         return  # what its title says, and the name of a kernel
     if not named:
-        yield Padding(Text(seen(finding), "dim"), (0, 0, 0, INDENT))
+        shown = finding.evidence.text.split("; ")[0] if finding.rule.family == "gpu" else seen(finding)
+        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, INDENT))
         return
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""

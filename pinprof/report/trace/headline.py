@@ -4,21 +4,15 @@ from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
+from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import LOST, SLOW
 from pinprof.report.trace.alone import first_line, time_of_host
-from pinprof.report.trace.step import (
-    AT_WORK,
-    OUTSIDE,
-    because,
-    busiest,
-    busiest_idle_times,
-    of_step,
-    unit,
-    where_it_goes,
-)
-from pinprof.report.words import at_sites, begun, printable, step_known, untold
-from pinprof.rules import Findings, finding_of_verdict, unsearched
-from pinprof.units import duration, how_many, percent
+from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
+from pinprof.report.words import at_sites, begun, either, printable, step_known, untold
+from pinprof.rules import Findings, unsearched
+from pinprof.units import between, duration, how_many, percent
+from pinprof.verdict import COMMUNICATION, GPU, IRREGULAR, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -28,6 +22,8 @@ SLOW_MEANING = (
     "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
     "Record steps after a warm-up, without counters."
 )
+OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
+"""Categories of events of which a recording has some, where anything ran in it."""
 NOTHING_KNOWN = "No rule of pinprof fits: the timeline shows when the GPU is idle or only copies."
 
 
@@ -42,10 +38,44 @@ class Headline(NamedTuple):
 
 def headline(profile: Profile, findings: Findings) -> Headline:
     """Return the sentence on a trace."""
-    length, mean = length_of(profile), busiest(profile)
+    return Headline(f"{sentence(profile, findings.verdict)}.", *_do(profile, findings, profile.step_ns))
+
+
+def sentence(profile: Profile, verdict: Verdict) -> str:
+    """Return how long a step takes and why, without the last full stop."""
+    if not any(profile.counts.get(category) for category in OF_TORCH):
+        return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
+    if verdict.cause is not None:
+        return f"{length_of(profile)}: {_why(profile, verdict)}"
+    if verdict.between:
+        return f"{length_of(profile)}: {_cannot_tell(profile, verdict)}"
+    mean = busiest(profile)
     where = ", and ".join(_lost(profile, mean) if mean else []) or _working(profile, mean)
-    what = f"{length}; {where}." if where else f"{length}."
-    return Headline(what, *_do(profile, findings, profile.step_ns))
+    return f"{length_of(profile)}; {where}" if where else length_of(profile)
+
+
+def _why(profile: Profile, verdict: Verdict) -> str:
+    why, cost, mean = SLOW[verdict.cause or ""], verdict.cost, busiest(profile)
+    if cost is None or not verdict.step_ns or (verdict.cause == GPU and mean is None):
+        return why
+    if verdict.cause == GPU and mean:
+        works = f"the GPU works for {of_step(mean.work_ns, mean)} of it"
+        return works + (", and waits for the host" if profile.bound == "host" else "")
+    if verdict.cause == IRREGULAR:
+        return f"{why}. That adds {duration(cost.ns)} to each step on average"
+    return f"{why}. That costs {duration(cost.ns)} of it ({percent(cost.ns / verdict.step_ns)})"
+
+
+def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
+    """Return between which causes the trace cannot tell, with what each may cost."""
+    mean, costs = busiest(profile), verdict.between
+    works = f"the GPU works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
+    if mean and any(cost.cause == COMMUNICATION for cost in costs):
+        works = f"collectives run alone for {of_step(mean.talking_ns, mean)} of it, and "
+    what = f"what {LOST[costs[0].cause]} cost: {between(*costs[0].range_ns)}"
+    if len(costs) > 1:
+        what = "which costs most: " + either([f"{LOST[cost.cause]} ({between(*cost.range_ns)})" for cost in costs])
+    return f"{works}the trace cannot tell {what}"
 
 
 def length_of(profile: Profile) -> str:
@@ -165,8 +195,7 @@ def _saves(findings: Findings) -> float:
 
 
 def _first(findings: Findings, step: float | None) -> tuple[str, int]:
-    place = finding_of_verdict(findings) or 0
-    first = findings[place]
+    first = findings[0]
     if first.saving is None:
         brings = untold(first) or f"it concerns {duration(first.evidence.cost_ns)} of idle GPU or exposed copies"
     elif first.saving.saving_ns:
@@ -177,4 +206,4 @@ def _first(findings: Findings, step: float | None) -> tuple[str, int]:
         if findings.joint and findings.joint.saving_ns:
             all_of = f"all but {' and '.join(findings.joint.without)}" if findings.joint.without else "all of them"
             brings += f", fixing {all_of} {duration(findings.joint.saving_ns)}"
-    return f"First: {first.title}{printable(at_sites(first))}; {brings}.", place + 1
+    return f"First: {first.title}{printable(at_sites(first))}; {brings}.", 1

@@ -17,8 +17,8 @@ from pinprof.report.trace.actions import best, cards
 from pinprof.report.trace.headline import headline
 from pinprof.report.trace.sections import below
 from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
-from pinprof.report.trace.verdict import told
-from pinprof.report.words import ABSENT, DISTRUST, NOTHING, absences, consequence, doubts, steps
+from pinprof.report.trace.verdict import how_to_tell, told
+from pinprof.report.words import ABSENT, DISTRUST, NOTHING, absences, begun, consequence, doubts, steps
 from pinprof.rules import Findings
 from pinprof.units import duration
 
@@ -102,13 +102,13 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
 
 
 def _verdict(profile: Profile, findings: Findings) -> Markup:
-    """Return why the step is as long as it is; nothing where that cannot be told."""
+    """Return what shows why the step is as long as it is, and how to find out where the trace cannot tell it."""
     verdict = told(profile, findings)
     if verdict is None:
         return Markup()
-    also = Markup().join(Markup("<li>{}.</li>").format(unbroken(line)) for line in verdict.evidence)
-    said = Markup('<p class="verdict"><strong>Why:</strong> {}.</p>\n<ul class="verdict">{}</ul>')
-    return said.format(unbroken(verdict.headline), also)
+    shown = [*verdict.evidence, *filter(None, (how_to_tell(findings.verdict),))]
+    items = Markup().join(Markup("<li>{}.</li>").format(unbroken(begun(line))) for line in shown)
+    return Markup('<ul class="verdict">{}</ul>').format(items) if shown else Markup()
 
 
 def contents(links: Sequence[tuple[str, str]]) -> Markup:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, idle_times, idle_times_of
 from pinprof.measurement.known import Perhaps, Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import GpuSums, WaitsPerStep
+from pinprof.measurement.sums import WaitsPerStep
 from pinprof.replay.bound import INPUT, is_gpu_bound
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
@@ -26,8 +27,6 @@ LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
 AT_WORK = "GPU work"
 """What a GPU does where the step is not known."""
-OUTSIDE = "outside"
-"""Idle time of the only step that lies around all work of a GPU: no launch tells its cause."""
 IDLE_BECAUSE = {
     "host_wait": "because the host launches too late",
     "sync_bubble": "because the host waits for the GPU and has nothing queued then",
@@ -48,11 +47,6 @@ class Fact(NamedTuple):
     name: str
     number: str
     meaning: str
-
-
-def busiest(profile: Profile) -> MeanStep | None:
-    """Return the mean step of the GPU that works most; None where it is not to be shown."""
-    return max(profile.parts, key=lambda mean: mean.work_ns, default=None)
 
 
 def unit(profile: Profile, mean: MeanStep) -> str:
@@ -150,33 +144,13 @@ def cause_of_idle(profile: Profile, mean: MeanStep) -> tuple[str, bool]:
     The cause is empty where it is not known. The trace may show late launches where the step without the profiler
     waits for workers: their queues are full when the recording begins.
     """
-    times = idle_times(profile, next(gpu for gpu in profile.gpus if gpu.device == mean.device))
+    times = idle_times_of(profile, mean)
     if profile.withheld.causes or not any(times.values()):
         return "", True
     cause = max(times, key=lambda cause: times[cause])
     if cause == "host_wait" and profile.bound == INPUT:
         return "input_wait", False
     return cause, times[cause] >= MOST * sum(times.values())
-
-
-def busiest_idle_times(profile: Profile) -> dict[str, float]:
-    """Return how long the GPU that works most is idle by cause, as `idle_times`."""
-    times = ((gpu, given(gpu.time)) for gpu in profile.gpus)
-    return idle_times(profile, max(times, key=lambda each: each[1].busy_ns if each[1] else 0)[0])
-
-
-def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
-    """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
-    return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
-
-
-def idle_outside(profile: Profile, gpu: GpuSums) -> float:
-    """Return how long the only step lasts before the first work of a GPU and after its last, as traced, in ns.
-
-    Of several steps the ends of one are the beginning of the next.
-    """
-    time = given(gpu.time)
-    return max((profile.steps.traced_ns or 0.0) - time.span_ns, 0.0) if time and profile.steps.count == 1 else 0.0
 
 
 def _stalls(profile: Profile, waits: Perhaps[WaitsPerStep], mean: MeanStep | None) -> Fact:

@@ -10,6 +10,7 @@ from rich.text import Text
 from pinprof.analyses.course import Course
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.division import busiest, idle_outside
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
@@ -21,7 +22,7 @@ from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
 from pinprof.report.trace.headline import nothing_found
 from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not_sampled, precision
 from pinprof.report.trace.spent_text import kernels_section, ops_section
-from pinprof.report.trace.step import AS_TRACED, bound, busiest, idle_outside, of_step, of_what, step, where_it_goes
+from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, step, where_it_goes
 from pinprof.report.trace.verdict import told
 from pinprof.report.trace.where import step_bar
 from pinprof.report.words import (
@@ -117,9 +118,9 @@ def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     if verdict is None:
         return
     yield section("Why the step takes so long")
-    yield Padding(Text(f"{verdict.headline[0].upper()}{verdict.headline[1:]}.", "bold"), (0, 0, 0, 2))
+    yield Padding(Text(f"{verdict.headline}.", "bold"), (0, 0, 0, 2))
     yield from (bullet(f"{line}.") for line in verdict.evidence)
-    yield bullet(f"first: {verdict.do}.")
+    yield bullet(f"to do about it: {verdict.do}.")
 
 
 def _bar(profile: Profile, findings: Findings, width: int) -> Iterable[RenderableType]:

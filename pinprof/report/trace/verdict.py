@@ -3,47 +3,40 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import LOST
-from pinprof.report.trace.headline import host_alone
-from pinprof.report.trace.step import busiest, of_step
-from pinprof.report.words import at_sites, printable, untold
+from pinprof.report.trace.headline import host_alone, sentence
+from pinprof.report.trace.step import of_step
+from pinprof.report.words import at_sites, printable
 from pinprof.rules import Finding, Findings, finding_of_verdict
-from pinprof.units import duration, percent
-from pinprof.verdict import Cost, Verdict
+from pinprof.units import between, duration
+from pinprof.verdict import COMMUNICATION, Cost, Verdict
 
-WHY = {
-    "launch": "the GPU waits for launches: the host cannot launch kernels as fast as the GPU runs them",
-    "python": "the GPU waits for Python: the host runs no op and launches nothing",
-    "sync": "the host waits for the GPU, which then runs out of work",
-    "copy": "copies between host and GPU take the time, and no kernel hides them",
-    "input": "the step waits for input: batches come too slowly",
-    "communication": "collectives take the time: they transfer, or wait for other ranks",
-    "allocation": "memory is allocated and freed in the step, and the host waits for that",
-    "irregular": "steps unlike the others take the time",
-    "gpu": "the GPU is the limit: it works nearly all of the time",
-}
-"""What each cause means."""
-MOSTLY_GPU = "the GPU works most of the time, and waits for the host for the rest"
-"""The same of a step that a faster GPU would shorten most, and that the host bounds all the same."""
 ADVICE = {
     "launch": "launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
     "python": "take what needs no GPU out of the loop, or do it in workers",
     "sync": "make the host wait for the GPU less often",
-    "copy": "pin memory, and copy one batch ahead",
+    "copy": "pin memory, copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
     "input": "use more workers, persistent_workers=True, or less work per sample",
     "communication": "report on all ranks of the job: it shows who waits for whom",
     "allocation": "keep shapes constant, and free nothing in the loop",
     "irregular": "do this work less often, or outside of the training loop",
+    "host": "launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
     "gpu": "give the GPU less to do: lower precision, fused kernels (torch.compile), or a smaller model",
 }
 """What to do first where no finding tells more."""
+MEASURE = "pinprof run SCRIPT measures the step without the profiler"
+"""How to find out what an estimated step cannot tell: its range is why the causes' ranges hold 0."""
+ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
 ALSO = 0.05
 """Further causes that cost at least this share of the step are named."""
 CLEARLY = 1.1
 """A fix that saves this many times the cost of the verdict's cause removes other causes, too."""
 HIDDEN = ("host",)
 """Causes that are sums of others."""
+BY_HOST = ("launch", "python", "host")
+"""Causes that are work of the host."""
 
 
 class Told(NamedTuple):
@@ -57,40 +50,29 @@ class Told(NamedTuple):
 
 
 def told(profile: Profile, findings: Findings) -> Told | None:
-    """Return the verdict on a trace in words; None where it cannot be told."""
+    """Return the verdict on a trace in words, or between which causes it cannot tell; None where it tells of none."""
     verdict = findings.verdict
-    if verdict.cause is None or verdict.step_ns is None:
+    if verdict.cause is None and not verdict.between:
         return None
     place = finding_of_verdict(findings)
-    do = _do(findings, place) if place is not None else _advice(profile, verdict.cause)
-    return Told(_headline(verdict, profile), tuple(_evidence(verdict, profile)), do, place)
+    do = _do(findings, place) if place is not None else _advice(profile, verdict)
+    return Told(sentence(profile, verdict), tuple(_evidence(verdict, profile)), do, place)
 
 
 def shown(verdict: Verdict) -> Iterator[Cost]:
     """Yield the causes that are told apart, the costliest first."""
-    return (cost for cost in verdict.costs if cost.cause not in HIDDEN)
-
-
-def _headline(verdict: Verdict, profile: Profile) -> str:
-    cost, step = verdict.cost, verdict.step_ns
-    why = MOSTLY_GPU if verdict.cause == "gpu" and profile.bound == "host" else WHY[verdict.cause or ""]
-    if verdict.cause == "gpu" or cost is None or not step:
-        mean = busiest(profile)
-        busy = f" ({of_step(mean.work_ns, mean)} of the {profile.steps.whole})" if mean else ""
-        return f"{why}{busy}"
-    share = percent(cost.ns / (step + (cost.ns if cost.cause == "irregular" else 0.0)))
-    added = "beside a regular one of" if cost.cause == "irregular" else "of"
-    low, high = cost.range_ns
-    between = f" ({duration(low)} to {duration(high)})" if high > low else ""
-    return f"{why}. That costs {duration(cost.ns)}{between} {added} {duration(step)}, {share}"
+    return (cost for cost in verdict.costs if cost.cause not in HIDDEN or cost.cause == verdict.cause)
 
 
 def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
     step = verdict.step_ns or 1.0
-    mean = busiest(profile)
-    if mean and verdict.cause != "gpu":
+    mean, cost = busiest(profile), verdict.cost
+    if cost and verdict.cause != "gpu" and cost.range_ns[1] > cost.range_ns[0]:
+        yield f"it may cost {between(*cost.range_ns)}"
+    if mean and verdict.cause not in ("gpu", None):
         yield f"the GPU works for {of_step(mean.work_ns, mean)} of the {profile.steps.whole}"
-    also = [cost for cost in shown(verdict) if cost.cause not in (verdict.cause, "gpu") and cost.ns >= ALSO * step]
+    told = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
+    also = [cost for cost in shown(verdict) if cost.cause not in told and cost.ns >= ALSO * step]
     if also:
         costs = ", ".join(f"{LOST[cost.cause]} {duration(cost.ns)}" for cost in also)
         yield f"other causes, each alone (they overlap): {costs}"
@@ -99,16 +81,25 @@ def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
 def _do(findings: Findings, place: int) -> str:
     finding = findings[place]
     saving = f"; saves {duration(finding.saving.saving_ns)}" if finding.saving and finding.saving.saving_ns else ""
-    saving = saving or (f"; {untold(finding)}" if finding.most_ns else "")
     saving += ", as it removes other causes, too" if removes_more(findings, finding) else ""
     return f"{finding.title}{printable(at_sites(finding))} ({finding.rule.id}){saving}"
 
 
 def removes_more(findings: Findings, finding: Finding) -> bool:
     """Return whether a fix saves more than the verdict's cause costs, because it removes other causes, too."""
-    cost, saving = findings.verdict.cost, finding.saving
-    return cost is not None and saving is not None and saving.saving_ns > CLEARLY * cost.ns
+    cost, saving, place = findings.verdict.cost, finding.saving, finding_of_verdict(findings)
+    if cost is None or saving is None or place is None or findings[place] is not finding:
+        return False
+    return saving.saving_ns > CLEARLY * cost.ns
 
 
-def _advice(profile: Profile, cause: str) -> str:
-    return (host_alone(profile).rstrip(".") if cause in {"launch", "python"} else "") or ADVICE[cause]
+def _advice(profile: Profile, verdict: Verdict) -> str:
+    if verdict.cause is None:
+        return how_to_tell(verdict)
+    return (host_alone(profile).rstrip(".") if verdict.cause in BY_HOST else "") or ADVICE[verdict.cause]
+
+
+def how_to_tell(verdict: Verdict) -> str:
+    """Return how to find out which cause costs most, where the trace cannot tell; nothing where it can."""
+    ways = [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
+    return "; ".join([*ways, MEASURE]) if verdict.between else ""

@@ -7,10 +7,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.division import OUTSIDE, busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import IDLE
 from pinprof.report.bar import Part, drawn, legend
-from pinprof.report.trace.step import OUTSIDE, busiest, cause_of_idle, of_step
+from pinprof.report.trace.step import cause_of_idle, of_step
 
 WIDEST = 96
 """Columns of a bar; a wider one tells no more."""
@@ -43,11 +44,12 @@ def step_bar(profile: Profile, width: int, cause: str | None = None) -> Iterator
 
 def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:
     """Return the parts of a mean step, which add up to it."""
+    division = divide(profile, mean)
     return [
-        Part("kernels", KERNEL, mean.compute_ns - mean.talking_ns + mean.both_ns),
-        Part("collectives alone", COLLECTIVE, mean.talking_ns),
-        Part("copies alone", COPY, mean.copy_ns),
-        Part("memsets", MEMSET, mean.memset_ns),
+        Part("kernels", KERNEL, division.kernels_ns),
+        Part("collectives alone", COLLECTIVE, division.collectives_ns),
+        Part("copies alone", COPY, division.copies_ns),
+        Part("memsets", MEMSET, division.memsets_ns),
         Part("GPU idle", NOTHING, mean.idle_ns, why_idle(profile, mean, cause)),
     ]
 

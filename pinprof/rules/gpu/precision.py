@@ -51,12 +51,12 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
         count = counted(int(mine.sum()) / profile.steps.divisor, "kernel")
         kernel = shortened(named(trace, rows, mine)[0], LONGEST)
         words.append(
-            f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[mine]))}, mostly "
+            f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[mine]))}; mostly "
             f"{kernel}; {DEFAULTS[what]}"
         )
     yield Evidence(
         time,
-        f"products of float32 without TF32. {'. '.join(words)}",
+        ". ".join(words),
         at_most=Edits(removed_works=frozenset(rows[chosen].tolist())),
     )
 

@@ -17,8 +17,8 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.errors import PinprofError
 from pinprof.report.pointer import at
 from pinprof.report.source import Code
-from pinprof.report.trace.brief import verdict_line
-from pinprof.report.trace.brief_json import MOST_BYTES, in_order, to_json
+from pinprof.report.trace.brief_json import MOST_BYTES, to_json
+from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.json import to_json as to_whole_json
 from pinprof.rules import RULES
 from pinprof.rules.numbers import OTHERS, numbers_after
@@ -65,14 +65,14 @@ def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> Non
     assert len(brief["findings"]) + brief["more_findings"] == len(whole["traces"][0]["findings"])
     assert brief["step"]["step_ms"] == whole["traces"][0]["steps"]["step_ms"]
     assert (brief["step"]["step_ms"] is None) == bool(brief["step"]["why_null"])
-    assert brief["verdict"]["sentence"].startswith(verdict_line(analysis.profile, analysis.findings)[:200])
+    assert brief["verdict"]["sentence"].startswith(sentence(analysis.profile, analysis.findings.verdict)[:200])
 
 
 def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers_and_evidence() -> None:
     analysis = analysis_of(TRACES / "loss_item_host_work.stack.json.gz")
     brief = brief_of(analysis)["traces"][0]
     first, second = brief["findings"]
-    assert [first["rule"], second["rule"]] == [each.rule.id for each in in_order(analysis.findings, analysis.profile)]
+    assert [first["rule"], second["rule"]] == [finding.rule.id for finding in analysis.findings]
     assert (first["file"], first["line"]) == ("pinprof/workloads/waits.py", 58)
     assert first["numbers"] == "equal"
     assert second["numbers"] == "different"

@@ -1,0 +1,129 @@
+"""Verdict, bar, findings, text, brief and page tell one story: of every recording."""
+
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recordings import RECORDINGS, analysis_of, mostly_slow
+
+from pinprof.analysis import Analysis
+from pinprof.report.trace import brief, brief_json, text
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
+
+WITHIN = 1.001
+"""The bar may show this much less than the verdict says."""
+HELD_UP = {"sync_bubble", "host_wait", "kernel_wait", "other", "outside"}
+IDLE = {
+    "sync": HELD_UP,
+    "allocation": HELD_UP,
+    "launch": HELD_UP,
+    "python": HELD_UP,
+    "host": HELD_UP,
+    "copy": {"sync_bubble", "kernel_wait"},
+    "input": {"input_wait", "outside"},
+    "communication": {"communication_wait", "kernel_wait", "sync_bubble"},
+    "gpu": set[str](),
+}
+"""Why the GPU is idle where a cause of slow steps leaves it without work."""
+MOST_CHARACTERS = 200
+JOINT = " together, the best of them "
+"""TODO: compare these, too, once `joint` leaves out what saves nothing alone."""
+
+
+def contradictions(trace: dict[str, Any]) -> list[str]:
+    """Return what a trace of the JSON report says against itself."""
+    return [*_of_verdict(trace), *_of_order(trace["findings"]), *_of_joint(trace)]
+
+
+def _of_verdict(trace: dict[str, Any]) -> Iterator[str]:
+    verdict = trace["verdict"]
+    if verdict["cause"] is None:
+        if trace["verdicts"] and not verdict["headline"]:
+            yield "the trace cannot tell the cause, and does not say between which"
+        return
+    low, high = verdict["range_ms"]
+    if not 0 < low <= verdict["ms"] <= high:
+        yield f"{verdict['cause']} costs {verdict['ms']} ms, {low} to {high}"
+    if trace["step_parts"] and verdict["cause"] != "irregular" and verdict["ms"] > WITHIN * _shown_ms(trace):
+        yield f"{verdict['cause']} costs {verdict['ms']} ms, and the bar shows {_shown_ms(trace)} of it"
+
+
+def _shown_ms(trace: dict[str, Any]) -> float:
+    """Return what the bar shows of the verdict's cause in ms."""
+    part = max(trace["step_parts"], key=lambda part: part["step_ms"] - part["idle_ms"])
+    idle = {row["cause"]: row["time_ms"] or 0 for row in trace["idle"] if row["device"] == part["device"]}
+    if trace["steps"]["count"] == 1:
+        span = next(gpu["span_ms"] for gpu in trace["gpu"] if gpu["device"] == part["device"])
+        idle["outside"] = max(trace["steps"]["traced_ms"] - span, 0.0)
+    cause = trace["verdict"]["cause"]
+    late = {"host_wait"} if trace["steps"]["bound"] == "input" and cause == "input" else set()
+    whole = sum(idle.values())
+    known = sum(time for why, time in idle.items() if why in IDLE[cause] | late or why is None)
+    shown = part["idle_ms"] * (known / whole if whole else 1.0)
+    if cause == "copy":
+        return float(shown + part["exposed_ms"])
+    if cause in {"gpu", "communication"}:
+        return float(shown + part["compute_ms"] + part["overlapped_ms"] + part["memset_ms"])
+    return float(shown)
+
+
+def _of_order(findings: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield findings out of their order: the largest saving first, what is only bounded last."""
+    savings = [finding["saving_ms"] or 0.0 for finding in findings]
+    if savings != sorted(savings, reverse=True):
+        yield f"findings save {savings}"
+    places = [place for place, finding in enumerate(findings) if finding["at_most_ms"] is not None]
+    measured = [place for place, finding in enumerate(findings) if finding["saving_ms"] is not None]
+    if places and measured and places[0] < measured[-1]:
+        yield "what saves at most so much stands before what is measured"
+
+
+def _of_joint(trace: dict[str, Any]) -> Iterator[str]:
+    best = max((finding["saving_ms"] or 0.0 for finding in trace["findings"]), default=0.0)
+    if trace["joint"] and WITHIN * trace["joint"]["saving_ms"] < best:
+        yield f"all fixes save {trace['joint']['saving_ms']} ms together, the best of them {best} ms"
+
+
+def disagreements(analysis: Analysis) -> list[str]:
+    """Return where text, brief and page say something else than the JSON report."""
+    entry = (analysis.profile, analysis.findings)
+    whole = json.loads(to_json([entry]))["traces"][0]
+    short, full = brief.to_text(*entry, width=10_000), text.to_text(*entry, width=10_000)
+    of_brief = json.loads(brief_json.to_json([entry]))["traces"][0]
+    page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(to_html([analysis])))))
+    return [
+        *_of_sentence(whole["verdict"]["headline"], short, full, of_brief["verdict"]["sentence"], page),
+        *_of_texts(whole["findings"], short, of_brief["findings"]),
+    ]
+
+
+def _of_sentence(headline: str | None, short: str, full: str, sentence: str, page: str) -> Iterator[str]:
+    if headline is None:
+        return
+    for name, said in (("short", short), ("full", full), ("page", page)):
+        if headline not in said:
+            yield f"the {name} report lacks: {headline}"
+    if not sentence.startswith(headline[:MOST_CHARACTERS]):
+        yield f"the brief says: {sentence}"
+
+
+def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[str, Any]]) -> Iterator[str]:
+    order = [(finding["rule"], finding["title"]) for finding in findings]
+    named = [(rule, title) for title, rule in re.findall(r"^ +\d\. .*?: (.*) \((PIN\d+)\)$", short, re.MULTILINE)]
+    for name, shown in (("short", named), ("brief", [(each["rule"], each["title"]) for each in of_brief])):
+        places = [order.index(each) for each in shown if each in order]
+        if places != sorted(places):
+            yield f"the {name} report names findings in another order: {[rule for rule, _ in shown]}"
+
+
+@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
+def test_no_report_contradicts_itself(path: Path) -> None:
+    analysis = analysis_of(path)
+    whole = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"][0]
+    said = [line for line in contradictions(whole) if JOINT not in line]
+    assert said + disagreements(analysis) == []
