@@ -97,7 +97,7 @@ class Rivals:
         return frozenset(
             number
             for number, wait in enumerate(waits)
-            if _on_thread(wait, kind) and (may_be(wait, op) or may_be(wait, kind[0]))
+            if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_be(wait, op) or may_be(wait, kind[0]))
         )
 
     def line(self, number: int, kind: Kind) -> SourceLine:
