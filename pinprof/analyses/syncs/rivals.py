@@ -102,6 +102,7 @@ class Rivals:
 
     def line(self, number: int, kind: Kind) -> SourceLine:
         """Return the line of a watched wait as it was recorded, if it was: its cause is known."""
+        assert self._watched is not None
         line = self._watched.waits[number].line
         return self._lines.get((kind, line.place, line.stack), line)
 

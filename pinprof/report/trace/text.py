@@ -348,7 +348,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
         yield from _finding_sites(finding)
-        yield Padding(Text(f"Fix: {finding.rule.fix}"), (0, 0, 0, 6))
+        yield Padding(Text(f"Fix: {finding.fix}"), (0, 0, 0, 6))
         further = then_worth(finding, profile)
         if further:
             yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
