@@ -5,6 +5,7 @@ Text in backticks is code, as it stands in a program.
 
 WAITS = {
     "item": "`.item()`",
+    "optimizer_state": "the optimizer's step count",
     "bool": "`if tensor:`",
     "tolist": "`.tolist()`",
     "to_cpu": "`.cpu()`",

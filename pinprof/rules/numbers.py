@@ -7,6 +7,7 @@ Numbers = Literal["equal", "rounding", "different"]
 
 OTHERS: dict[str, Numbers | None] = {
     "PIN205": "rounding",  # a sum of more elements, the hidden ones as 0
+    "PIN215": "rounding",  # the GPU computes with the step count
     "PIN401": "different",  # each worker draws random numbers of its own
     "PIN402": "different",
     "PIN601": "rounding",  # what torch.compile fuses

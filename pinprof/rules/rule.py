@@ -53,6 +53,8 @@ class Evidence(Placed):
     but for the place, which is that of the costliest with a line."""
     title: str = ""
     """What the finding is called, where that is more exact than the title of its rule."""
+    fix: str = ""
+    """What to do, in words, where the trace tells more than the rule."""
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
@@ -175,6 +177,11 @@ class Finding:
     def title(self) -> str:
         """What is found, in the user's own words; text in backticks is code."""
         return self.evidence.title or self.rule.title
+
+    @property
+    def fix(self) -> str:
+        """What to do, in words."""
+        return self.evidence.fix or self.rule.fix
 
     @property
     def sites(self) -> tuple[FoundSite, ...]:

@@ -9,8 +9,9 @@ from scripts.examination.truth import of_runs
 ALLOWED = 0.03
 """How far the regular step may be off, where the truth's own spread is not wider."""
 SEEN_BY_SYNC_DEBUG = (
-    *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique"),
-    *("seen_elsewhere", "repeat_interleave", "equal", "blocking_copy_htod", "blocking_copy_dtoh", "tensor_from_host"),
+    *("item", "optimizer_state", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select"),
+    *("unique", "seen_elsewhere", "repeat_interleave", "equal", "blocking_copy_htod", "blocking_copy_dtoh"),
+    *("tensor_from_host",),
 )
 """Causes of waits of which sync debug mode warns: such a line that it never named is wrong."""
 

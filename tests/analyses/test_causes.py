@@ -165,6 +165,12 @@ TABLE = (
         ("device_malloc",),
     ),
     Case(
+        "optimizer_state",
+        in_function("torch/optim/optimizer.py(91): _get_value"),
+        in_function("mine/optim/optimizer.py(91): _get_value"),
+        ("item",),
+    ),
+    Case(
         "bool", copies(TO_HOST, "aten::is_nonzero", "aten::item"), beside("aten::is_nonzero", "aten::item"), ("item",)
     ),
     Case(
@@ -294,6 +300,27 @@ def test_a_trace_that_nearly_shows_it(tmp_path: Path, case: Case) -> None:
 )
 def test_the_python_function_tells_where_the_values_come_from(tmp_path: Path, function: str, cause: str) -> None:
     assert causes(built(copies(FROM_HOST, "aten::copy_", function=function)), tmp_path) == {cause}
+
+
+@pytest.mark.parametrize(
+    ("stack", "cause"),
+    [
+        (("torch/optim/optimizer.py:91:_get_value", "torch/optim/adam.py:773:_multi_tensor_adam"), "optimizer_state"),
+        (("train.py:7:closure", "torch/optim/adam.py:215:step", "train.py:9:train"), "item"),
+        (("torch/amp/grad_scaler.py:350:_maybe_opt_step", "train.py:9:train"), "item"),
+        (("torch/nn/utils/clip_grad.py:50:clip_grad_norm_", "train.py:9:train"), "item"),
+        (("optimizers/mine.py:30:step", "torch/optim/optimizer.py:480:wrapper", "train.py:9:train"), "item"),
+        (("mine.py:3:_get_value", "torch/optim/optimizer.py:91:_get_value", "train.py:9:train"), "item"),
+        ((), "item"),
+    ],
+)
+def test_a_recorded_stack_tells_a_read_of_the_optimizer_from_others_within_its_step(
+    tmp_path: Path, stack: tuple[str, ...], cause: str
+) -> None:
+    builder = built(copies(TO_HOST, "aten::item", "aten::_local_scalar_dense"))
+    line = {"file": "train.py", "line": 9, "function": "train", "stack": list(stack), "cause": "item"}
+    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [line]}]
+    assert causes(builder, tmp_path) == {cause}
 
 
 @pytest.mark.parametrize("holder", ["Tensor", "Parameter", "Buffer"])

@@ -20,10 +20,16 @@ from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
 
 CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
 
+WAITING = CALLED | {"aten::index": "[]", "aten::type_as": "type_as", "aten::inverse": "inverse"}
+"""All ops that wait, with what the program calls."""
+
+PINS = "aten::copy_later"
+"""An op that copies without waiting."""
+
 
 @dataclass(frozen=True)
 class Statement:
-    """A line of a program: an op, which waits if it is one of `CALLED`; it runs in steps `phase + n * period`."""
+    """A line of a program: an op, which waits if it is one of `WAITING`; it runs in steps `phase + n * period`."""
 
     op: str
     period: int = 1
@@ -31,7 +37,7 @@ class Statement:
 
     @property
     def waits(self) -> bool:
-        return self.op in CALLED
+        return self.op in WAITING
 
     def runs(self, step: int) -> bool:
         return step % self.period == self.phase
@@ -48,14 +54,16 @@ def built(program: Program, steps: range, *, marked: bool = False) -> tuple[Trac
     """Return the trace of some steps of a program, and the numbers of the lines of its waits, in order."""
     builder, truth = TraceBuilder(), []
     for place, step in enumerate(steps):
-        at = 10_000.0 * place
-        builder.step(step, at, 9_990)
+        at = 20_000.0 * place
+        builder.step(step, at, 19_990)
         builder.kernel(at + 10, 5, launch=at + 2)
         for number, statement in enumerate(program):
             at += 100
             if not statement.runs(step):
                 continue
             builder.op(statement.op, at, 40)
+            if marked and statement.op == PINS:
+                builder.op("aten::is_pinned", at + 42, 2)  # asked while lines are recorded
             if statement.waits:
                 builder.call("cudaStreamSynchronize", at + 5, 20)
                 truth.append(number)
@@ -68,7 +76,7 @@ def watched(program: Program, steps: range) -> Watched:
     waiting = [number for number, statement in enumerate(program) if statement.waits]
     sequences = {tuple(place for place, number in enumerate(waiting) if program[number].runs(step)) for step in steps}
     at = {number: [step - steps.start for step in steps if program[number].runs(step)] for number in waiting}
-    called = [CALLED[program[number].op] for number in waiting]
+    called = [WAITING[program[number].op] for number in waiting]
     waits = [
         WatchedWait(line_at(number), name, name, "main", len(at[number]), tuple(at[number]))
         for number, name in zip(waiting, called, strict=True)
@@ -95,10 +103,12 @@ def given(
     lines: int = 3,
     watching: int = 200,
     evaluations: Sequence[int] | None = None,
+    in_order: bool = True,
 ) -> list[tuple[int, int | None]]:
     """Return of each wait of the recorded steps its true line, and the one that it gets.
 
-    `evaluations` are the steps in which one was noted; None: nothing was noted of the run.
+    `evaluations` are the steps in which one was noted; None: nothing was noted of the run. `in_order`: watching kept
+    the order of the waits in the steps.
     """
     builder, truth = built(program, range(start, start + recorded))
     begin = start + recorded + 2
@@ -109,7 +119,8 @@ def given(
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     if watching:
         begin += lines
-        builder.metadata[WATCHED_KEY] = msgspec.to_builtins(watched(program, range(begin, begin + watching)))
+        seen = watched(program, range(begin, begin + watching))
+        builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen if in_order else replace(seen, sequences=None))
     if evaluations is not None:
         windows = (("plain", start), (RECORDED, recorded), ("lines", lines + 2), (WATCH, watching))
         count = sum(steps for _, steps in windows)
@@ -185,8 +196,10 @@ def test_a_line_that_waits_only_in_evaluations_is_no_rival_where_none_was_record
     loop = [Statement("aten::nonzero"), *OPS]
     evaluation = [replace(statement, period=200, phase=100) for statement in loop]
     began = Statement("aten::op31", 200, 37)  # so that no wait with lines was among just these ops
-    pairs = given([*OPS[:7], began, *loop, *evaluation], tmp_path, evaluations=evaluations)
+    program = [*OPS[:7], began, *loop, *evaluation]
+    pairs = given(program, tmp_path, evaluations=evaluations, in_order=False)
     assert [got for _, got in pairs] == [8, 8, line, 8, 8]
+    assert [got for _, got in given(program, tmp_path, evaluations=evaluations)] == [8, 8, 8, 8, 8]
 
 
 def test_two_lines_that_take_turns_have_their_own(tmp_path: Path) -> None:
@@ -219,6 +232,41 @@ def test_a_library_line_that_may_read_too_makes_no_line_certain(tmp_path: Path) 
 def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that(tmp_path: Path) -> None:
     assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path, watching=19) == [(8, None)]
     assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path, watching=20) == [(8, 8)]
+
+
+SAME = [Statement("aten::op0")] * 20
+"""So many that the ops around a wait tell nothing."""
+
+
+def test_reads_have_their_line_where_an_evaluation_calls_what_may_read_too(tmp_path: Path) -> None:
+    """What `inverse` runs is not known, but it comes in other steps than those that were recorded."""
+    inverse = Statement("aten::inverse", 100, 60)
+    pairs = given([*SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, inverse], tmp_path)
+    assert {got == true for true, got in pairs} == {True}
+
+
+@pytest.mark.parametrize("evaluations", [None, [60]])
+def test_layers_among_the_same_ops_have_their_lines_by_the_order_of_all_their_waits(
+    tmp_path: Path, evaluations: list[int] | None
+) -> None:
+    """A subscript may read a number, too: the waits of one kind cannot be counted by themselves."""
+    layer = [*SAME, Statement("aten::item"), *SAME, Statement("aten::index"), Statement("aten::index")]
+    pairs = given([*layer, *layer, *layer], tmp_path, evaluations=evaluations)
+    assert len(pairs) == 45
+    assert {got == true for true, got in pairs} == {True}
+
+
+def test_layers_that_take_turns_among_the_same_ops_have_no_line(tmp_path: Path) -> None:
+    turns = [Statement("aten::index", 2, phase) for phase in (0, 1)]
+    pairs = given([*SAME, turns[0], *SAME, *SAME, turns[1], *SAME], tmp_path, lines=1)
+    assert {got for _, got in pairs} == {None}
+
+
+def test_what_pinprof_asks_while_it_records_lines_is_no_op_of_the_program(tmp_path: Path) -> None:
+    first, second = ([Statement(PINS), Statement("aten::type_as")] for _ in range(2))
+    program = [*first, *OPS[:2], *second, *OPS[2:4]]
+    pairs = given(program, tmp_path, watching=0)
+    assert {got == true for true, got in pairs} == {True}
 
 
 def loops(steps: int, seed: int, *, marked: bool = False) -> tuple[TraceBuilder, list[int]]:

@@ -545,6 +545,29 @@ def waits_within_ops(texts: Texts, device: str, _folder: Path) -> None:
         torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
 
 
+@trial("PIN215")
+def counts_of_steps(texts: Texts, device: str, _folder: Path) -> None:
+    model = torch.nn.Linear(3, 2, device=device)
+    start = [parameter.detach().clone() for parameter in model.parameters()]
+
+    def stepped(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+        with torch.no_grad():
+            for parameter, value in zip(model.parameters(), start, strict=True):
+                parameter.copy_(value)
+        for number in range(3):
+            for parameter in model.parameters():
+                parameter.grad = torch.full_like(parameter, 0.1 + number)
+            optimizer.step()
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    names = {"model": model, "lr": 0.01}
+    torch.testing.assert_close(stepped(texts.code(**names)["optimizer"]), stepped(texts.before(**names)["optimizer"]))
+    if device == "cuda":  # elsewhere capturable is an error
+        optimizer = texts.code(1, **names)["optimizer"]
+        with without_waits(device):
+            stepped(optimizer)
+
+
 @trial("PIN301", on_cpu=False)
 def prefetching(texts: Texts, _device: str, _folder: Path) -> None:
     pinned = [batch.pin_memory() for batch in batches_of(samples())]

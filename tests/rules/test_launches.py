@@ -301,6 +301,95 @@ def test_what_a_graph_cannot_hold_is_named(tmp_path: Path) -> None:
     assert finding.evidence.text.endswith("A single CUDA graph of the step cannot hold: `.item()`")
 
 
+def waiting(builder: TraceBuilder, start: float, *, times: int) -> None:
+    small_kernels(builder, start)
+    for number in range(times):
+        builder.op("aten::item", start + 308 + 30 * number, 2)
+        builder.call("cudaStreamSynchronize", start + 308.5 + 30 * number, 1)
+
+
+def of_inductor(builder: TraceBuilder, start: float) -> None:
+    small_kernels(builder, start)
+    for number in range(4):
+        builder.kernel(start + 26 + 30 * number, 2, launch=start + 21 + 30 * number, name="triton_poi_fused_add_0")
+
+
+def in_a_region(builder: TraceBuilder, start: float) -> None:
+    builder.op("Torch-Compiled Region: 0/0", start + 5, 600)
+    small_kernels(builder, start)
+
+
+def of_a_triton_programmer(builder: TraceBuilder, start: float) -> None:
+    small_kernels(builder, start)
+    for number in range(4):
+        builder.kernel(start + 26 + 30 * number, 2, launch=start + 21 + 30 * number, name="_fwd_kernel")
+
+
+def varying(builder: TraceBuilder, start: float) -> None:
+    small_kernels(builder, start)
+    builder.kernel(start + 26, 2, launch=start + 21, name=f"kernel_of_step_{start:.0f}")
+
+
+def with_a_graph(builder: TraceBuilder, start: float) -> None:
+    in_a_region(builder, start)
+    correlation = builder.call("cudaGraphLaunch", start + 31, 2)
+    for number in range(2):
+        at = start + 40 + 2 * number
+        builder.activity("kernel", "gemm", at, 2, correlation=correlation, device=0, stream=COMPUTE)
+
+
+def of_a_server(builder: TraceBuilder, start: float) -> None:
+    in_a_region(builder, start)
+    builder.event("user_annotation", "execute_context_0(0)_generation_8(8)", start, 990)
+
+
+EITHER, ONE_GRAPH = "torch.compile fuses them", "one CUDA graph"
+
+
+@pytest.mark.parametrize(
+    ("scene", "told", "not_told"),
+    [
+        (small_kernels, (EITHER, ONE_GRAPH), ("wait",)),
+        (of_a_triton_programmer, (EITHER, ONE_GRAPH), ()),
+        (
+            partial(waiting, times=16),
+            (EITHER, "graphs of the parts between waits; one graph of the step needs the 16 waits in it removed first"),
+            (ONE_GRAPH,),
+        ),
+        (partial(waiting, times=1), ("needs the wait in it removed first",), (ONE_GRAPH,)),
+        (varying, (EITHER, "one graph of the step needs the same kernels in each step"), (ONE_GRAPH, "wait")),
+        (of_inductor, ("reduce-overhead", "graph_breaks", ONE_GRAPH), (EITHER,)),
+        (in_a_region, ("reduce-overhead", "graph_breaks", ONE_GRAPH), (EITHER,)),
+        (with_a_graph, ("outside of the CUDA graphs", "graph_breaks"), (EITHER, "reduce-overhead")),
+        (of_a_server, ("--enforce-eager",), (EITHER, "reduce-overhead", ONE_GRAPH)),
+    ],
+)
+def test_what_to_do_follows_from_what_the_program_does_already(
+    tmp_path: Path, scene: Scene, told: tuple[str, ...], not_told: tuple[str, ...]
+) -> None:
+    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
+    assert [text for text in told if text not in finding.fix] == []
+    assert [text for text in not_told if text in finding.fix] == []
+
+
+def pausing_behind_a_loader(builder: TraceBuilder, start: float) -> None:
+    pausing(builder, start)
+    builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 3)
+
+
+def pausing_server(builder: TraceBuilder, start: float) -> None:
+    pausing(builder, start)
+    builder.event("user_annotation", "execute_context_0(0)_generation_8(8)", start, 990)
+
+
+@pytest.mark.parametrize(
+    ("scene", "told"), [(pausing, False), (pausing_behind_a_loader, True), (pausing_server, False)]
+)
+def test_workers_are_told_of_where_there_is_a_loader(tmp_path: Path, scene: Scene, told: bool) -> None:
+    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN603"]
+    assert ("workers" in finding.fix) is told
+
+
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
     trace = read(looping_optimizer, tmp_path)
     (told,) = fitting(to_json([(measure(trace), Findings())]))["traces"]

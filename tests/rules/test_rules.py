@@ -203,6 +203,13 @@ def printing(builder: TraceBuilder, start: float) -> None:
     wait(builder, start, "aten::item")
 
 
+def counting_steps(builder: TraceBuilder, start: float) -> None:
+    builder.function("train.py(3): train", start + 25, 150)
+    builder.function("torch/optim/adam.py(215): step", start + 26, 145)
+    builder.function("torch/optim/optimizer.py(91): _get_value", start + 27, 140)
+    wait(builder, start, "aten::item")
+
+
 def reading_a_tensor(builder: TraceBuilder, start: float) -> None:
     builder.op("aten::to", start + 29, 102)
     wait(builder, start, "aten::_to_copy")
@@ -287,6 +294,7 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
         (barrier, "PIN212"),
         (launches_that_wait, "PIN213"),
         (copy_that_left_no_record, "PIN214"),
+        (counting_steps, "PIN215"),
         (same_stream, "PIN301"),
         (launched_late, "PIN302"),
         (free, "PIN303"),

@@ -40,19 +40,14 @@ OPS_OF = {
 """The outermost ops that these calls run where they wait, or the runtime calls that they make outside of ops. Their
 names are those that `pinprof.capture.called` gives. The autograd engine runs its ops on threads of its own."""
 
-ONE_EACH = frozenset({"aten::item", "aten::is_nonzero"})
-"""Ops of which each waits once, and torch's sync debug mode warns once: `_local_scalar_dense` copies one value."""
-
-BLOCKING_COPY = "aten::to"
-"""An op of which each that synchronizes waits once, and torch's sync debug mode warns once: its copy is not
-`non_blocking`."""
-_COPYING = frozenset({"to", "cpu", "cuda", "tensor", "as_tensor"})
-"""Calls that wait nowhere but in that op."""
+_NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
+"""Calls that watching notices whether or not they wait: an event that was not recorded is not awaited, and an empty
+cache has nothing to free."""
 
 
-def is_copy(wait: WatchedWait) -> bool:
-    """Return whether what was called there waits in `BLOCKING_COPY` alone."""
-    return wait.waited in _COPYING
+def is_shown(wait: WatchedWait) -> bool:
+    """Return whether the trace of any step shows a wait, or a copy of pageable memory, for each that was watched."""
+    return wait.waited is not None and wait.waited not in _NOT_ALWAYS
 
 
 def may_be(wait: WatchedWait, op: str) -> bool:

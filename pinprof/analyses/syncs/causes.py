@@ -30,6 +30,7 @@ from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, In
 
 CAUSES = (
     "item",
+    "optimizer_state",
     "bool",
     "tolist",
     "to_cpu",
@@ -112,6 +113,10 @@ OF_FUNCTION: tuple[tuple[str, str], ...] = (
 )
 """Parts of the names of Python functions."""
 
+OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
+"""The function by which torch's optimizers read a number of their state, as the step count of each parameter: it calls
+`item()` on a tensor, and waits where that is on the GPU."""
+
 AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
 """Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
 (torch/csrc/utils/tensor_new.cpp); without Python functions they tell it from `x.to("cuda")`."""
@@ -152,7 +157,9 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
     cause[waits & _in_collective(trace, stalls.call)] = CODE["collective"]
     for row, line in enumerate(lines):
-        if line and line.cause in CODE:
+        if line and _is_read_of_optimizer(line):
+            cause[row] = CODE["optimizer_state"]
+        elif line and line.cause in CODE:
             cause[row] = CODE[line.cause]
     cause[stalls.profiler] = CODE["profiler"]
     return cause.astype(np.int32)
@@ -240,8 +247,16 @@ def _is_of_a_library(op: str) -> bool:
     return "::" in op and not op.startswith(("aten::", *OF_AUTOGRAD))
 
 
+def _is_read_of_optimizer(line: SourceLine) -> bool:
+    """Return whether the innermost frame is torch's, in which an optimizer reads a number of its state."""
+    innermost = line.stack[0] if line.stack else ""
+    return innermost.startswith(f"{OPTIMIZER_FILE}:") and innermost.endswith(f":{OPTIMIZER_READ}")
+
+
 def _by_function(trace: Trace, call: Int64s) -> Int32s:
     def name_code(name: str) -> int:
+        if name.startswith(f"{OPTIMIZER_FILE}(") and name.endswith(f": {OPTIMIZER_READ}"):
+            return CODE["optimizer_state"]
         method = OF_METHOD.get(tensor_method(name) or "")
         return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
 

@@ -20,6 +20,9 @@ the layers does so at the same lines."""
 NEAR = 6
 """Ops on each side that suffice where all known waits with those before, or with those after, are of one line."""
 
+OWN = "aten::is_pinned"
+"""pinprof itself asks this of copies while it records lines (pinprof/capture/waits.py), and only then."""
+
 UNKNOWN = -2
 """Stands in a context for what fits nothing: an op that was not recorded with the lines, or the end of the trace."""
 
@@ -61,10 +64,15 @@ def units_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> Units:
 
 def kinds_of(trace: Trace, stalls: Stalls) -> list[Kind]:
     """Return per stall the kind of its wait."""
-    op = outermost_op(trace, stalls.call)
-    roles = [trace.threads[thread].role for thread in trace.calls.thread[stalls.call].tolist()]
+    return kinds_of_calls(trace, stalls.call)
+
+
+def kinds_of_calls(trace: Trace, call: Int64s) -> list[Kind]:
+    """Return per call the kind that a wait in it is of."""
+    op = outermost_op(trace, call)
+    roles = [trace.threads[thread].role for thread in trace.calls.thread[call].tolist()]
     names = [trace.ops.name_of(row) if row != NONE else None for row in op.tolist()]
-    calls = [trace.calls.name_of(row) for row in stalls.call.tolist()]
+    calls = [trace.calls.name_of(row) for row in call.tolist()]
     return [(name or call, role) for name, call, role in zip(names, calls, roles, strict=True)]
 
 
@@ -82,7 +90,7 @@ class _Tokens(NamedTuple):
 
 def _tokens(trace: Trace, key: Int64s, thread: Int64s, start: Int64s, call: Int64s) -> _Tokens:
     ops, parents = trace.ops, trace.links.op_parent
-    named = ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
+    named = ops.named(lambda name: "::" in name and name != OWN and not name.startswith("autograd::"))
     top = np.flatnonzero(named & (outermost(named, parents, parents) == NONE)) if len(ops) else np.empty(0, np.int64)
     others = np.flatnonzero(~np.isin(key, top))
     rows = np.concatenate((top, key[others]))

@@ -56,9 +56,9 @@ def _following(trace: Trace, stalls: Stalls, at: Int64s, marked: Bools) -> Int64
 def line_of_each(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> list[SourceLine | None]:
     """Return per stall of a trace its line, and its cause with that, None where it is not known; `lines` by number."""
     marked = marked_lines(trace, stalls)
-    cause, places = name_causes(trace, stalls), _functions_alone(trace, stalls.call)
-    found = (lines[number] if number != NONE else place for number, place in zip(marked.tolist(), places, strict=True))
-    causes = (CAUSES[code] for code in cause.tolist())
+    places = _functions_alone(trace, stalls.call)
+    found = [lines[number] if number != NONE else place for number, place in zip(marked.tolist(), places, strict=True)]
+    causes = (CAUSES[code] for code in name_causes(trace, stalls, found).tolist())
     return [replace(line, cause=why) if line else None for line, why in zip(found, causes, strict=True)]
 
 

@@ -2,16 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
 from pinprof.analyses.syncs.contexts import Kind, Known, Match, Units, agreed, kinds_of, units_of
 from pinprof.analyses.syncs.rivals import Rivals
-from pinprof.analyses.syncs.stalls import WAITING_COPY, Stalls
-from pinprof.trace.callers import outermost_op
+from pinprof.analyses.syncs.seen import Seen, seen_lines
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.lines import RecordedLines, SourceLine
 from pinprof.trace.run import CHECKPOINT, EVALUATION, RECORDED, WATCH
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.tables import Trace
 from pinprof.trace.watched import Watched
 
 Lines = list[SourceLine | None]
@@ -21,12 +22,6 @@ Steps = dict[tuple[Kind, int], list[int]]
 APART = {EVALUATION, CHECKPOINT}
 """Work with waits of its own, which stand among the same ops as those of training: a copy of the batch, a read of the
 loss."""
-
-WAITING_FOR_STREAM = {"cudaStreamSynchronize", "hipStreamSynchronize", WAITING_COPY}
-"""What a copy that is not `non_blocking` calls once."""
-
-LOCAL_SCALAR = "aten::_local_scalar_dense"
-"""The op that reads one value; torch's sync debug mode tells of it wherever it runs."""
 
 
 def recorded_lines(trace: Trace, stalls: Stalls) -> Lines:
@@ -43,18 +38,14 @@ def recorded_lines(trace: Trace, stalls: Stalls) -> Lines:
     ordered = _by_order(len(kinds), steps, trace.info.lines, or_the_only_one=False)
     known = Known(trace.info.contexts)
     units = units_of(trace, stalls, trace.info.contexts.names)
-    op = outermost_op(trace, stalls.call)
-    rivals = Rivals(known, _that_may_be_recorded(trace), in_order=not _reads_within_others(trace, stalls, kinds))
+    rivals = Rivals(known, _that_may_be_recorded(trace))
+    seen = seen_lines(trace, stalls, kinds, rivals)
     result: Lines = [None] * len(kinds)
     nothing = result.copy()
     whole = np.append(trace.steps.whole, values=False)  # the last one for no step
-    synchronizes = _synchronizes(trace)
     for (kind, step), rows in steps.items():
-        ops = np.unique(op[rows])
-        warned = ops[0] != NONE and bool((synchronizes[ops] == 1).all())
-        watched = rivals.in_order(kind, len(np.unique(units.unit[rows])), warned=warned) if whole[step] else None
         by_order = ordered if whole[step] else nothing
-        for row, line in zip(rows, _of_step(kind, rows, units, known, rivals, watched, by_order), strict=True):
+        for row, line in zip(rows, _of_step(kind, rows, units, known, rivals, seen, by_order), strict=True):
             result[row] = line
     return result
 
@@ -100,29 +91,8 @@ def _by_order(count: int, steps: Steps, recorded: Iterable[RecordedLines], *, or
     return result
 
 
-def _synchronizes(trace: Trace) -> Int64s:
-    """Return per outermost op how many calls in it wait for a stream."""
-    calls = np.flatnonzero(trace.calls.named(lambda name: name in WAITING_FOR_STREAM))
-    op = outermost_op(trace, calls)
-    return np.bincount(op[op != NONE], minlength=len(trace.ops))
-
-
-def _reads_within_others(trace: Trace, stalls: Stalls, kinds: list[Kind]) -> bool:
-    """Return whether a value is read within an op that is not torch's own: the user's code may run there."""
-    reads = trace.ops.named(LOCAL_SCALAR.__eq__)
-    innermost = trace.links.op[stalls.call]
-    inside = np.flatnonzero((innermost != NONE) & reads[innermost]) if len(reads) else ()
-    return any(not kinds[row][0].startswith("aten::") for row in inside)
-
-
 def _of_step(
-    kind: Kind,
-    rows: list[int],
-    units: Units,
-    known: Known,
-    rivals: Rivals,
-    watched: list[list[SourceLine]] | None,
-    ordered: Lines,
+    kind: Kind, rows: list[int], units: Units, known: Known, rivals: Rivals, seen: list[Seen], ordered: Lines
 ) -> Lines:
     """Return the lines of a step's stalls of one kind."""
     members: dict[int, list[int]] = defaultdict(list)
@@ -130,26 +100,37 @@ def _of_step(
         members[int(units.unit[row])].append(row)
     alike = Counter(units.around[unit] for unit in members)
     lines: dict[int, SourceLine | None] = {}
-    matches = [known.match(kind, units.around[unit]) for unit in members]
-    is_new = watched is not None and not all(map(_fits, matches, watched))
-    if is_new:
-        watched = None  # a step as none that was watched
+    matches = {unit: known.match(kind, units.around[unit]) for unit in members}
+    watched = {unit: _of_unit(kind, own, seen) for unit, own in members.items()}
+    is_new = not all(_fits(matches[unit], lines_seen) for unit, lines_seen in watched.items())
     unrecorded = rivals.places(kind)
-    contested = any(agreed(seen) is None and any(line.place in unrecorded for line in seen) for seen in watched or ())
-    for place, ((unit, own), match) in enumerate(zip(members.items(), matches, strict=True)):
-        by_order = agreed(ordered[row] for row in own)
-        if watched is not None:
-            line = agreed([*watched[place], by_order] if by_order else watched[place])
-            line = line or (None if contested else _of_several(watched[place], match, rivals, kind))
-        else:
+    contested = any(
+        agreed(lines_seen) is None and any(line.place in unrecorded for line in lines_seen)
+        for lines_seen in watched.values()
+        if lines_seen is not None
+    )
+    for unit, own in members.items():
+        by_order, match, lines_seen = agreed(ordered[row] for row in own), matches[unit], watched[unit]
+        if lines_seen is None or is_new:  # if it is, a step as none that was watched
             line = _of_context(kind, match, alike[units.around[unit]], by_order, known, rivals, is_new=is_new)
+        else:
+            line = agreed([*lines_seen, by_order] if by_order else lines_seen)
+            line = line or (None if contested else _of_several(lines_seen, match, rivals, kind))
         lines |= dict.fromkeys(own, line)
     return [lines[row] for row in rows]
 
 
-def _fits(match: Match, seen: list[SourceLine]) -> bool:
-    """Return whether the context of a wait leaves one of the lines that were seen for it."""
-    return match.line is None or match.line.place in {line.place for line in seen}
+def _of_unit(kind: Kind, rows: list[int], seen: list[Seen]) -> Seen:
+    """Return the lines that were seen for the stalls of one op; of an op of torch, one of them tells for all."""
+    told = [lines for row in rows if (lines := seen[row]) is not None]
+    if not told or (len(told) < len(rows) and not kind[0].startswith("aten::")):
+        return None
+    return list(chain.from_iterable(told))
+
+
+def _fits(match: Match, seen: Seen) -> bool:
+    """Return whether the context of a wait leaves one of the lines that were seen for it, if any were."""
+    return match.line is None or seen is None or match.line.place in {line.place for line in seen}
 
 
 def _of_several(seen: list[SourceLine], match: Match, rivals: Rivals, kind: Kind) -> SourceLine | None:

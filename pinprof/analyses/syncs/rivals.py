@@ -3,7 +3,7 @@
 from collections import defaultdict
 from functools import cached_property
 
-from pinprof.analyses.syncs.asked import BLOCKING_COPY, ONE_EACH, is_copy, is_of, may_be
+from pinprof.analyses.syncs.asked import is_of, is_shown, may_be
 from pinprof.analyses.syncs.contexts import Kind, Known, agreed
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.watched import BACKWARD_CALL, Watched, WatchedWait
@@ -18,12 +18,10 @@ EDGE = -1
 class Rivals:
     """The watched waits of a trace, beside those whose lines were recorded with their contexts."""
 
-    def __init__(self, known: Known, watched: Watched | None, *, in_order: bool) -> None:
+    def __init__(self, known: Known, watched: Watched | None) -> None:
         self._known = known
         self._watched = watched
-        self._in_order = in_order
         self._of: dict[Kind, list[int]] = {}
-        self._orders: dict[Kind, dict[int, list[list[SourceLine]]]] = {}
         self._beside: dict[tuple[Place, Kind], bool] = {}
         self._kinds: dict[Place, set[Kind]] = defaultdict(set)
         self._lines: dict[tuple[Kind, Place, tuple[str, ...]], SourceLine] = {}
@@ -77,46 +75,36 @@ class Rivals:
     def _neighbours(self) -> dict[int, set[tuple[int, int]]]:
         """Per watched wait: the waits before and after it in the steps."""
         neighbours: dict[int, set[tuple[int, int]]] = defaultdict(set)
-        for sequence in (self._watched and self._watched.sequences) or ():
+        for sequence in self.sequences:
             for before, number, after in zip((EDGE, *sequence), sequence, (*sequence[1:], EDGE), strict=False):
                 neighbours[number].add((before, after))
         return neighbours
 
-    def in_order(self, kind: Kind, count: int, *, warned: bool) -> list[list[SourceLine]] | None:
-        """Return the lines seen for each wait of a kind in the steps with so many of them.
+    @property
+    def sequences(self) -> tuple[tuple[int, ...], ...]:
+        """The watched waits of the main thread in each step, in order; none where they were too many."""
+        return (self._watched and self._watched.sequences) or ()
 
-        None where none was watched, or where the waits of a step cannot be counted; `warned`: of each of them, torch's
-        sync debug mode warns once.
-        """
-        op, thread = kind
-        counted = op in ONE_EACH or (op == BLOCKING_COPY and warned)
-        if not (self._in_order and self.are_known and count and counted and thread == "main"):
-            return None
-        if kind not in self._orders:
-            self._orders[kind] = self._orders_of(kind)
-        return self._orders[kind].get(count)
-
-    def _orders_of(self, kind: Kind) -> dict[int, list[list[SourceLine]]]:
+    @cached_property
+    def shown(self) -> frozenset[int]:
+        """The watched waits that the trace of any step shows."""
         waits = self._watched.waits if self._watched else ()
-        possible = set(self._possible(kind))
-        if not all(self._is_counted(waits[number], kind) for number in possible):
-            return {}
-        orders: dict[int, list[list[SourceLine]]] = {}
-        for sequence in (self._watched and self._watched.sequences) or ():
-            lines = [self._line(waits[number], kind) for number in sequence if number in possible]
-            at = orders.setdefault(len(lines), [[] for _ in lines])
-            for seen, line in zip(at, lines, strict=True):
-                seen.append(line)
-        return orders
+        return frozenset(number for number, wait in enumerate(waits) if is_shown(wait))
 
-    def _is_counted(self, wait: WatchedWait, kind: Kind) -> bool:
-        if kind[0] != BLOCKING_COPY:
-            return self._is_of(wait, kind)
-        return is_copy(wait) or self._recorded_kinds(wait) == {kind}
+    def that_fit(self, kind: Kind, op: str) -> frozenset[int]:
+        """Return the watched waits that may be of a kind, or wait in an op on its thread."""
+        waits = self._watched.waits if self._watched else ()
+        return frozenset(
+            number
+            for number, wait in enumerate(waits)
+            if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_be(wait, op) or may_be(wait, kind[0]))
+        )
 
-    def _line(self, wait: WatchedWait, kind: Kind) -> SourceLine:
-        """Return the line as it was recorded, if it was: its cause is known."""
-        return self._lines.get((kind, wait.line.place, wait.line.stack), wait.line)
+    def line(self, number: int, kind: Kind) -> SourceLine:
+        """Return the line of a watched wait as it was recorded, if it was: its cause is known."""
+        assert self._watched is not None
+        line = self._watched.waits[number].line
+        return self._lines.get((kind, line.place, line.stack), line)
 
     def _may_be(self, wait: WatchedWait, kind: Kind) -> bool:
         recorded = self._recorded_kinds(wait)

@@ -29,7 +29,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
             "severity": finding.severity,
             "evidence": printable(finding.evidence.text),
             "worth": worth(finding, analysis.profile),
-            "fix": finding.rule.fix,
+            "fix": finding.fix,
             "more": f"pinprof explain {finding.rule.id}",
         }
         if places[order[at]] is None:

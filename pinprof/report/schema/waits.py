@@ -39,7 +39,7 @@ GROUP = Record(
 )
 SEEN = Record(
     "seen",
-    "Waits at a place where no recorded step waits, seen while `pinprof run` watched steps without a profiler",
+    "Waits at a place where no recorded wait is known to be, seen while `pinprof run` watched steps without a profiler",
     {
         **PLACE,
         "stack": many("all frames, the innermost first", text("")),

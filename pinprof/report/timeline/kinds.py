@@ -18,9 +18,12 @@ class Kind(NamedTuple):
     """As plotly names it: what tells it from its neighbours without the colour."""
 
 
-_READS = ("item", "bool", "tolist", "print", "nonzero", "mask_index", "masked_select", "unique", "equal")
+_READS = (
+    *("item", "optimizer_state", "bool", "tolist", "print", "nonzero", "mask_index", "masked_select", "unique"),
+    *("equal", "repeat_interleave"),
+)
 _STALL_COLOURS = (
-    dict.fromkeys((*_READS, "repeat_interleave"), hues.WAIT)
+    dict.fromkeys(_READS, hues.WAIT)
     | dict.fromkeys(("blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"), hues.COPY_WAIT)
     | dict.fromkeys(("pageable_copy", "tensor_from_host"), hues.COPY_WAIT)
     | dict.fromkeys(("device_synchronize", "stream_synchronize", "event_synchronize"), hues.SYNC_WAIT)

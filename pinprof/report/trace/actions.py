@@ -118,7 +118,7 @@ def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting:
 <span class="kind">{rule.id}{suspected}</span></h4>
 {where}
 {quote}<p>{evidence}.</p>{sites}
-<p><strong>Fix:</strong> {rule.fix}</p>{then}
+<p><strong>Fix:</strong> {fix}</p>{then}
 <details{unfolded}><summary>The fix as code, and when it is safe</summary>
 <div class="codes">{codes}</div>
 <p><strong>Why:</strong> {rule.why}</p>
@@ -127,6 +127,7 @@ def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting:
         number=number,
         rank=rank,
         rule=rule,
+        fix=finding.fix,
         title=unbroken(finding.title),
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",

@@ -179,7 +179,7 @@ def _unlike(profile: Profile) -> Iterator[str]:
 
 
 def _elsewhere(profile: Profile) -> Iterator[str]:
-    seen = seen_elsewhere(profile)
+    seen = [wait for wait in seen_elsewhere(profile) if wait.is_outside]
     if seen:
         first, more = seen[0], len(seen) - 1
         also = f", and at {counted(more, 'more line')} (--full)" if more else ""

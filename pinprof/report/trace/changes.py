@@ -81,7 +81,7 @@ def to_do(finding: Finding, findings: Findings) -> str:
     """Return what to change, in a few words; `findings` are all of the trace."""
     if finding.rule.change:
         return finding.rule.change.to + _pinned_by(finding, findings)
-    return finding.rule.fix.split(". ")[0].rstrip(".") + _pinned_by(finding, findings)
+    return finding.fix.split(". ")[0].rstrip(".") + _pinned_by(finding, findings)
 
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:

@@ -1,6 +1,6 @@
-"""Waits that were seen outside of the recorded steps alone: where, how often, and what was called."""
+"""Waits that were seen where no wait of the recorded steps is known to be: where, how often, and what was called."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pinprof.measurement.profile import Profile
@@ -8,13 +8,16 @@ from pinprof.trace.lines import Placed
 from pinprof.trace.watched import WatchedWait, period
 from pinprof.units import counted
 
+OUTSIDE = "Waits seen outside of the recorded steps"
+NOT_JOINED = "Waits seen in every step, at lines that no recorded wait is certain to have"
+
 MAX_SEEN = 10
 """More of them than this are counted in a terminal, not listed."""
 
 
 @dataclass(frozen=True)
 class SeenWait(Placed):
-    """Waits of one line that no recorded step has, over the watched steps."""
+    """Waits of one line that no wait of the recorded steps is known to have, over the watched steps."""
 
     file: str
     line: int | None
@@ -30,6 +33,11 @@ class SeenWait(Placed):
     """Watched steps."""
     every: int | None
     """The period in steps; None without one."""
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is outside of the recorded steps: what waits in every step waits in these, too."""
+        return self.every != 1
 
     @property
     def how_often(self) -> str:
@@ -49,7 +57,7 @@ class SeenWait(Placed):
 
 
 def seen_elsewhere(profile: Profile) -> list[SeenWait]:
-    """Return the watched waits at lines where no recorded step waits, the most frequent first."""
+    """Return the watched waits at lines where no recorded wait is known to be, the most frequent first."""
     watched = profile.info.watched
     if watched is None:
         return []
@@ -60,6 +68,14 @@ def seen_elsewhere(profile: Profile) -> list[SeenWait]:
             by_line.setdefault((wait.line.place, wait.called, wait.thread), []).append(wait)
     seen = [_together(waits, watched.steps) for waits in by_line.values()]
     return sorted(seen, key=lambda wait: -wait.waits)
+
+
+def by_title(profile: Profile) -> Iterator[tuple[str, list[SeenWait]]]:
+    """Yield the watched waits without a recorded wait of their line, under the title that is true of them."""
+    seen = seen_elsewhere(profile)
+    for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
+        if waits := [wait for wait in seen if wait.is_outside == outside]:
+            yield title, waits
 
 
 def _together(waits: Iterable[WatchedWait], of: int) -> SeenWait:

@@ -19,7 +19,7 @@ def finding_fields(finding: Finding, step_ns: float | None) -> dict[str, Any]:
         **saving_fields(finding.saving, step_ns),
         "at_most_ms": maybe_ms(finding.most_ns),
         "then": _then(finding, step_ns),
-        "fix": finding.rule.fix,
+        "fix": finding.fix,
         "fix_code": {"before": finding.rule.before, "after": finding.rule.code},
         "sites": [site_fields(site) for site in finding.sites],
     }

@@ -22,6 +22,7 @@ from pinprof.report.flame import host_flame, waits_flame
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.course import course_table, unlike
+from pinprof.report.trace.elsewhere import by_title
 from pinprof.report.trace.host import not_sampled
 from pinprof.report.trace.spent_page import kernel_tables, op_tables
 from pinprof.report.trace.tables import (
@@ -104,9 +105,8 @@ def _waits(profile: Profile, quoting: Quoting) -> Iterator[Markup]:
         graph = waits_flame(profile)
         yield flame(graph) if graph else Markup()
         yield sites_table(profile, quoting)
-    elsewhere = elsewhere_table(profile)
-    if elsewhere:
-        yield Markup("<h4>Waits seen outside of the recorded steps</h4>{}").format(elsewhere)
+    for title, seen in by_title(profile):
+        yield Markup("<h4>{}</h4>{}").format(title, elsewhere_table(seen))
 
 
 def _host(profile: Profile) -> Iterator[Markup]:

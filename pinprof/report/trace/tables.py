@@ -15,7 +15,7 @@ from pinprof.report.elements import Column, Markup, bold, details, number_column
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.trace.elsewhere import seen_elsewhere
+from pinprof.report.trace.elsewhere import SeenWait
 from pinprof.report.trace.host import WHAT_COUNTS, by_kind, called_cells, place_cells, precision
 from pinprof.report.words import IDLE, NOTHING, copy_cells, exposed_rows, place, surprises, wait_cells, whole_place
 from pinprof.trace.tables import Int64s
@@ -121,11 +121,8 @@ def _wait_figures(profile: Profile, cells: Sequence[str], in_all: str) -> tuple[
     return stall, idle, drain, own, rest, *counts
 
 
-def elsewhere_table(profile: Profile) -> Markup:
-    """Return the waits that were seen outside of the recorded steps alone."""
-    seen = seen_elsewhere(profile)
-    if not seen:
-        return Markup()
+def elsewhere_table(seen: Sequence[SeenWait]) -> Markup:
+    """Return the waits that were seen without a recorded wait of their line."""
     columns = [Column("where"), Column("called"), Column("how often"), *number_columns("waits", "in each such step")]
     rows = [
         (

@@ -18,7 +18,7 @@ from pinprof.phrases import PARTS
 from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.trace.course import ledger, regular, unlike
-from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, seen_elsewhere
+from pinprof.report.trace.elsewhere import MAX_SEEN, SeenWait, by_title
 from pinprof.report.trace.headline import nothing_found
 from pinprof.report.trace.host import TITLE, by_kind, called_cells, matters, not_sampled, precision
 from pinprof.report.trace.spent_text import kernels_section, ops_section
@@ -99,8 +99,8 @@ def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, f
         yield from _copies(profile)
     if any(site.verdict != "profiler" for site in profile.sites):
         yield from _waits(profile, waits_by, full=full)
-    if seen := seen_elsewhere(profile):
-        yield from _elsewhere(seen)
+    for title, seen in by_title(profile):
+        yield from _elsewhere(title, seen)
     if profile.loader.waits:
         yield from _input(profile)
     if matters(profile):
@@ -257,8 +257,8 @@ def _waits(profile: Profile, waits_by: str, *, full: bool) -> Iterable[Renderabl
         yield bullet(sentence)
 
 
-def _elsewhere(seen: Sequence[SeenWait]) -> Iterable[RenderableType]:
-    yield section(f"Waits seen outside of the recorded steps, in {counted(seen[0].of, 'step')} without profiler")
+def _elsewhere(title: str, seen: Sequence[SeenWait]) -> Iterable[RenderableType]:
+    yield section(f"{title}, in {counted(seen[0].of, 'step')} without profiler")
     rows = table("in", "called", "how often", "waits", text_columns=3)
     for wait in seen[:MAX_SEEN]:
         rows.add_row(cut(place(wait.place), MAX_CELL), wait.called or NOTHING, wait.how_often, f"{wait.waits:,}")
@@ -349,7 +349,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
         yield from _finding_sites(finding)
-        yield Padding(Text(f"Fix: {finding.rule.fix}"), (0, 0, 0, 6))
+        yield Padding(Text(f"Fix: {finding.fix}"), (0, 0, 0, 6))
         further = then_worth(finding, profile)
         if further:
             yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))

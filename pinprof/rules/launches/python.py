@@ -7,6 +7,7 @@ from pinprof.analyses.host import CalledLine
 from pinprof.analyses.pause import MEANING
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.rules.launches.advice import how_to_spare
 from pinprof.rules.launches.late import late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
@@ -46,7 +47,13 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     if shown >= PAUSED:
         words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
     place = lines[0][0].place if shown >= PAUSED else Place()
-    yield Evidence(min(max(idle, shown * step), late), "; ".join(words), *place, edits=Edits(without_pauses=True))
+    yield Evidence(
+        min(max(idle, shown * step), late),
+        "; ".join(words),
+        *place,
+        edits=Edits(without_pauses=True),
+        fix=how_to_spare(details),
+    )
 
 
 def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:

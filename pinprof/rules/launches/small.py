@@ -6,6 +6,7 @@ from pinprof.analyses.launches import Launches
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import WAITS
+from pinprof.rules.launches.advice import how_to_launch
 from pinprof.rules.launches.late import IDLE, compiling, host_ops, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within
@@ -30,6 +31,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
         f"late{_forbidden(capture.blockers)}",
         edits=Edits(graphed=frozenset(capture.calls.tolist())),
+        fix=how_to_launch(details, capture.blockers),
     )
 
 

@@ -67,6 +67,17 @@ def test_a_line_of_the_table_of_waits_is_not_told_again(tmp_path: Path) -> None:
     assert syncs(analysis)["seen_elsewhere"] == []
 
 
+def test_a_line_that_waits_in_every_step_is_not_outside_of_the_recorded_steps(tmp_path: Path) -> None:
+    analysis = analysed(tmp_path, [wait(10, list(range(100))), wait(20, list(range(100)))])
+    text = text_of(analysis)
+    assert "Waits seen in every step, at lines that no recorded wait is certain to have, in 100 steps" in text
+    assert "outside of the recorded steps" not in text
+    assert "outside of the recorded steps" not in to_html([analysis])
+    assert [each["every"] for each in syncs(analysis)["seen_elsewhere"]] == [1]
+    brief = to_text(analysis.profile, analysis.findings, width=160, full=False)
+    assert "outside of the recorded steps" not in brief
+
+
 def test_calls_of_one_line_on_several_paths_are_one(tmp_path: Path) -> None:
     waits = [wait(20, [0, 10]), wait(20, [5, 15], waits=4)]
     waits[0]["line"]["stack"].append("train.py:50:evaluate")
