@@ -75,6 +75,11 @@ def called_name(name: str) -> str | None:
     return builtin["name"] if builtin else None
 
 
+def is_builtin(name: str) -> bool:
+    """Return whether the name of a `python_function` event is a function that is written in C."""
+    return BUILTIN.match(name) is not None
+
+
 def tensor_method(name: str) -> str | None:
     """Return the bare name of a tensor's builtin method, None for any other `python_function` event."""
     match = OF_TENSOR.match(name)

@@ -23,6 +23,8 @@ CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "no
 WAITING = CALLED | {"aten::index": "[]", "aten::type_as": "type_as", "aten::inverse": "inverse"}
 """All ops that wait, with what the program calls."""
 
+RECORDED_STEPS = range(35, 40)
+
 PINS = "aten::copy_later"
 """An op that copies without waiting."""
 
@@ -98,23 +100,23 @@ def given(
     program: Program,
     folder: Path,
     *,
-    start: int = 35,
-    recorded: int = 5,
     lines: int = 3,
     watching: int = 200,
     evaluations: Sequence[int] | None = None,
     in_order: bool = True,
+    numbered: bool = True,
 ) -> list[tuple[int, int | None]]:
     """Return of each wait of the recorded steps its true line, and the one that it gets.
 
     `evaluations` are the steps in which one was noted; None: nothing was noted of the run. `in_order`: watching kept
-    the order of the waits in the steps.
+    the order of the waits in the steps. `numbered`: the lines window learned lines, not only the functions.
     """
-    builder, truth = built(program, range(start, start + recorded))
-    begin = start + recorded + 2
+    builder, truth = built(program, RECORDED_STEPS)
+    begin = RECORDED_STEPS.stop + 2
     marked = read(built(program, range(begin, begin + lines), marked=True)[0], folder)
     stalls = measure_stalls(marked)
-    learned = line_of_each(marked, stalls, [line_at(number) for number in range(len(program))])
+    lines_at = [line_at(number) for number in range(len(program))]
+    learned = line_of_each(marked, stalls, lines_at if numbered else [replace(at, line=None) for at in lines_at])
     builder.metadata[LINES_KEY] = msgspec.to_builtins(learn_lines(marked, stalls, learned))
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     if watching:
@@ -122,7 +124,12 @@ def given(
         seen = watched(program, range(begin, begin + watching))
         builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen if in_order else replace(seen, sequences=None))
     if evaluations is not None:
-        windows = (("plain", start), (RECORDED, recorded), ("lines", lines + 2), (WATCH, watching))
+        windows = (
+            ("plain", RECORDED_STEPS.start),
+            (RECORDED, len(RECORDED_STEPS)),
+            ("lines", lines + 2),
+            (WATCH, watching),
+        )
         count = sum(steps for _, steps in windows)
         work = tuple(Work(step, EVALUATION) for step in evaluations)
         run = RunLog(0, windows, (1,) * count, *((0,) * count,) * 3, 0, work=work)
@@ -200,6 +207,12 @@ def test_a_line_that_waits_only_in_evaluations_is_no_rival_where_none_was_record
     pairs = given(program, tmp_path, evaluations=evaluations, in_order=False)
     assert [got for _, got in pairs] == [8, 8, line, 8, 8]
     assert [got for _, got in given(program, tmp_path, evaluations=evaluations)] == [8, 8, 8, 8, 8]
+
+
+def test_waits_of_which_only_the_function_was_recorded_have_the_lines_that_were_watched(tmp_path: Path) -> None:
+    program = [Statement("aten::op0"), Statement("aten::item"), Statement("aten::op1"), Statement("aten::item")]
+    assert {truth == found for truth, found in given(program, tmp_path, numbered=False)} == {True}
+    assert {found for _, found in given(program, tmp_path, numbered=False, watching=0)} == {None}
 
 
 def test_two_lines_that_take_turns_have_their_own(tmp_path: Path) -> None:

@@ -64,6 +64,29 @@ def test_two_waits_of_one_call_share_its_line(tmp_path: Path) -> None:
     assert learned(builder, tmp_path) == {("aten::repeat_interleave", "main"): [30, 30]}
 
 
+def test_waits_of_one_call_of_a_builtin_share_its_line(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in steps(builder):
+        builder.function("train.py(3): train", start + 80, 400)
+        builder.function("<built-in function pad>", start + 90, 200)  # it reads three tensors
+        for place in (100, 150, 200):
+            item(builder, start + place)
+        mark(builder, start + 291, 2)
+    assert learned(builder, tmp_path) == {("aten::item", "main"): [30, 30, 30]}
+
+
+def test_a_wait_in_python_code_that_a_builtin_calls_has_no_line_of_it(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in steps(builder):
+        builder.function("train.py(3): train", start + 80, 400)
+        builder.function("<built-in method sort of list object at 0x1>", start + 90, 200)
+        builder.function("train.py(9): key", start + 95, 50)
+        item(builder, start + 100)
+        item(builder, start + 200)
+        mark(builder, start + 291, 2)
+    assert learned(builder, tmp_path) == {("aten::item", "main"): [None, 30]}
+
+
 def test_a_call_that_is_not_marked_gets_no_line_of_another(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for start in steps(builder):

@@ -10,7 +10,7 @@ from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.contexts import Kind, kinds_of
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
-from pinprof.trace.frames import frame
+from pinprof.trace.frames import frame, is_builtin
 from pinprof.trace.lines import LINE_MARK, RecordedLines, SourceLine
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
@@ -32,6 +32,24 @@ def marked_lines(trace: Trace, stalls: Stalls) -> Int64s:
         found = _following(trace, stalls, trace.annotations.start_ns[marks[own]], thread == each)
         taken = (found != NONE) & ((thread == each) | (unmarked & of_main))
         result[taken] = number[own][found[taken]]
+    return _with_whole_calls(trace, stalls, result)
+
+
+def _with_whole_calls(trace: Trace, stalls: Stalls, marks: Int64s) -> Int64s:
+    """Return the marks with the one of a built-in function for all stalls of that call: one line calls it once.
+
+    A function that reads several tensors, as `pad` does of a list, comes back to Python after the last of them.
+    """
+    function = trace.links.function[stalls.call]
+    in_builtin = (function != NONE) & np.append(trace.functions.named(is_builtin), values=False)[function]
+    marked = np.flatnonzero(in_builtin & (marks != NONE))
+    of_call: dict[int, set[int]] = defaultdict(set)
+    for call, mark in zip(function[marked].tolist(), marks[marked].tolist(), strict=True):
+        of_call[call].add(mark)
+    result = marks.copy()
+    for row in np.flatnonzero(in_builtin & (marks == NONE)).tolist():
+        if len(of_call[int(function[row])]) == 1:
+            (result[row],) = of_call[int(function[row])]
     return result
 
 

@@ -114,7 +114,7 @@ def _of_step(
         if lines_seen is None or is_new:  # if it is, a step as none that was watched
             line = _of_context(kind, match, alike[units.around[unit]], by_order, known, rivals, is_new=is_new)
         else:
-            line = agreed([*lines_seen, by_order] if by_order else lines_seen)
+            line = agreed([*lines_seen, by_order] if by_order and by_order.line is not None else lines_seen)
             line = line or (None if contested else _of_several(lines_seen, match, rivals, kind))
         lines |= dict.fromkeys(own, line)
     return [lines[row] for row in rows]
@@ -130,7 +130,8 @@ def _of_unit(kind: Kind, rows: list[int], seen: list[Seen]) -> Seen:
 
 def _fits(match: Match, seen: Seen) -> bool:
     """Return whether the context of a wait leaves one of the lines that were seen for it, if any were."""
-    return match.line is None or seen is None or match.line.place in {line.place for line in seen}
+    is_known = match.line is not None and match.line.line is not None  # else at most the function was recorded
+    return not is_known or seen is None or match.line.place in {line.place for line in seen}
 
 
 def _of_several(seen: list[SourceLine], match: Match, rivals: Rivals, kind: Kind) -> SourceLine | None:
