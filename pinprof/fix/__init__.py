@@ -28,6 +28,7 @@ __all__ = [
     "changes",
     "check_patches",
     "fix",
+    "has_diffs",
     "write_patches",
 ]
 
@@ -42,11 +43,6 @@ class Changes:
     refused: tuple[Refused, ...]
     files: Files
     analysis: Analysis
-
-    @property
-    def has_diffs(self) -> bool:
-        """Whether there is a diff: no replay is made to tell what it saves."""
-        return bool(self.mends) and bool(patched(self.mends, self.refused, self.files).patches)
 
     def patches(self, without: Iterable[Mend] = ()) -> Patches:
         """Return the diffs of all changes, or of those that are not left out."""
@@ -63,10 +59,21 @@ def changes(
     `scripts` are files to take where the trace names others of their name. No file outside of `folder` is changed; if
     none is given, that is the git repository around the working directory, or the latter itself.
     """
+    work = _work(analysis, scripts, chosen, folder)
+    mends, refused = planned(analysis.findings, work)
+    return Changes(tuple(mends), tuple(refused), work.files, analysis)
+
+
+def has_diffs(analysis: Analysis) -> bool:
+    """Return whether `changes` has a diff for a trace: the first one suffices, and what it saves is not replayed."""
+    work = _work(analysis)
+    plans = (planned([finding], work) for finding in analysis.findings)
+    return any(mends and patched(mends, refused, work.files).patches for mends, refused in plans)
+
+
+def _work(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Work:
     told = Told(analysis)
-    files = Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None)
-    mends, refused = planned(analysis.findings, Work(told, files, chosen))
-    return Changes(tuple(mends), tuple(refused), files, analysis)
+    return Work(told, Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None), chosen)
 
 
 def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:

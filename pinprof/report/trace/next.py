@@ -43,9 +43,9 @@ def has_diffs(measured: Analysis | RankPart) -> bool:
     """
     if isinstance(measured, RankPart) or not _may_have_diffs(measured.profile, measured.findings):
         return False
-    from pinprof.fix import changes  # noqa: PLC0415
+    from pinprof import fix  # noqa: PLC0415
 
-    return changes(measured).has_diffs
+    return fix.has_diffs(measured)
 
 
 def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
