@@ -446,10 +446,11 @@ def test_reports_name_fix_for_the_rules_that_it_has_changes_for() -> None:
 @pytest.mark.parametrize("rule", ["PIN102", "PIN104"])
 def test_one_change_saves_the_same_whichever_of_its_rules_is_asked_for(here: Path, rule: str) -> None:
     trace = recorded(here, blocking_us=15)
-    copies = patches_of(trace)[-1]
+    places = [{"file": "train.py", "line": line} for line in (COPY, LOADER_LINE)]
+    (copies,) = (patch for patch in patches_of(trace) if patch["places"] == places)
     (alone,) = patches_of(trace, "--rule", rule)
+    assert (alone["places"], alone["diff"]) == (places, copies["diff"])
     assert alone["saving_ms"] == copies["saving_ms"]
-    assert alone["places"] == [{"file": "train.py", "line": line} for line in (COPY, LOADER_LINE)]
 
 
 def patches_of(trace: Path, *options: str) -> list[dict[str, Any]]:
