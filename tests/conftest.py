@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 pytest_plugins = ["pytester"]
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # jsonschema loads it for 2 s, for a format unused
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests beside it use the other cores; torch's threads would spin
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("any machine", deadline=None)  # how long an example takes is the load's doing
 settings.load_profile("any machine")
 
