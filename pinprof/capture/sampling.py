@@ -11,6 +11,7 @@ What is still wrong: an operator shorter than `LATE_S` may be seen at the next c
 `scripts/bench_sampling.py` measures what a sample costs.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -90,6 +91,8 @@ class HostSampler:
                 self._undo.enter_context(replaced(signal, name, partial(self._giving_way, claims)))
             for name in ("execv", "execve"):  # a timer outlives the program that it was set by, its handler does not
                 self._undo.enter_context(replaced(os, name, self._pausing))
+            atexit.register(self.stop)  # Python resets handlers as it ends: a timer that still ran would kill it
+            self._undo.callback(atexit.unregister, self.stop)
             self._marks = [time.perf_counter()]
             self._due = self._marks[0] + self._pause()
             self._is_on = True

@@ -27,6 +27,7 @@ PATCHES = {
 }
 PROGRAM = """
 import subprocess, sys, time
+after = lambda step: time.sleep(0.004)  # so that all windows find their steps
 model.eval()
 subprocess.run([sys.executable, "-c", "print('of a child')"], check=True)
 train(60)
@@ -43,6 +44,12 @@ def test_a_failure_of_ours_is_one_line_and_the_program_runs_on(tmp_path: Path, p
         "pinprof itself failed (KeyError: 'of ours'); please report this with the output under PINPROF_TRACEBACK=1. "
         "The program runs on\n"
     )
+
+
+def test_a_program_that_ends_while_it_is_sampled_keeps_its_exit_status(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + FAILS + PATCHES["the end of the recording"] + PROGRAM, plain_seconds=60.0)
+    assert (ran.status, ran.out) == (7, "of a child\nfinished\n")
+    assert ran.err.startswith("pinprof itself failed (KeyError: 'of ours')")
 
 
 def test_a_recording_that_cannot_begin_lets_the_program_run_to_its_end(tmp_path: Path) -> None:
