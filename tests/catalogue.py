@@ -207,7 +207,7 @@ def _optimizers(case: Any, weight: Any) -> None:
     weight.grad = torch.full_like(weight, 1e-3)
     adam.step()
     adam.state[weight]["step"] = adam.state[weight]["step"].cuda()
-    case("60 step count on the GPU", "item")(step_of(adam))
+    case("60 step count on the GPU", "optimizer_state")(step_of(adam))
     case("62 Adafactor", "item")(step_of(optim.Adafactor([weight])))
     lbfgs: Any = optim.LBFGS([weight], max_iter=2)
 

@@ -16,7 +16,11 @@ from pinprof.trace import read_trace
 from pinprof.trace.tables import NONE
 
 WARM_UPS = 2
-WITHOUT_STACKS = {"tolist": {"to_cpu"}, "print": {"item", "masked_select", "bool", "to_cpu"}}
+WITHOUT_STACKS = {
+    "tolist": {"to_cpu"},
+    "optimizer_state": {"item"},
+    "print": {"item", "masked_select", "bool", "to_cpu"},
+}
 """Causes that only Python functions tell, and what the ops within say."""
 MEMORY = {"device_malloc"}
 """Any expression asks for memory once an earlier test has given back what was kept for it."""
