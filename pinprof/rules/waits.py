@@ -363,8 +363,10 @@ RULES = (
             "Make the optimizer with fused=True, or with capturable=True where it has no fused form: it then computes "
             "with the counts on the GPU. Or keep the default device on the host, and move the model to the GPU."
         ),
-        before="optimizer = torch.optim.Adam(model.parameters(), lr=lr)  # the default device is the GPU",
-        code="optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)\n\n"
+        before="optimizer = torch.optim.Adam(model.parameters(), lr=lr)  # the default device is the GPU\n"
+        "optimizer.step()  # waits for each parameter",
+        code="optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)\n"
+        "optimizer.step()\n\n"
         "# or in an optimizer that has no fused form:\n"
         "optimizer = torch.optim.NAdam(model.parameters(), lr=lr, capturable=True)",
         safe_if=(

@@ -29,6 +29,8 @@ LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
 """Kineto's records of what loading costs (`Runtime Triggered Module Loading`)."""
 WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
 """Calls that wait for work, or make it: what they take is no start."""
+MAKES: Final = re.compile(r"Memcpy|Memset|Launch")
+"""Calls that make work."""
 NEVER: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -58,9 +60,9 @@ def _starts(trace: Trace) -> Bools:
 
     cuBLAS, cuDNN and the allocator then start too, each at its first use.
     """
-    calls, launch = trace.calls, trace.links.launch
+    calls = trace.calls
     slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(lambda name: WAITS.search(name) is not None)
-    launched = calls.start_ns[launch[launch != NONE]]
+    launched = calls.start_ns[calls.named(lambda name: MAKES.search(name) is not None)]  # also of work that is lost
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))
     return slow if before.any() else before
 

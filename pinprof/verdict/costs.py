@@ -76,7 +76,7 @@ def shown_of(profile: Profile, cause: str) -> float:
         return inf
     division, by = divide(profile, mean), {UNTOLD, *IDLE_BY[cause]}
     if cause == INPUT and profile.bound == INPUT_BOUND:
-        by.add("host_wait")  # the workers' queues were full while the recording began
+        by.update(HELD_UP)  # the workers' queues were full while the recording began: something else held launches up
     worked = {COPY: division.copies_ns, COMMUNICATION: division.collectives_ns}.get(cause, 0.0)
     return worked + sum(time for why, time in division.idle_ns.items() if why in by)
 

@@ -74,7 +74,8 @@ def test_a_wait_is_certain_only_where_all_alignments_agree(
     slots: list[Slot], sequences: list[list[int]], expected: list[set[int] | None] | None
 ) -> None:
     aligned = align(slots, sequences, ALL)
-    assert aligned == (expected and [waits and frozenset(waits) for waits in expected])
+    certain = None if expected is None else [None if waits is None else frozenset(waits) for waits in expected]
+    assert aligned == certain
 
 
 def test_what_a_trace_need_not_show_may_be_left_out() -> None:

@@ -361,7 +361,7 @@ def test_the_cheapest_of_many_names_are_left_out(tmp_path: Path) -> None:
 
 def test_kernels_are_withheld_where_some_are_lost(tmp_path: Path) -> None:
     builder = training()
-    for at in (700, 720, 740):
+    for at in (110, 113, 116):  # before other work of the step: its length is known
         builder.call("cudaLaunchKernel", at, 2)
     profile = profile_of(builder, tmp_path)
     assert isinstance(profile.kernels, Withheld)

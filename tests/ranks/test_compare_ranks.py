@@ -167,7 +167,11 @@ def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> N
     paths = sorted(RECORDED.glob("sleeping_rank.rank?.before.json.gz"))
     parts = list(map(rank_part_of, paths))
     assert [part.profile.bound for part in parts] == ["communication", "host"]
-    assert [part.findings.verdict.cause for part in parts] == ["communication", "python"]
+    waiting, sleeping = (part.findings.verdict for part in parts)
+    assert sleeping.cause == "python"
+    # How fast the waiting host is without the profiler is only estimated: it may be what sets the pace.
+    assert waiting.cause is None
+    assert [cost.cause for cost in waiting.between] == ["communication"]
 
 
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:

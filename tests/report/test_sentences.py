@@ -10,9 +10,11 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
+from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
 from pinprof.trace import read_trace
+from pinprof.verdict import UNTOLD
 
 Build = Callable[[TraceBuilder], None]
 
@@ -78,6 +80,14 @@ def two_gpus(builder: TraceBuilder) -> None:
         start = 1000 * number
         builder.step(number, start, 990)
         builder.kernel(start + 100, 500, launch=start + 50)
+        builder.kernel(start + 100, 300, launch=start + 60, device=1)
+
+
+def two_busy_gpus(builder: TraceBuilder) -> None:
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.kernel(start + 100, 985, launch=start + 50)
         builder.kernel(start + 100, 300, launch=start + 60, device=1)
 
 
@@ -171,8 +181,15 @@ def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) ->
 
 
 def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path) -> None:
-    _, page = texts(two_gpus, tmp_path)
-    assert "; GPU 0 is idle for" in page
+    builder = TraceBuilder()
+    two_gpus(builder)
+    profile = analyse(read_trace(builder.write(tmp_path / "trace.json"))).profile
+    assert "; GPU 0 is idle for" in sentence(profile, UNTOLD)
+
+
+def test_of_several_gpus_the_headline_names_the_one_that_works(tmp_path: Path) -> None:
+    for text in texts(two_busy_gpus, tmp_path):
+        assert ": GPU 0 works for" in text
 
 
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:

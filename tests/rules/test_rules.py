@@ -240,13 +240,13 @@ def launches_that_wait(builder: TraceBuilder, start: float) -> None:
         builder.activity("kernel", "gemm", at + 5, 90, correlation=correlation, device=0, stream=COMPUTE)
 
 
-def copy_that_left_no_record(builder: TraceBuilder, start: float) -> None:
-    builder.call("cudaMemcpy", start + 50, 60)
+def op_of_a_library(builder: TraceBuilder, start: float) -> None:
+    wait(builder, start, "library::counts")
 
 
 def code_loaded(builder: TraceBuilder, start: float) -> None:
-    builder.call("cudaFuncGetAttributes", start + 150, 400)
-    builder.event("overhead", "Runtime Triggered Module Loading", start + 152, 390).update(pid=-1, tid=0)
+    builder.call("cudaFuncGetAttributes", start + 150, 80)
+    builder.event("overhead", "Runtime Triggered Module Loading", start + 152, 70).update(pid=-1, tid=0)
 
 
 def full_queue(builder: TraceBuilder, start: float) -> None:
@@ -293,7 +293,7 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
         (host_alloc, "PIN211"),
         (barrier, "PIN212"),
         (launches_that_wait, "PIN213"),
-        (copy_that_left_no_record, "PIN214"),
+        (op_of_a_library, "PIN214"),
         (counting_steps, "PIN215"),
         (same_stream, "PIN301"),
         (launched_late, "PIN302"),

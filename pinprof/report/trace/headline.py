@@ -59,7 +59,7 @@ def _why(profile: Profile, verdict: Verdict) -> str:
     if cost is None or not verdict.step_ns or (verdict.cause == GPU and mean is None):
         return why
     if verdict.cause == GPU and mean:
-        works = f"the GPU works for {of_step(mean.work_ns, mean)} of it"
+        works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it"
         return works + (", and waits for the host" if profile.bound == "host" else "")
     if verdict.cause == IRREGULAR:
         return f"{why}. That adds {duration(cost.ns)} to each step on average"
@@ -69,7 +69,7 @@ def _why(profile: Profile, verdict: Verdict) -> str:
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
     """Return between which causes the trace cannot tell, with what each may cost."""
     mean, costs = busiest(profile), verdict.between
-    works = f"the GPU works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
+    works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
         works = f"collectives run alone for {of_step(mean.talking_ns, mean)} of it, and "
     what = f"what {LOST[costs[0].cause]} cost: {between(*costs[0].range_ns)}"
@@ -93,12 +93,19 @@ def length_of(profile: Profile) -> str:
 def _lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
     it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
-    gpu = "the GPU" if len(profile.parts) == 1 else f"GPU {mean.device}"
     times = [
-        (mean.idle_ns, f"{gpu} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}"),
+        (
+            mean.idle_ns,
+            f"{_named(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}",
+        ),
         (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
     ]
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
+
+
+def _named(profile: Profile, mean: MeanStep) -> str:
+    """Return what the GPU of a mean step is called: by its number where there are several."""
+    return "the GPU" if len(profile.parts) == 1 else f"GPU {mean.device}"
 
 
 def _working(profile: Profile, mean: MeanStep | None) -> str:

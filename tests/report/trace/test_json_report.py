@@ -113,7 +113,8 @@ def test_findings_have_their_savings_and_all_of_them_together() -> None:
     assert second["saving_ms"] == pytest.approx(0, abs=0.01)
     assert last["saving_ms"] is None
     joint = recorded["joint"]
-    assert joint.keys() == {"saving_ms", "saving_fraction", "range_ms", "predicted_step_ms"}
+    assert joint.keys() == {"saving_ms", "saving_fraction", "range_ms", "predicted_step_ms", "without"}
+    assert joint["without"] == []
     assert joint["predicted_step_ms"] == pytest.approx(step - joint["saving_ms"], abs=1e-5)
     assert joint["saving_ms"] >= first["saving_ms"]
 
