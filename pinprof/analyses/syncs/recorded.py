@@ -130,8 +130,9 @@ def _of_unit(kind: Kind, rows: list[int], seen: list[Seen]) -> Seen:
 
 def _fits(match: Match, seen: Seen) -> bool:
     """Return whether the context of a wait leaves one of the lines that were seen for it, if any were."""
-    is_known = match.line is not None and match.line.line is not None  # else at most the function was recorded
-    return not is_known or seen is None or match.line.place in {line.place for line in seen}
+    if match.line is None or match.line.line is None or seen is None:  # of a wait the function may be all that is known
+        return True
+    return match.line.place in {line.place for line in seen}
 
 
 def _of_several(seen: list[SourceLine], match: Match, rivals: Rivals, kind: Kind) -> SourceLine | None:
