@@ -116,10 +116,13 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     """Return the program with the changes made."""
     if not edits:
         return program
-    left = fused_ns(details.trace, edits.fused) if edits.fused else {}
-    calls = fused(_Change(details, edits, program.launch_ns).applied(program.calls), edits.fused - edits.graphed, left)
-    longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
-    return replace(program, calls=tuple(in_graphs(calls, edits.graphed, longer)))
+    calls = _Change(details, edits, program.launch_ns).applied(program.calls)
+    if edits.fused:
+        calls = fused(calls, edits.fused - edits.graphed, fused_ns(details.trace, edits.fused))
+    if edits.graphed:
+        longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
+        calls = in_graphs(calls, edits.graphed, longer)
+    return replace(program, calls=tuple(calls))
 
 
 COPY_LAUNCHES = 2.0
