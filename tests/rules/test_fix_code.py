@@ -558,6 +558,7 @@ def counts_of_steps(texts: Texts, device: str, _folder: Path) -> None:
             for parameter in model.parameters():
                 parameter.grad = torch.full_like(parameter, 0.1 + number)
             optimizer.step()
+        optimizer.zero_grad()  # the text steps once itself: without gradients that does nothing
         return [parameter.detach().clone() for parameter in model.parameters()]
 
     names = {"model": model, "lr": 0.01}
