@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.names import check_is_builtin, uses_of
+from pinprof.fix.names import is_builtin, uses_of
 from pinprof.fix.rewrite import NotSure, walk
 from pinprof.fix.source import SourceFile
 
@@ -184,7 +184,7 @@ def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
         function = node.func
         if isinstance(function, cst.Attribute):
             return function.attr.value in SIZES or (function.attr.value == "size" and len(node.args) == 1)
-        return isinstance(function, cst.Name) and function.value == "len" and _is_builtin(source, "len")
+        return isinstance(function, cst.Name) and function.value == "len" and is_builtin(source, "len")
     if isinstance(node, cst.Subscript):
         return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape" and _is_one(node)
     return isinstance(node, cst.Integer) or (isinstance(node, cst.Name) and _counts(source, node))
@@ -193,14 +193,6 @@ def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
 def _is_one(node: cst.Subscript) -> bool:
     """Return whether a subscript takes one element, not a slice."""
     return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index)
-
-
-def _is_builtin(source: SourceFile, name: str) -> bool:
-    try:
-        check_is_builtin(source, name)
-    except NotSure:
-        return False
-    return True
 
 
 def _counts(source: SourceFile, node: cst.Name) -> bool:

@@ -1,5 +1,6 @@
 """How a function uses one of its variables: where it is set, added to, and read."""
 
+import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -198,6 +199,15 @@ def check_is_builtin(source: SourceFile, name: str) -> None:
         is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)
         if is_alias or is_definition or is_bound:
             raise NotSure(f"the program has a {name} of its own, in line {source.line(node)}")
+
+
+def is_builtin(source: SourceFile, name: str) -> bool:
+    """Return whether a name is of Python's own, and a file gives it no other meaning."""
+    try:
+        check_is_builtin(source, name)
+    except NotSure:
+        return False
+    return hasattr(builtins, name)
 
 
 def _is_bound(source: SourceFile, node: cst.Name) -> bool:

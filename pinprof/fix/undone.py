@@ -1,6 +1,5 @@
 """Clocks that are read while the GPU may still be at work on what a wait was for, which a change takes away."""
 
-import builtins
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,10 +9,10 @@ from pinprof.fix.calls import last_name
 from pinprof.fix.clocks import is_clock, is_clock_of_python, is_timer, may_read_clock, reads_clock
 from pinprof.fix.flow import Flow, State, names_of, worst, yields
 from pinprof.fix.kinds import is_real
-from pinprof.fix.names import check_is_builtin
+from pinprof.fix.names import is_builtin
 from pinprof.fix.program import Function, Program
 from pinprof.fix.reads import as_read
-from pinprof.fix.rewrite import NotSure, Waits, walk
+from pinprof.fix.rewrite import Waits, walk
 from pinprof.fix.source import SourceFile
 
 DONE, HELD, LOST = range(3)
@@ -196,7 +195,7 @@ class Undone:
             found = self._of_receiver(source, call) or self.program.named(name)
         if found:
             return found, (isinstance(function, cst.Name) or is_own) and len(found) == 1
-        is_instance = isinstance(function, cst.Name) and not _is_builtin(source, name)
+        is_instance = isinstance(function, cst.Name) and not is_builtin(source, name)
         if is_instance or is_own or name == MODULE or name in self.program.attributes:
             return [each for special in INSTANCES for each in self.program.methods(special)], False
         return [], False
@@ -282,16 +281,6 @@ class Undone:
         if not made and is_timer(names_of(of)):
             self._note(source, of, state)
         return behind
-
-
-def _is_builtin(source: SourceFile, name: str) -> bool:
-    if not hasattr(builtins, name):
-        return False
-    try:
-        check_is_builtin(source, name)
-    except NotSure:
-        return False
-    return True
 
 
 def _is_argument(source: SourceFile, node: cst.Name) -> bool:

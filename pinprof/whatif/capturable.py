@@ -26,8 +26,6 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
 
     It stands for all that `capturable=True` adds. An optimizer that is fused, or capturable already, adds nothing.
     """
-    if not graphed:
-        return {}
     ops, launch = trace.ops, trace.links.launch
     marks = trace.annotations
     steps = marks.named(lambda name: ADAM.match(name) is not None)

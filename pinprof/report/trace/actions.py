@@ -8,7 +8,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
-from pinprof.report.trace.changes import chosen
+from pinprof.report.trace.changes import chosen, left_out
 from pinprof.report.trace.headline import nothing_found
 from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, untold, worth
 from pinprof.rules import Finding, unsearched
@@ -30,16 +30,15 @@ def best(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
     findings = analysis.findings
     if not findings:
         return
-    worth_doing = chosen(findings, analysis.profile)
-    ranks = [rank for best in worth_doing for rank, each in enumerate(findings, start=1) if each is best]
-    ranked = [(rank, findings[rank - 1]) for rank in ranks or range(1, len(findings[:BEST]) + 1)]
+    shown = chosen(findings, analysis.profile) or list(findings[:BEST])
+    ranked = [(rank, each) for rank, each in enumerate(findings, start=1) if each in shown]
     items = Markup().join(_at_a_glance(number, rank, finding, analysis, quoting) for rank, finding in ranked)
     yield Markup('<ol class="best" aria-label="The best findings">{}</ol>').format(items)
     together = joint_worth(findings, analysis.profile)
     if together:
         yield note(f"{together[0].upper()}{together[1:]}.")
-    rest = len(findings) - len(ranked)
-    if rest > 0:
+    rest = len(left_out(findings, shown))
+    if rest:
         yield note(Markup('<a href="#findings-{}">{}</a>').format(number, counted(rest, "more finding")))
 
 
