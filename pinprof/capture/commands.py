@@ -83,9 +83,10 @@ def may_train(line: str) -> bool:
 
 
 def as_line(args: object) -> str:
-    """Return a command as one line."""
+    """Return a command as one line, to be named in a sentence."""
     words = words_of(args)
-    return shlex.join(words) if words is not None else os.fsdecode(args) if isinstance(args, bytes) else str(args)
+    text = shlex.join(words) if words is not None else os.fsdecode(args) if isinstance(args, bytes) else str(args)
+    return " ".join(text.split())
 
 
 def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:

@@ -47,8 +47,8 @@ class UserProgram:
     def as_main(self) -> Iterator[ModuleType]:
         """Give the block a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them.
 
-        Functions that run at the interpreter's exit find this `__main__` and its working directory again; otherwise
-        they could not pickle objects of its classes.
+        Functions that run at the interpreter's exit find all this and the working directory again; otherwise they
+        could neither pickle objects of its classes nor import what lies beside it.
         """
         saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
         main = ModuleType("__main__")
@@ -62,8 +62,8 @@ class UserProgram:
         try:
             yield main
         finally:
+            atexit.register(_give_back, sys.argv, sys.path[:], main)
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
-            atexit.register(sys.modules.__setitem__, "__main__", main)
             with suppress(OSError):  # the program removed its folder, or took its rights to it
                 atexit.register(os.chdir, Path.cwd())
             with suppress(OSError):
@@ -97,6 +97,11 @@ class UserProgram:
         if source is None:
             raise CaptureError(f"{self.name}: it has no source, so none of its functions can mark steps")
         return _compiled(source, spec.origin, change)
+
+
+def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:
+    """Set what a program had as its own."""
+    sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
 def _compiled(source: str | bytes, path: str, change: Replacement | None) -> CodeType:

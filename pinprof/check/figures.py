@@ -37,14 +37,15 @@ NO_STEP_TIME = (
 )
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
 
-OF_WAITS, OF_COPIES = ("wait", "op"), ("copy",)
-"""Events of which figures are made, as `Trace.skipped_kinds` calls them: the op around a wait tells if it is hidden."""
+OF_WAITS, OF_COPIES, OF_COPIES_IN_STEPS = ("wait", "op"), ("copy",), ("copy", "wait")
+"""Events of which figures are made, as `Trace.skipped_kinds` calls them: the op around a wait tells if it is hidden,
+and the call that launches a copy, in which step the copy is."""
 MADE_OF: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "max_hidden_syncs": (OF_WAITS, ("step", "per_step", "stalls", "drain")),
     "max_stall_ms": (OF_WAITS, ("step", "per_step", "stalls", "drain")),
-    "max_exposed_ms": (OF_COPIES, ("step", "per_step", "busy", "overlap")),
+    "max_exposed_ms": (OF_COPIES_IN_STEPS, ("step", "per_step", "busy", "overlap")),
     "min_overlap": (OF_COPIES, ("busy", "overlap")),
-    "max_pageable_bytes": (OF_COPIES, ("step", "per_step", "copies")),
+    "max_pageable_bytes": (OF_COPIES_IN_STEPS, ("step", "per_step", "copies")),
     "max_step_ms": ((), ("step", "estimate")),
 }
 """By the key of a quantity: the events that it is made of, and the figures of the report without which it is not known:

@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 ALL = Chosen()
+MOST_BYTES = 64_000
+"""How large a program may be so that a report asks on its way whether there are diffs: LibCST takes a second for 20 kB
+(on one core of a busy virtual machine, with the names resolved)."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,25 @@ def changes(
 
 
 def has_diffs(analysis: Analysis) -> bool:
-    """Return whether `changes` has a diff for a trace: the first one suffices, and what it saves is not replayed."""
-    work = _work(analysis)
+    """Return whether `changes` has a diff for a trace: the first one suffices, and what it saves is not replayed.
+
+    Where clocks must be looked for in a program of more than `MOST_BYTES`, a diff is not found: that takes too long.
+    """
+    work = _work(analysis, most_bytes=MOST_BYTES)
     plans = (planned([finding], work) for finding in analysis.findings)
     return any(mends and patched(mends, refused, work.files).patches for mends, refused in plans)
 
 
-def _work(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Work:
+def _work(
+    analysis: Analysis,
+    scripts: Sequence[str] = (),
+    chosen: Chosen = ALL,
+    folder: Path | None = None,
+    most_bytes: int | None = None,
+) -> Work:
     told = Told(analysis)
-    return Work(told, Files(analysis.trace.path, scripts, folder, told.made.sources if told.made else None), chosen)
+    recorded = told.made.sources if told.made else None
+    return Work(told, Files(analysis.trace.path, scripts, folder, recorded, most_bytes), chosen)
 
 
 def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:

@@ -19,7 +19,8 @@ class Files:
     """The source files of a trace, each taken apart once.
 
     `scripts` are files to take where the trace names others of the same name. None outside of `folder` is changed, and
-    none that is not as it was recorded: by its SHA-256 in `recorded`, or else by its age.
+    none that is not as it was recorded: by its SHA-256 in `recorded`, or else by its age. A program of more than
+    `most_bytes` is not taken apart.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class Files:
         scripts: Sequence[str] = (),
         folder: Path | None = None,
         recorded: Mapping[str, str] | None = None,
+        most_bytes: int | None = None,
     ) -> None:
         self._recorded = recorded or {}
+        self._most_bytes = most_bytes
         self._trace = Path(trace_path)
         self._sources = Sources(trace_path)
         self._scripts = [Path(script) for script in scripts]
@@ -61,9 +64,9 @@ class Files:
         return found
 
     def program(self, file: str) -> Program:
-        """Return the program around a file. Raises NotSure, as `taken`."""
+        """Return the program around a file. Raises NotSure, as `taken`, and for one that is too large."""
         if file not in self._programs:
-            self._programs[file] = program_around(self.taken(file), self.folder)
+            self._programs[file] = program_around(self.taken(file), self.folder, self._most_bytes)
         return self._programs[file]
 
     def _take(self, file: str) -> SourceFile:

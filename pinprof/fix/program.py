@@ -108,27 +108,47 @@ def _bound(target: cst.BaseExpression) -> Iterator[str]:
             yield from _bound(each.value)
 
 
-def program_around(source: SourceFile, folder: Path) -> Program:
-    """Return the program of a file in a folder: with what it imports from there, and what imports it."""
-    found = {source.path: source}
-    waiting = [source.path]
-    while waiting and len(found) < MOST_FILES:
-        path = waiting.pop(0)
-        near = [*_imported(path, found[path].text, folder)]
-        if path == source.path or path in _importing(source.path, folder):
-            near += _importing(path, folder)
-        for other in near:
-            if other not in found and len(found) < MOST_FILES and (taken := _taken(other, folder)) is not None:
-                found[other] = taken
-                waiting.append(other)
-    return Program([*found.values()])
+def program_around(source: SourceFile, folder: Path, most_bytes: int | None = None) -> Program:
+    """Return the program of a file in a folder: with what it imports from there, and what imports it.
+
+    Raises NotSure where that is more than `most_bytes`.
+    """
+    paths = _paths_around(source.path, folder)
+    if most_bytes is not None and sum(path.stat().st_size for path in paths) > most_bytes:
+        raise NotSure("the program is too large to be read on the way")
+    others = (_taken(path, folder) for path in paths if path != source.path)
+    return Program([source, *(other for other in others if other is not None)])
+
+
+def _paths_around(start: Path, folder: Path) -> list[Path]:
+    """Return a file, the files of a folder that it imports, and those that import it."""
+    found = [start]
+    importing = _importing(start, folder)
+    for path in found:
+        near = [*_imported(path, _text_of(path), folder)]
+        if path == start or path in importing:
+            near += importing if path == start else _importing(path, folder)
+        new = [other for other in dict.fromkeys(near) if other not in found and _is_readable(other)]
+        found += new[: MOST_FILES - len(found)]
+    return found
+
+
+def _is_readable(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size <= MAX_BYTES
+    return False
+
+
+def _text_of(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def _taken(path: Path, folder: Path) -> SourceFile | None:
     """Return a file of the program; None for one that cannot be read."""
     with suppress(NotSure, OSError, ValueError):
-        if path.stat().st_size <= MAX_BYTES:
-            return SourceFile(path.relative_to(folder).as_posix(), path, path.read_bytes())
+        return SourceFile(path.relative_to(folder).as_posix(), path, path.read_bytes())
     return None
 
 
@@ -155,9 +175,8 @@ def _importing(path: Path, folder: Path) -> list[Path]:
         if not top.is_relative_to(folder):
             break
         for other in sorted(top.glob("*.py")):
-            with suppress(OSError, ValueError):
-                if other != path and other.stat().st_size <= MAX_BYTES:
-                    text = other.read_text(encoding="utf-8", errors="replace")
-                    if any(re.search(rf"\b{re.escape(name)}\b", " ".join(each)) for each in IMPORTED.findall(text)):
-                        found.append(other.resolve())
+            if other != path and _is_readable(other):
+                words = (" ".join(each) for each in IMPORTED.findall(_text_of(other)))
+                if any(re.search(rf"\b{re.escape(name)}\b", text) for text in words):
+                    found.append(other.resolve())
     return found

@@ -62,7 +62,7 @@ def _read_early(source: SourceFile, line: cst.SimpleStatementLine, waits: Waits)
 
 
 def _clocks(waits: Waits, together: Sequence[Waits], work: Work) -> list[Clock]:
-    """Return the clocks that are read too early. Raises NotSure where the program cannot be followed."""
+    """Return the clocks that need the waits. Raises NotSure where the program is too large to see that."""
     program = work.files.program(waits.file)
     if not program.has_clock:
         return []
@@ -70,7 +70,7 @@ def _clocks(waits: Waits, together: Sequence[Waits], work: Work) -> list[Clock]:
     try:
         return [*Undone(program, waits, removed, work.told.waiting).walked()]
     except RecursionError:
-        raise NotSure("the program's calls are too deep to follow all that reads a clock") from None
+        raise NotSure("the program calls its functions too deep to see which clocks need the wait") from None
 
 
 def _line_of(clock: Clock, waits: Waits) -> cst.SimpleStatementLine | None:

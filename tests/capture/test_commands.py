@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.capture.commands import may_train, to_follow, words_of
+from pinprof.capture.commands import as_line, may_train, to_follow, words_of
 from pinprof.capture.job import Rank
 from pinprof.capture.orders import Orders
 
@@ -104,3 +104,8 @@ def test_a_line_that_may_train() -> None:
     assert may_train("/usr/bin/torchrun -m package.train")
     assert not may_train("nvidia-smi -L")
     assert not may_train("")
+
+
+def test_a_command_is_named_in_one_line() -> None:
+    assert as_line(["python", "-c", "import a\nprint(1)"]) == "python -c 'import a print(1)'"
+    assert as_line(b"python  train.py\n") == "python train.py"

@@ -114,7 +114,8 @@ class Config:
 
 def at_exit():
     pickle.loads(pickle.dumps(Config()))
-    print("exit handler", __name__, os.path.basename(os.getcwd()), sys.modules["__main__"].Config is Config)
+    is_main = sys.modules["__main__"].Config is Config
+    print("exit handler", __name__, os.path.basename(os.getcwd()), is_main, sys.argv, sys.path[0])
 
 atexit.register(at_exit)
 os.makedirs("elsewhere", exist_ok=True)

@@ -582,6 +582,7 @@ SPOILED: dict[str, Callable[[dict[str, Any]], object]] = {
 HIT = {
     "cudaStreamSynchronize": {"max_hidden_syncs", "max_stall_ms"},
     "aten::item": {"max_hidden_syncs", "max_stall_ms"},
+    "cudaMemcpyAsync": {"max_exposed_ms", "max_pageable_bytes"},
     "Memcpy HtoD (Pageable -> Device)": {"max_exposed_ms", "min_overlap", "max_pageable_bytes"},
 }
 """Which limits depend on an event of this name."""

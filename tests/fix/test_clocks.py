@@ -276,3 +276,13 @@ def test_two_changes_do_not_rely_on_the_wait_of_each_other(tmp_path: Path) -> No
     code = code.replace("print(f'{v}')", "dt = time.time()\n            print(f'{v}')")
     before, after = run(code), run(mended(tmp_path, code, waiting={("train.py", line) for line in range(90)}).code)
     assert all(new >= old for old, new in zip(before, after, strict=True))
+
+
+def test_a_program_that_is_too_large_is_not_changed_where_it_may_have_a_clock(tmp_path: Path) -> None:
+    deep = "".join(f"def f{number}(x):\n    return f{number + 1}(x)\n" for number in range(120))
+    code = without_t0(program("a constant", "dt = f0(1)", deep + "def f120(x):\n    return now()\n"))
+    outcome = mended(tmp_path, code)
+    assert outcome.is_unchanged
+    assert "calls its functions too deep" in outcome.why
+    (tmp_path / "timers.py").write_text("import time\n" + "# and so on\n" * 1000)
+    assert "too large" in mended(tmp_path, program("a constant", "", "import timers\n"), most_bytes=10_000).why
