@@ -62,8 +62,8 @@ class Program:
         if isinstance(node, cst.Name) and (node.value in NAMES or is_timer((node.value,))):
             self.has_clock = True
         elif isinstance(node, cst.Call) and source.code(node.func) == "getattr":
-            name = node.args[1].value if len(node.args) > 1 else None
-            self.asked.add(str(name.evaluated_value) if isinstance(name, cst.SimpleString) else "")
+            text = node.args[1].value if len(node.args) > 1 else None
+            self.asked.add(str(text.evaluated_value) if isinstance(text, cst.SimpleString) else "")
         elif isinstance(node, cst.FunctionDef):
             around = source.scope(node)
             of_class = around.name.value if isinstance(around, cst.ClassDef) else None
