@@ -11,14 +11,20 @@ from pinprof.fix.source import SourceFile
 CLOCKS = {
     *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "default_timer"),
     *("process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"),
-    *("now", "utcnow"),
+    *("now", "utcnow", "cpu_times"),
 }
 """Last names of functions that read a clock, in whatever library."""
-IN_FULL = {"os.times", "resource.getrusage", "datetime.datetime.today"}
+IN_FULL = {
+    *("os.times", "resource.getrusage", "datetime.datetime.today", "numpy.datetime64"),
+    *("time.localtime", "time.gmtime", "time.ctime", "time.asctime"),
+}
 """Clocks whose last name alone may be another function's."""
-NAMES = CLOCKS | {name for each in IN_FULL for name in each.split(".")} | {"timeit", "datetime"}
+OF_BAR = "format_dict"
+"""The attribute by which bars of tqdm give the time since they began, and the rate of steps."""
+NAMES = {*CLOCKS, *(each.rpartition(".")[2] for each in IN_FULL), "time", "timeit", "datetime", OF_BAR}
 """Names of which a program that reads a clock has one, in an import or a call."""
-NO_CLOCKS = {"torch.cuda.Event", "threading.Timer", "torch.cuda.synchronize"}
+NO_CLOCKS = {"torch.cuda.Event", "threading.Timer", "torch.cuda.synchronize", "torch.utils.benchmark.Timer"}
+"""Names that look like clocks: events are the GPU's, and the benchmark's timer waits for it."""
 WORDS = {
     *("timer", "timers", "timeit", "timed", "timing", "timings", "stopwatch", "clock", "chrono", "chronometer"),
     *("elapsed", "lap", "tic", "toc", "benchmark", "speedometer", "throughput"),
@@ -31,10 +37,11 @@ AS_TEXT = {"strftime", "isoformat"}
 
 def is_clock(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether a name is that of a function which reads a clock: `time.perf_counter`, however it is imported."""
-    named = source.qualified(node) or ""
     last = node.attr.value if isinstance(node, cst.Attribute) else node.value if isinstance(node, cst.Name) else ""
-    is_known = last in CLOCKS or named.rpartition(".")[2] in CLOCKS or named in IN_FULL
-    return is_known or named.startswith("timeit.")
+    return last in CLOCKS or any(
+        named.rpartition(".")[2] in CLOCKS or named in IN_FULL or named.startswith("timeit.")
+        for named in source.meanings(node)
+    )
 
 
 def is_clock_of_python(source: SourceFile, node: cst.BaseExpression) -> bool:
@@ -63,4 +70,5 @@ def may_read_clock(source: SourceFile, call: cst.Call) -> bool:
 
 def is_timer(names: Iterable[str]) -> bool:
     """Return whether one of some names has a word of what measures time in it."""
-    return any(word.lower() in WORDS for name in names for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
+    words = (word for name in names for word in (name.replace("_", ""), *re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)))
+    return any(word.lower() in WORDS for word in words)

@@ -76,12 +76,12 @@ class Flow:
             case cst.Try() | cst.TryStar():
                 state = self._try(node, state)
             case cst.Match():
-                subject = self._value(node.subject, state)
-                state = worst(subject, *(self._block(case.body, subject) for case in node.cases))
+                state = self._match(node, state)
             case cst.ClassDef():
                 state = self._block(node.body, state)
-            case cst.FunctionDef():
-                pass  # it runs where it is called
+            case cst.FunctionDef():  # its body runs where it is called
+                given = (each.default for each in walk(node.params) if isinstance(each, cst.Param))
+                state = self._values([each for each in given if each], state)
             case _:
                 state = self._small(node, state)
         self._out[3].append(state)
@@ -112,6 +112,14 @@ class Flow:
             return worst(taken, self._block(node.orelse.body, state))
         # the program ran on a GPU: `if torch.cuda.is_available():`
         return taken if "cuda" in self._source.code(node.test) and taken is not None else worst(taken, state)
+
+    def _match(self, node: cst.Match, state: State) -> State:
+        state = self._value(node.subject, state)
+        ways = []
+        for case in node.cases:
+            state = self._value(case.guard, state) if case.guard else state
+            ways.append(self._block(case.body, state))
+        return worst(state, *ways)
 
     def _loop(self, node: cst.For | cst.While, state: State) -> State:
         outer, kept = self._out, [*self._out]

@@ -1,10 +1,12 @@
 """The files of a program around one of them, and the functions and classes in these by their names."""
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +20,14 @@ from pinprof.trace.sources import MAX_BYTES
 Body: TypeAlias = cst.FunctionDef | cst.Lambda
 MOST_FILES = 40
 """So many files of a program are looked at: each takes some 10 ms per 1,000 lines."""
-IMPORTED = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import\s+([^\n#]+)|import\s+([^\n#]+))", re.MULTILINE)
+MOST_LISTED = 500
+"""So many entries of a folder are looked at for programs: it may be one of a million pictures."""
+IMPORTED = re.compile(
+    r"(?:^|[;:])[ \t]*(?:from[\s\\]+([.\w]+)[\s\\]+import[\s\\]+(\([^)]*\)|[^\n#;]+)|import\s+([^\n#;]+))"
+    r"|import_module\(\s*[\"']([.\w]+)",
+    re.MULTILINE,
+)
+COMMENT = re.compile(r"#[^\n]*")
 
 
 class Function(NamedTuple):
@@ -41,6 +50,8 @@ class Program:
         """What the program calls parts of its objects: `self.model = ...`."""
         self.assigned: dict[str, list[tuple[SourceFile, cst.BaseExpression]]] = defaultdict(list)
         """What is assigned to names, those of attributes and of arguments too."""
+        self.asked: set[str] = set()
+        """Names by which it asks objects for their methods: `getattr(hook, "start")`; "" for one made as it runs."""
         self.has_clock = False
         """Whether anything in it may read a clock."""
         for source in files:
@@ -50,12 +61,17 @@ class Program:
     def _take(self, source: SourceFile, node: cst.CSTNode) -> None:
         if isinstance(node, cst.Name) and (node.value in NAMES or is_timer((node.value,))):
             self.has_clock = True
+        elif isinstance(node, cst.Call) and source.code(node.func) == "getattr":
+            text = node.args[1].value if len(node.args) > 1 else None
+            self.asked.add(str(text.evaluated_value) if isinstance(text, cst.SimpleString) else "")
         elif isinstance(node, cst.FunctionDef):
             around = source.scope(node)
             of_class = around.name.value if isinstance(around, cst.ClassDef) else None
             self.functions[node.name.value].append(Function(source, node, of_class))
         elif isinstance(node, cst.ClassDef):
             self.classes[node.name.value].append((source, node))
+        elif isinstance(node, cst.ImportAlias) and node.asname is not None:
+            self.assigned[str(node.evaluated_alias)].append((source, node.name))
         elif isinstance(node, cst.Param) and node.default is not None:
             self.assigned[node.name.value].append((source, node.default))
         elif isinstance(node, cst.Assign | cst.AnnAssign | cst.NamedExpr) and node.value is not None:
@@ -70,13 +86,12 @@ class Program:
         """Return the methods of a name, of all classes."""
         return [each for each in self.functions.get(name, ()) if each.of_class]
 
-    def named(self, name: str) -> list[Function]:
+    def named(self, name: str, *names: str) -> list[Function]:
         """Return the functions that a name may stand for: those of the name, and those that are assigned to it."""
         found = [*self.functions.get(name, ())]
-        for source, value in self.assigned.get(name, ()):
-            found += [
-                each for other in handed(source, value) if other != name for each in self.functions.get(other, ())
-            ]
+        others = {_last_name(node) for source, value in self.assigned.get(name, ()) for node in handed(source, value)}
+        for other in sorted(others - {name, *names}):
+            found += [each for each in self.named(other, name, *names) if each not in found]
         return found
 
     @cached_property
@@ -85,15 +100,17 @@ class Program:
         return {part for each in self.files for part in each.path.with_suffix("").parts}
 
 
-def handed(source: SourceFile, value: cst.BaseExpression) -> Iterator[str]:
-    """Yield the names in an expression that are not called there: `train` of `partial(train, model)`."""
+def handed(source: SourceFile, value: cst.BaseExpression) -> Iterator[cst.Name | cst.Attribute]:
+    """Yield what an expression names and does not call there: `train` of `partial(train, model)`."""
     for node in walk(value):
-        if isinstance(node, cst.Name):
-            around = source.parent(node)
-            whole = around if isinstance(around, cst.Attribute) else node
-            call = source.parent(whole)
-            if not (isinstance(call, cst.Call) and call.func is whole):
-                yield node.value
+        around = source.parent(node)
+        is_called = isinstance(around, cst.Call) and around.func is node
+        if isinstance(node, cst.Name | cst.Attribute) and not is_called and not isinstance(around, cst.Attribute):
+            yield node
+
+
+def _last_name(node: cst.Name | cst.Attribute) -> str:
+    return node.attr.value if isinstance(node, cst.Attribute) else node.value
 
 
 def _bound(target: cst.BaseExpression) -> Iterator[str]:
@@ -125,7 +142,7 @@ def _paths_around(start: Path, folder: Path) -> list[Path]:
     found = [start]
     importing = _importing(start, folder)
     for path in found:
-        near = [*_imported(path, _text_of(path), folder)]
+        near = [each for files in _imported(path, _text_of(path), folder) for each in files]
         if path == start or path in importing:
             near += importing if path == start else _importing(path, folder)
         new = [other for other in dict.fromkeys(near) if other not in found and _is_readable(other)]
@@ -152,31 +169,49 @@ def _taken(path: Path, folder: Path) -> SourceFile | None:
     return None
 
 
-def _imported(path: Path, text: str, folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that a file imports, from beside it or from the top."""
-    for module, names, plain in IMPORTED.findall(text):
-        words = [each.split()[0] for each in (names if module else plain).strip("() ").split(",") if each.split()]
-        parts = [*(f"{module}.{word}" for word in words), module] if module else words
+def _imported(path: Path, text: str, folder: Path) -> Iterator[list[Path]]:
+    """Yield the files of a folder that each import of a file may be of: from beside it, then from the top."""
+    for module, names, plain, by_text in IMPORTED.findall(text):
+        listed = COMMENT.sub("", names if module else plain or by_text).strip("() ").split(",")
+        words = [each.split()[0] for each in listed if each.split()]
+        parts = [*(f"{module.removesuffix('.')}.{word}" for word in words), module] if module else words
         for part in parts:
             steps = len(part) - len(part.lstrip("."))
             tops = [path.parents[min(steps, len(path.parents)) - 1]] if steps else [path.parent, folder, folder / "src"]
             tail = Path(*part.strip(".").split("."))
-            for top in tops:
-                for other in (top / tail.with_suffix(".py"), top / tail / "__init__.py"):
-                    if tail.name and other.is_relative_to(folder) and other.is_file():
-                        yield other.resolve()
+            files = [other for top in tops for other in (top / f"{tail}.py", top / tail / "__init__.py")]
+            yield [other.resolve() for other in files if other.is_relative_to(folder) and other.is_file()]
 
 
 def _importing(path: Path, folder: Path) -> list[Path]:
-    """Return the files beside a file, or in the folders around it, that name it in an import."""
-    name = path.parent.name if path.stem == "__init__" else path.stem
-    found = []
+    """Return the files that import a file: those beside it and in the folders around it, and in the folders of these.
+
+    What names it in an import does so from beside or above it; from another folder it must be this file that is meant.
+    """
+    name = re.compile(rf"\b{re.escape(path.parent.name if path.stem == '__init__' else path.stem)}\b")
+    found: list[Path] = []
     for top in path.parents:
         if not top.is_relative_to(folder):
             break
-        for other in sorted(top.glob("*.py")):
-            if other != path and _is_readable(other):
-                words = (" ".join(each) for each in IMPORTED.findall(_text_of(other)))
-                if any(re.search(rf"\b{re.escape(name)}\b", text) for text in words):
-                    found.append(other.resolve())
+        for other in _python_files(top):
+            if other in {path, *found} or not _is_readable(other):
+                continue
+            text = _text_of(other)
+            is_named = any(name.search(" ".join(each)) for each in IMPORTED.findall(text))
+            is_near = other.parent in path.parents
+            if is_named and (is_near or [path] in (files[:1] for files in _imported(other, text, folder))):
+                found.append(other.resolve())
     return found
+
+
+def _python_files(top: Path) -> Iterator[Path]:
+    """Yield the Python files of a folder, and of the folders in it."""
+    inner = _entries(top)
+    for each in (inner, *map(_entries, inner)):
+        yield from (other for other in each if other.suffix == ".py" and other.is_file())
+
+
+def _entries(folder: Path) -> list[Path]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return sorted(Path(each.path) for each in islice(entries, MOST_LISTED))
+    return []

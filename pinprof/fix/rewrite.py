@@ -105,21 +105,22 @@ class _Apply(cst.CSTTransformer):
 
     def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> NewNode:  # type: ignore[override]
         made: NewNode = updated_node
+        node: cst.CSTNode = updated_node
         for rewrite in self._of.get(id(original_node), ()):
-            made = _again(made, rewrite) if isinstance(made, cst.FlattenSentinel) else _once(made, rewrite)
+            if isinstance(made, cst.FlattenSentinel):
+                made = _again(made, node, rewrite)
+            else:
+                assert isinstance(made, cst.CSTNode)
+                node = made
+                made = rewrite.remake(node)
         return made
 
 
-def _once(made: NewNode, rewrite: Rewrite) -> NewNode:
-    assert isinstance(made, cst.CSTNode)
-    return rewrite.remake(made)
-
-
-def _again(made: "cst.FlattenSentinel[cst.BaseStatement]", rewrite: Rewrite) -> NewNode:
-    """Return what a rewrite makes of a node that has got statements beside it already."""
+def _again(made: "cst.FlattenSentinel[cst.BaseStatement]", node: cst.CSTNode, rewrite: Rewrite) -> NewNode:
+    """Return what a rewrite makes of a statement that has got others beside it already; its body tells it from them."""
     parts: list[cst.BaseStatement] = []
     for each in made.nodes:
-        new = rewrite.remake(each) if type(each) is type(rewrite.node) else each
+        new = rewrite.remake(each) if getattr(each, "body", None) is getattr(node, "body", ()) else each
         parts += new.nodes if isinstance(new, cst.FlattenSentinel) else [cast("cst.BaseStatement", new)]
     return cst.FlattenSentinel(parts)
 

@@ -99,12 +99,16 @@ class SourceFile:
 
     def qualified(self, node: cst.CSTNode) -> str | None:
         """Return what an imported name stands for, `torch.optim.AdamW`; None unless it is that alone."""
+        named = self._named(node)
+        return next(iter(self.meanings(node)), None) if len(named) == 1 else None
+
+    def meanings(self, node: cst.CSTNode) -> set[str]:
+        """Return all imports that a name may stand for: two behind `try: import a as x`, `except: import b as x`."""
+        return {each.name for each in self._named(node) if each.source is QualifiedNameSource.IMPORT}
+
+    def _named(self, node: cst.CSTNode) -> "set[QualifiedName]":
         found = self._names.get(node, ())
-        named = cast("set[QualifiedName]", found() if callable(found) else found)
-        if len(named) != 1:
-            return None
-        (only,) = named
-        return only.name if only.source is QualifiedNameSource.IMPORT else None
+        return cast("set[QualifiedName]", found() if callable(found) else found)
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Return the function, class or module in whose frame a node runs."""

@@ -33,20 +33,17 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
 def before_clocks(change: Change, work: Work) -> Change:
     """Return a change that reads before each clock what is read in the place of a wait. Raises NotSure."""
     waits, rewrites, part = change.waits, [*change.rewrites], change.part
-    clocks = _clocks(waits, [*work.waits, waits], work) if waits.gone else []
-    for clock in clocks:
+    while waits.gone and (clocks := _clocks(waits, [*work.waits, waits], work)):
+        clock = min(clocks, key=lambda each: each.source.line(each.node))  # those behind it may need no more
         line = _line_of(clock, waits)
-        if waits.early is None or line is None:
+        if waits.early is None or line is None or line in waits.read:
             raise NotSure(_said(clock, waits.file))
-        if line not in waits.read:
-            try:
-                early, again = _read_early(clock.source, line, waits)
-            except NotSure:
-                raise NotSure(_said(clock, waits.file)) from None
-            waits, part = waits._replace(read=(*waits.read, line)), part or again
-            rewrites.append(early)
-    if clocks:
-        check_clocks([waits], work)
+        try:
+            early, again = _read_early(clock.source, line, waits)
+        except NotSure:
+            raise NotSure(_said(clock, waits.file)) from None
+        waits, part = waits._replace(read=(*waits.read, line)), part or again
+        rewrites.append(early)
     return change._replace(rewrites=rewrites, waits=waits, part=part)
 
 

@@ -1,16 +1,17 @@
 """Clocks that are read while the GPU may still be at work on what a wait was for, which a change takes away."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from pinprof.fix.calls import last_name
-from pinprof.fix.clocks import is_clock, is_clock_of_python, is_timer, may_read_clock, reads_clock
+from pinprof.fix.clocks import OF_BAR, is_clock, is_clock_of_python, is_timer, may_read_clock, reads_clock
 from pinprof.fix.flow import Flow, State, names_of, worst, yields
 from pinprof.fix.kinds import is_real
 from pinprof.fix.names import is_builtin
-from pinprof.fix.program import Function, Program
+from pinprof.fix.program import Function, Program, handed
 from pinprof.fix.reads import as_read
 from pinprof.fix.rewrite import Waits, walk
 from pinprof.fix.source import SourceFile
@@ -23,6 +24,10 @@ READING = {"item", "tolist", "cpu", "numpy", "float", "int", "bool", "to", "cuda
 INSTANCES = ("__call__", "forward")
 ENTERING, LEAVING = ("__enter__", "__iter__", "__next__"), ("__exit__",)
 SHOWING = ("__str__", "__repr__", "__format__", "__float__", "__int__")
+FOLLOWED = {*INSTANCES, *ENTERING, *LEAVING, *SHOWING, "__init__"}
+"""Special methods of which the walk sees the calls."""
+DECORATING = ("torch.", "functools.", "contextlib.", "abc.", "typing.", "dataclasses.")
+"""Libraries whose decorators call a function where the program calls it."""
 MODULE = "module"
 """The attribute in which wrappers of torch keep a model."""
 
@@ -66,6 +71,8 @@ class Undone:
         for function in functions:
             if id(function.node) not in self._called:
                 self._run(function, LOST if self._is_of_a_library(function) else DONE)
+                if self._is_for_others(function):
+                    self._hand(function)
         for function in [*self._handed.values()]:
             gone, self._gone = self._gone, 0
             self._done.clear()
@@ -84,6 +91,16 @@ class Undone:
         name = function.node.name.value
         return bool(set(bases) - {"object", MODULE, "nn", "torch", "Module"}) and name != "__init__"
 
+    def _is_for_others(self, function: Function) -> bool:
+        """Return whether other code than calls may run a function: operators, a registry, `getattr(hook, name)()`."""
+        if not isinstance(function.node, cst.FunctionDef):
+            return False
+        name = function.node.name.value
+        is_special = name.startswith("__") and name.endswith("__") and name not in FOLLOWED
+        is_asked_for = function.of_class is not None and not self.program.asked.isdisjoint({name, ""})
+        is_decorated = not all(_is_plain(function.source, each.decorator) for each in function.node.decorators)
+        return is_special or is_asked_for or is_decorated
+
     def before(self, node: cst.CSTNode, state: State) -> State:
         """Return what holds at the beginning of a statement or a block."""
         is_read = id(node) in self._is_read and isinstance(node, cst.BaseSuite | cst.SimpleStatementLine)
@@ -101,8 +118,14 @@ class Undone:
             state = self._property(source, node, state)
         elif isinstance(node, cst.Name):
             state = self._mentioned(source, node, state)
+        elif isinstance(node, cst.Lambda) and not _has_name(source, node):
+            self._hand(Function(source, node, None))
         elif isinstance(node, cst.FormattedStringExpression):
             state = self._shown(source, node.expression, state)
+        return self._waited(node, state)
+
+    def _waited(self, node: cst.CSTNode, state: State) -> State:
+        """Return what holds behind a node after what the change does there."""
         if id(node) in self._is_read:
             state = self._read(state)
         if id(node) in self._is_lost and state == HELD:
@@ -150,22 +173,42 @@ class Undone:
                     yield function
 
     def _call(self, source: SourceFile, call: cst.Call, state: State) -> State:
-        if reads_clock(source, call) or self._is_alias_of_clock(call):
-            self._note(source, call, state)
+        if reads_clock(source, call) or self._is_alias_of_clock(last_name(call)):
+            self._note(source, call, worst(state, *self._of_texts(call, state)))
             return state
         if self._drains(source, call):
             return DONE
         found, is_exact = self._callees(source, call)
         if not found:
-            if isinstance(call.func, cst.Name | cst.Attribute) and may_read_clock(source, call):
+            is_plain = isinstance(call.func, cst.Name | cst.Attribute)
+            if is_plain and (may_read_clock(source, call) or self._is_of_timer(call)):
                 self._note(source, call, state)
             return state
         ways = [self._run(each, state) for each in found if not yields(each.node.body)]
         return worst(*ways) if is_exact and ways else worst(state, *ways)
 
-    def _is_alias_of_clock(self, call: cst.Call) -> bool:
-        values = self.program.assigned.get(last_name(call), ())
-        return any(is_clock(source, value) for source, value in values if isinstance(value, cst.Name | cst.Attribute))
+    def _is_alias_of_clock(self, name: str, *names: str) -> bool:
+        """Return whether a name is given to a clock: `now = time.time if is_new else time.clock`, `tick = now`."""
+        for source, value in self.program.assigned.get(name, ()):
+            for node in handed(source, value):
+                other = node.value if isinstance(node, cst.Name) else name
+                is_new = other not in {name, *names}
+                if is_clock(source, node) or (is_new and self._is_alias_of_clock(other, name, *names)):
+                    return True
+        return False
+
+    def _is_of_timer(self, call: cst.Call) -> bool:
+        """Return whether a method is of a timer that a library makes: `lap = codetiming.Timer()`, `lap.stop()`."""
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
+        name = receiver.attr.value if isinstance(receiver, cst.Attribute) else getattr(receiver, "value", "")
+        values = self.program.assigned.get(name, ()) if isinstance(name, str) else ()
+        return any(isinstance(value, cst.Call) and may_read_clock(source, value) for source, value in values)
+
+    def _of_texts(self, call: cst.Call, state: State) -> Iterator[State]:
+        """Yield what holds behind functions that the texts given to a clock call: `timeit.repeat("train()")`."""
+        texts = (each.value.value for each in call.args if isinstance(each.value, cst.SimpleString))
+        for name in (word for text in texts for word in re.findall(r"\w+", text)):
+            yield from (self._run(each, state) for each in self.program.functions.get(name, ()))
 
     def _drains(self, source: SourceFile, call: cst.Call) -> bool:
         """Return whether the host waits in a call for all work before it, after all changes."""
@@ -219,6 +262,8 @@ class Undone:
         around = source.parent(node)
         if isinstance(around, cst.Call) and around.func is node:
             return state
+        if node.attr.value == OF_BAR:
+            self._note(source, node, state)
         ways: list[State] = [state]
         for function in self.program.methods(node.attr.value):
             decorators = function.node.decorators if isinstance(function.node, cst.FunctionDef) else ()
@@ -243,7 +288,8 @@ class Undone:
     def _hands_clock(self, source: SourceFile, node: cst.Name | cst.Attribute) -> bool:
         """Return whether a clock itself is given to something else: `{"now": time.time}`, `getattr(time, "time")`."""
         around = source.parent(node)
-        return isinstance(around, cst.Arg | cst.BaseElement | cst.BaseDictElement) and is_clock_of_python(source, node)
+        is_given = isinstance(around, cst.Arg | cst.BaseElement | cst.BaseDictElement | cst.Return)
+        return is_given and is_clock_of_python(source, node)
 
     def _hand(self, function: Function) -> None:
         self._handed[id(function.node)] = function
@@ -281,6 +327,19 @@ class Undone:
         if not made and is_timer(names_of(of)):
             self._note(source, of, state)
         return behind
+
+
+def _has_name(source: SourceFile, node: cst.Lambda) -> bool:
+    """Return whether a lambda is called by a name that it is given."""
+    around = source.parent(node)
+    return isinstance(around, cst.Assign) and not any(isinstance(each.target, cst.Subscript) for each in around.targets)
+
+
+def _is_plain(source: SourceFile, decorator: cst.BaseExpression) -> bool:
+    """Return whether a decorator hands its function to no other code."""
+    function = decorator.func if isinstance(decorator, cst.Call) else decorator
+    named = source.qualified(function) or ""
+    return named.startswith(DECORATING) or source.code(function) in {"staticmethod", "classmethod", "property"}
 
 
 def _is_argument(source: SourceFile, node: cst.Name) -> bool:

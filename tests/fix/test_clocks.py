@@ -1,6 +1,7 @@
 """Clocks of a program never lose the wait on which they rely: programs run on a made-up GPU, before and after."""
 
 import builtins
+import os
 import re
 import types
 from collections.abc import Iterator
@@ -223,6 +224,109 @@ def test_no_clock_is_read_before_the_work_that_it_measures_is_done(name: str, co
 def test_without_a_clock_each_is_changed(fix: str, tmp_path: Path) -> None:
     code = program(fix).replace("time.time()", "3").replace("from time import perf_counter as now\n", "")
     assert not mended(tmp_path, code).is_unchanged
+
+
+HIDDEN = {
+    "a name of a name": ("first = time.time\ntick = first\n", "tick()"),
+    "of two imports": (
+        "try:\n    from time import time_ns as c\nexcept OSError:\n    from time import time as c\n",
+        "c()",
+    ),
+    "of two names": ("tick = time.time if x else time.monotonic\n", "tick()"),
+    "of its parts": ("", "time.mktime(time.localtime())"),
+    "that a function returns": ("def make():\n    return time.time\ntick = make()\n", "tick()"),
+    "in a lambda that is returned": ("def make():\n    return lambda: time.time()\ntick = make()\n", "tick()"),
+    "in a lambda for a library": ("model.register_forward_hook(lambda *a: print(time.time()))\n", ""),
+    "in a lambda by default": ("def show(log=lambda: time.time()):\n    log()\n", "show()"),
+    "at the end": ("import atexit\n@atexit.register\ndef end():\n    print(time.time())\n", ""),
+    "behind an operator": ("class T:\n    def __neg__(self):\n        return time.time()\n", "-T()"),
+    "behind a setter": (
+        "class T:\n    @property\n    def s(self): pass\n    @s.setter\n    def s(self, v): time.time()\nt = T()\n",
+        "t.s = 1",
+    ),
+    "by a name that is made": (
+        "class T:\n    def go(self):\n        time.time()\ndef fire(name):\n    getattr(T(), name)()\n",
+        "fire('g' + 'o')",
+    ),
+    "of a library": ("from codetiming import Timer\nlap = Timer()\n", "lap.stop()"),
+    "of a bar": ("from tqdm import tqdm\nbar = tqdm()\n", "bar.format_dict['rate']"),
+    "in a guard": ("", "match step:\n            case 1 if time.time() > 9: pass"),
+    "of a text": ("import timeit\n", "", "timeit.repeat('train(1, [])', globals=globals())"),
+}
+"""Clocks behind what hides them: what stands before the function, what each step does, and what runs it."""
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_clock_keeps_the_wait_however_it_is_read(name: str, tmp_path: Path) -> None:
+    before, clock, *around = HIDDEN[name]
+    assert mended(tmp_path, _constant(clock, before, *around)).why.endswith("reads a clock, which needs the wait")
+
+
+def _constant(clock: str = "", before: str = "", after: str = "train(model, loader)") -> str:
+    return (
+        f"import time\nimport torch\n{before}def train(model, loader):\n    for step, x in enumerate(loader):\n"
+        f"        w = torch.tensor([1, 2], device='cuda')  #? PIN209\n        x = x * w\n        {clock}\n{after}\n"
+    )
+
+
+HARMLESS = {
+    "read where nothing is at work": "t0 = time.time()\nmodel = load()\nprint(time.time() - t0)\n",
+    "no step reads": "def unused():\n    return time.time()\n",
+    "torch decorates": "@torch.no_grad()\ndef evaluate():\n    return time.time()\n",
+    "others decorate a start that trains": (
+        "import hydra\n@hydra.main()\ndef main(_):\n    seed(time.time())\n    train(1, [])\n"
+    ),
+    "nobody calls": "class Watch:\n    def __init__(self):\n        self.t = time.time()\n",
+}
+
+
+def test_clocks_that_see_no_step_do_not_keep_waits(tmp_path: Path) -> None:
+    assert not mended(tmp_path, _constant(before="".join(HARMLESS.values()))).is_unchanged
+
+
+CLOCK = "import time\ndef check():\n    return time.time()\n"
+FILES = {
+    "by another name": ({"u.py": CLOCK}, "from u import check as c\n", "c()", ""),
+    "by a package": ({"p/__init__.py": "from .u import check as c", "p/u.py": CLOCK}, "from p import c\n", "c()", ""),
+    "over several lines": ({"p/u.py": CLOCK}, "from p import (\n    u,  # a, b\n)\n", "u.check()", ""),
+    "behind a semicolon": ({"u.py": CLOCK}, "import os; import u\n", "u.check()", ""),
+    "by its text": ({"u.py": CLOCK}, "import importlib\nu = importlib.import_module('u')\n", "u.check()", ""),
+    "from beside": ({"u.py": CLOCK}, "from . import u\n", "u.check()", ""),
+    "in another folder": (
+        {"bin/main.py": f"{CLOCK}import train\ncheck()\ntrain.train(1, [])\ncheck()\n"}, "", "", ""
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_clock_of_another_file_keeps_the_wait(name: str, tmp_path: Path) -> None:
+    files, before, clock, after = FILES[name]
+    for file, code in files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(code)
+    assert "reads a clock" in mended(tmp_path, _constant(clock, before, after)).why
+
+
+def test_files_of_another_folder_that_import_another_file_of_this_name_are_not_asked(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "train.py").write_text("def train(*_): ...\n")
+    (other / "main.py").write_text(f"{CLOCK}import train\ncheck()\ntrain.train(1, [])\ncheck()\n")
+    assert not mended(tmp_path, _constant()).is_unchanged
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    assert not mended(tmp_path, _constant("time.sleep(0)")).is_unchanged
+
+
+def test_two_sums_are_read_once_before_two_clocks(tmp_path: Path) -> None:
+    code = program("a sum", "t1 = time.time()\nt2 = time.process_time()\nprint(count)")
+    code = code.replace("total = 0.0\n    for", "total, count = 0.0, 0\n    for")
+    code = code.replace("        if step", "        count += (x == y).sum().item()  #? PIN201\n        if step")
+    after = mended(tmp_path, code).code
+    assert after.count("total = float(total)\n") == after.count("count = int(count)\n") == 1, after
 
 
 SURE = {
