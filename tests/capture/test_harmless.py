@@ -93,6 +93,20 @@ def test_a_program_that_ends_by_os_exit_is_told_of(tmp_path: Path) -> None:
     )
 
 
+ANOTHER = """
+def train_another(steps):
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+
+"""
+"""Threads that train one model may fail by themselves: one takes the gradients away that another is about to use."""
+
+
 @pytest.mark.parametrize(
     "start",
     [
@@ -100,11 +114,11 @@ def test_a_program_that_ends_by_os_exit_is_told_of(tmp_path: Path) -> None:
         "threading.Thread(target=train, args=(100000,)).start()",
         "threading.Thread(target=train, args=(100000,), daemon=True).start(); time.sleep(500)",
         "with ThreadPoolExecutor(1) as pool: pool.submit(train, 100000).result()",
-        "for _ in range(3): threading.Thread(target=train, args=(100000,)).start()",
+        "for _ in range(3): threading.Thread(target=train_another, args=(100000,)).start()",
     ],
 )
 def test_steps_that_a_thread_makes_are_recorded_and_the_program_is_stopped(tmp_path: Path, start: str) -> None:
-    source = TRAIN + f"import threading, time\nfrom concurrent.futures import ThreadPoolExecutor\n{start}\n"
+    source = TRAIN + ANOTHER + f"import threading, time\nfrom concurrent.futures import ThreadPoolExecutor\n{start}\n"
     ran = run(tmp_path, source)
     assert (ran.status, ran.out) == (0, "")
     assert "Traceback" not in ran.err
