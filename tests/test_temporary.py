@@ -78,3 +78,26 @@ def test_a_folder_without_locks_is_a_folder(folder: Path, monkeypatch: pytest.Mo
     with temporary_folder("ab") as place:
         assert not (place / LOCK).exists()
     assert not list(folder.iterdir())
+
+
+def test_the_lock_goes_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = []
+    remove = temporary.shutil.rmtree
+    with temporary_folder("ab") as place:
+        (place / "copy").mkdir()
+
+        def noted(path: Path, **options: bool) -> None:
+            order.append((path.name, (place / LOCK).exists()))
+            remove(path, **options)
+
+        monkeypatch.setattr("pinprof.temporary.shutil.rmtree", noted)
+    assert order == [("copy", True), (place.name, True)]
+
+
+def test_what_a_program_made_read_only_goes_too(folder: Path, tmp_path: Path) -> None:
+    with temporary_folder("ab") as place:
+        (place / "copy" / "data").mkdir(parents=True)
+        (place / "copy" / "data" / "a").touch()
+        for inner in (place / "copy" / "data", place / "copy"):
+            inner.chmod(0o500)
+    assert not place.exists()
