@@ -1,5 +1,6 @@
 """Temporary folders: gone afterwards, also those of a run that was killed, and never those of one that lives."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,15 +83,15 @@ def test_a_folder_without_locks_is_a_folder(folder: Path, monkeypatch: pytest.Mo
 
 def test_the_lock_goes_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = []
-    remove = temporary.shutil.rmtree
+    remove = shutil.rmtree
     with temporary_folder("ab") as place:
         (place / "copy").mkdir()
 
-        def noted(path: Path, **options: bool) -> None:
+        def noted(path: Path, *, ignore_errors: bool) -> None:
             order.append((path.name, (place / LOCK).exists()))
-            remove(path, **options)
+            remove(path, ignore_errors=ignore_errors)
 
-        monkeypatch.setattr("pinprof.temporary.shutil.rmtree", noted)
+        monkeypatch.setattr(shutil, "rmtree", noted)
     assert order == [("copy", True), (place.name, True)]
 
 
