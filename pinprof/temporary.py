@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ def temporary_folder(name: str) -> Iterator[Path]:
         with _locked(folder):
             yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def _remove_dead() -> None:
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError):  # another process removes it, too
             if lock.lstat().st_uid == os.getuid() and _is_free(lock):
-                shutil.rmtree(lock.parent, ignore_errors=True)
+                _remove(lock.parent)
 
 
 def _is_free(lock: Path) -> bool:
@@ -54,3 +55,14 @@ def _is_free(lock: Path) -> bool:
         except BlockingIOError:
             return False
     return True
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its lock last: what is killed meanwhile leaves one that the next process removes."""
+    for inner in folder.glob("*"):
+        for here, _, _ in os.walk(inner):  # a program may have forbidden to write there
+            with suppress(OSError):
+                Path(here).chmod(stat.S_IRWXU)
+        if inner.is_dir() and not inner.is_symlink():
+            shutil.rmtree(inner, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

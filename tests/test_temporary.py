@@ -1,5 +1,6 @@
 """Temporary folders: gone afterwards, also those of a run that was killed, and never those of one that lives."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,3 +79,26 @@ def test_a_folder_without_locks_is_a_folder(folder: Path, monkeypatch: pytest.Mo
     with temporary_folder("ab") as place:
         assert not (place / LOCK).exists()
     assert not list(folder.iterdir())
+
+
+def test_the_lock_goes_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = []
+    remove = shutil.rmtree
+    with temporary_folder("ab") as place:
+        (place / "copy").mkdir()
+
+        def noted(path: Path, *, ignore_errors: bool) -> None:
+            order.append((path.name, (place / LOCK).exists()))
+            remove(path, ignore_errors=ignore_errors)
+
+        monkeypatch.setattr(shutil, "rmtree", noted)
+    assert order == [("copy", True), (place.name, True)]
+
+
+def test_what_a_program_made_read_only_goes_too(folder: Path, tmp_path: Path) -> None:
+    with temporary_folder("ab") as place:
+        (place / "copy" / "data").mkdir(parents=True)
+        (place / "copy" / "data" / "a").touch()
+        for inner in (place / "copy" / "data", place / "copy"):
+            inner.chmod(0o500)
+    assert not place.exists()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.ab.copies import copy_folder
-from pinprof.ab.git_directory import copy_git, exclude
+from pinprof.ab.git_directory import copy_git, exclude, git_directory
 from pinprof.ab.program import Program
 from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
@@ -90,7 +90,8 @@ class Repository:
         """Give the block a folder with a commit, and the patch applied; it is removed however the block ends.
 
         It has a git directory of its own, so that nothing that the program does with git reaches the repository. What
-        git does not have is that of the working tree: ignored files (data, for one) are linked, submodules copied.
+        git does not have is that of the working tree: ignored files (data, for one) are linked, submodules and other
+        repositories copied.
         """
         with temporary_folder("ab") as outer:
             place = outer / self.top.name
@@ -130,8 +131,11 @@ class Repository:
             if here.exists() and not there.exists() and not here.is_relative_to(place.parent):
                 with suppress(OSError):
                     there.parent.mkdir(parents=True, exist_ok=True)
-                    there.symlink_to(here)
-                    links.append(there.relative_to(place))
+                    if git_directory(here / REPOSITORY):
+                        copy_folder(here, there)
+                    else:
+                        there.symlink_to(here)
+                        links.append(there.relative_to(place))
         exclude(place, links)
 
 

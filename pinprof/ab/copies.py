@@ -20,7 +20,8 @@ LARGEST_FILE = 64 * 2**20
 """A larger file is linked, unless it is code."""
 LARGEST_FOLDER = 2**28
 MOST_FILES = 2000
-"""A folder with more, or with more bytes than `LARGEST_FOLDER`, is linked if no code is in it, as data."""
+"""A folder with more, or with more bytes than `LARGEST_FOLDER`, is linked as data if neither code nor a
+repository is in it."""
 MOST_COPIED = 2**30
 """The bytes of a whole copy, without code; what comes then is linked."""
 MOST_ENTRIES = 100_000
@@ -31,6 +32,8 @@ MOST_ENTRIES = 100_000
 class _Copying:
     """A copy that is being made."""
 
+    top: Path
+    """The folder that is copied."""
     needed: frozenset[Path]
     """Files that must be real, with the folders on the way."""
     outer: Path
@@ -54,6 +57,8 @@ class _Copying:
     def _entry(self, source: Path, target: Path) -> None:
         if source.name == REPOSITORY and git_directory(source):
             copy_git(source, target)
+        elif self._stays_a_link(source):
+            target.symlink_to(source.readlink())
         elif source.is_dir():
             is_outside = source.is_symlink() or (source / "pyvenv.cfg").exists()
             if not self._is_on_the_way(source) and (is_outside or source.name in LINKED or _is_data(source)):
@@ -75,6 +80,12 @@ class _Copying:
             self._link(source, target)
         self.bytes_left -= 0 if is_code else size
 
+    def _stays_a_link(self, source: Path) -> bool:
+        """Return whether a file or folder is a link that leads to the same place of the copy."""
+        if not source.is_symlink() or source.readlink().is_absolute():
+            return False
+        return Path(os.path.normpath(source.parent / source.readlink())).is_relative_to(self.top)
+
     def _is_on_the_way(self, folder: Path) -> bool:
         return any(folder in file.parents for file in self.needed)
 
@@ -88,7 +99,7 @@ def _is_data(folder: Path) -> bool:
     files = total = 0
     for here, inner, names in os.walk(folder):
         inner[:] = [name for name in inner if name not in LEFT_OUT | LINKED]
-        if any(name.endswith(".py") for name in names):
+        if any(name.endswith(".py") for name in names) or REPOSITORY in {*inner, *names}:
             return False
         files += len(names)
         for name in names[: MOST_FILES + 1]:
@@ -109,7 +120,7 @@ def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> 
     with _outer_folder() as outer:
         place = outer / (top.name or "program")
         try:
-            copying = _Copying(frozenset((*needed, *changed)), outer)
+            copying = _Copying(top, frozenset((*needed, *changed)), outer)
             copying.folder(top, place)
             exclude(place, [link.relative_to(top) for link in copying.links if link.is_dir()])
             for file, content in changed.items():
@@ -121,7 +132,7 @@ def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> 
 
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder as `copied` does. Raises OSError."""
-    _Copying(frozenset(), target.parent).folder(source, target)
+    _Copying(source, frozenset(), target.parent).folder(source, target)
 
 
 @contextmanager

@@ -6,7 +6,9 @@ stash, the index, and the configuration, without hooks.
 
 import os
 import re
+import shlex
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +21,18 @@ OF_WORKTREE = {"commondir", "gitdir"}
 """Files by which the git directory of a worktree finds that of its repository, and is found."""
 ALTERNATES = Path("objects", "info", "alternates")
 PUSHED = "pushed"
+HOOKS = "hooks"
+BEFORE_A_PUSH = """#!/bin/sh
+case "$2" in
+{pushed}/*) exit 0 ;;
+esac
+echo "this copy of a repository pushes nothing to $2" >&2
+exit 1
+"""
+"""Global settings may give a remote further places, or rewrite where a push goes: git asks this hook about each."""
 REPLACED = (
-    r"^(core\.(worktree|fsmonitor|hookspath|trustctime|checkstat)|gc\.auto|maintenance\.auto|remote\..*\.pushurl)$"
+    r"^(core\.(bare|worktree|fsmonitor|hookspath|trustctime|checkstat)|gc\.auto|maintenance\.auto"
+    r"|remote\..*\.pushurl|url\..*\.pushinsteadof)$"
 )
 """Settings that a copy does not take over."""
 OUTSIDE = Path("/")
@@ -28,7 +40,6 @@ OUTSIDE = Path("/")
 SETTINGS = """
 [core]
 	fsmonitor = false
-	hooksPath = /dev/null
 	trustctime = false
 	checkStat = minimal
 [gc]
@@ -37,7 +48,14 @@ SETTINGS = """
 	auto = false
 """
 """A copied file has the size and the time of the original, so that git need not read it to see that it has not changed.
-No hook and no process in the background runs for a folder that goes away again."""
+No hook of the user and no process in the background runs for a folder that goes away again."""
+PLACE = """
+[core]
+	bare = false
+	worktree = ..
+	hooksPath = {hooks}
+"""
+"""A file that the settings include may name the folder of the original; that of worktrees may be bare."""
 
 
 def git_directory(entry: Path) -> Path | None:
@@ -112,7 +130,12 @@ def _configure(original: Path, target: Path) -> None:
         for file in files:
             for key, _ in _settings(OUTSIDE, REPLACED, "--file", str(file)):
                 git(OUTSIDE, "config", "--file", str(file), "--unset-all", key)
-    added = [SETTINGS, *_identity(original, target), *_pushing(original, target)]
+    hook = target / HOOKS / "pre-push"
+    hook.parent.mkdir()
+    hook.write_text(BEFORE_A_PUSH.format(pushed=shlex.quote(str(target / PUSHED))))
+    hook.chmod(stat.S_IRWXU)
+    place = PLACE.format(hooks=_quoted(str(hook.parent)))
+    added = [SETTINGS, place, *_identity(original, target), *_pushing(original, target)]
     for file in files:
         with file.open("a") as config:
             config.writelines(added)
@@ -142,7 +165,7 @@ def _make_bare(folder: Path, lender: Path, refs: Iterable[str]) -> None:
     (folder / ALTERNATES).parent.mkdir(parents=True)
     (folder / ALTERNATES).write_text(f"{lender / 'objects'}\n{(lender / ALTERNATES).read_text()}")
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
-    (folder / "config").write_text(f"[core]\n\tbare = true\n{SETTINGS}")
+    (folder / "config").write_text(f"[core]\n\tbare = true\n\thooksPath = /dev/null\n{SETTINGS}")
     (folder / "packed-refs").write_text("".join(f"{ref}\n" for ref in refs))
 
 

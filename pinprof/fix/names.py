@@ -13,6 +13,8 @@ from pinprof.fix.source import NESTED, Loop, Scope, SourceFile
 
 NodeT = TypeVar("NodeT", bound=cst.BaseExpression)
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
+MAKES = (cst.Name, cst.Call, cst.BaseComp, cst.ConcatenatedString, cst.FormattedString)
+"""What makes a list of names whose texts do not stand in it."""
 SHOWS = {"ic", "pp"}
 """Functions of libraries that show the code of what they are given."""
 
@@ -71,14 +73,23 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
 def exports(source: SourceFile, name: str) -> bool:
     """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
     lines = [
-        line
+        [each for each in walk(line) if each not in _annotations(line)]
         for line in source.nodes
-        if isinstance(line, cst.SimpleStatementLine)
-        and any(isinstance(each, cst.Name) and each.value == "__all__" for each in walk(line))
+        if isinstance(line, cst.SimpleStatementLine) and any(map(_is_all, walk(line)))
     ]
-    texts = [each for line in lines for each in walk(line) if isinstance(each, cst.SimpleString)]
-    is_made = any(isinstance(each, cst.Call | cst.BaseComp) for line in lines for each in walk(line))
-    return any(each.evaluated_value == name for each in texts) or (is_made and not name.startswith("_"))
+    nodes = [each for line in lines for each in line]
+    texts = [each.evaluated_value for each in nodes if isinstance(each, cst.SimpleString)]
+    is_elsewhere = sum(map(_is_all, source.nodes)) > sum(map(_is_all, nodes))
+    is_made = is_elsewhere or any(isinstance(each, MAKES) and not _is_all(each) for each in nodes)
+    return name in texts or (is_made and not name.startswith("_"))
+
+
+def _is_all(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Name) and node.value == "__all__"
+
+
+def _annotations(line: cst.CSTNode) -> set[cst.CSTNode]:
+    return {each for node in walk(line) if isinstance(node, cst.Annotation) for each in walk(node)}
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:

@@ -263,3 +263,56 @@ def test_what_is_no_repository_is_copied_as_it_is(tmp_path: Path) -> None:
     with copied(tmp_path / "project", [], {}) as place:
         assert list((place / ".git").iterdir()) == []
         assert (place / "sub" / ".git").read_text() == "gitdir: /nowhere\n"
+
+
+@VERSIONS
+def test_no_setting_leads_a_push_or_a_file_of_a_copy_to_the_original(
+    clone: Path, origin: Path, monkeypatch: pytest.MonkeyPatch, version: Version
+) -> None:
+    (clone.parent / "all").write_text(
+        f'[user]\n\tname = n\n\temail = n@example.org\n[remote "origin"]\n\tpushurl = {origin}\n'
+        f'[url "{origin.parent}/"]\n\tpushInsteadOf = short:\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(clone.parent / "all"))
+    (clone / ".git" / "more").write_text(f"[core]\n\tworktree = {clone}\n")
+    git(clone, "config", "include.path", "more")
+    before = state(clone, origin)
+    with version(clone) as place:
+        assert git(place, "rev-parse", "--show-toplevel") == str(place)
+        for words in ("push origin HEAD:new", "push short:origin.git HEAD:new", "reset --hard HEAD~1"):
+            subprocess.run(["git", *words.split()], cwd=place, check=False, capture_output=True)
+        assert state(clone, origin) == before
+
+
+def test_git_works_in_a_copy_of_a_worktree_of_a_bare_repository(origin: Path, tmp_path: Path) -> None:
+    git(origin, "worktree", "add", "-q", str(tmp_path / "tree"), "kept")
+    with copied(tmp_path / "tree", [], {}) as place:
+        assert not git(place, "status", "--porcelain")
+
+
+@VERSIONS
+def test_a_repository_among_data_has_its_own_too(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, version: Version
+) -> None:
+    monkeypatch.setattr("pinprof.ab.copies.MOST_FILES", 1)
+    (clone / ".gitignore").write_text("out/\n")
+    git(clone, "init", "-q", str(clone / "out"))
+    for name in "ab":
+        (clone / "out" / name).touch()
+    before = state(clone)
+    with version(clone) as place:
+        if (place / "out").exists():
+            subprocess.run(["git", "add", "-A"], cwd=place / "out", check=True)
+        assert state(clone) == before
+
+
+def test_links_within_a_program_lead_to_the_copy(clone: Path) -> None:
+    (clone / "source").mkdir()
+    (clone / "source" / "model.py").touch()
+    for name, target in (("code", "source"), ("main.py", "train.py"), ("none", "nowhere"), ("loop", "loop")):
+        (clone / name).symlink_to(target)
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "Links")
+    with copied(clone, [], {clone / "source" / "model.py": b"changed"}) as place:
+        assert git(place, "status", "--porcelain") == "M source/model.py"
+        assert (place / "code" / "model.py").read_text() == "changed"

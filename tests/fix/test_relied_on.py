@@ -185,6 +185,22 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "__all__ names total: other code may read it",
     ),
+    **{
+        f"a sum that the module may offer by {made!r}": (
+            f"import torch\n{made}\ntotal = 0.0\nfor x in loader:\n    " + SUM.replace("\n", "\n    ").rstrip(" "),
+            {},
+            "__all__ names total: other code may read it",
+        )
+        for made in (
+            "NAMES = ['total']\n__all__ = NAMES",
+            "from names import __all__",
+            "__all__ = ['to' 'tal']",
+            "__all__: list[str] = ['total']",
+            "__all__ = ('x',)\n__all__ += NAMES",
+            "if (__all__ := ['total']):\n    pass",
+            "for __all__ in [['total']]:\n    pass",
+        )
+    },
     "a library that shows its code": (steps(SUM, "ic(total)"), {}, "shows its own code"),
     "a text that names it": (steps(SUM, "return df.query('loss < @total')"), {}, "names total"),
     "a frame's variables": (steps(SUM, "print(inspect.currentframe().f_locals)"), {}, "f_locals may look at total"),
