@@ -57,6 +57,21 @@ def steps(
     return builder
 
 
+def one_long_kernel_lost() -> TraceBuilder:
+    """Return 4 steps of 50 short kernels and a long one, a third of the step, that step 1 has lost."""
+    builder = TraceBuilder()
+    for step in range(4):
+        begin = STEP_US * step
+        builder.step(step, begin, STEP_US - 10)
+        for number in range(50):
+            builder.kernel(begin + 20 + 130 * number, 125, launch=begin + 10 + 2 * number)
+        if step == 1:
+            builder.call("cudaLaunchKernel", begin + 112, 2)
+        else:
+            builder.kernel(begin + 6520, 3000, launch=begin + 112)
+    return builder
+
+
 def with_call_in_each_step(name: str, *more: str) -> TraceBuilder:
     builder = steps(kernels=10)
     for step in range(4):
@@ -228,6 +243,7 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
     [
         pytest.param(lambda: steps(lost=5), "lost_launches", LOST, id="a tenth of the kernels"),
         pytest.param(lambda: steps(lost=1, lose_in=1), "lost_launches", set(), id="one kernel of 200"),
+        pytest.param(one_long_kernel_lost, "lost_launches", LOST, id="one long kernel of 204"),
         pytest.param(
             lambda: with_call_in_each_step("cudaMemcpyAsync"),
             "lost_launches",
