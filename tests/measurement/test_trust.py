@@ -676,6 +676,47 @@ def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> Non
     assert figures["max_stall_ms"].low > 0, "how long the host stood there at least is known"
 
 
+def of_no_time(builder: TraceBuilder, category: str) -> TraceBuilder:
+    for event in builder.events:
+        if event["cat"] == category:
+            event["dur"] = 0
+    return builder
+
+
+def waiting_apart(field: str) -> TraceBuilder:
+    """Return steps whose waits have lost the process or the thread that they belong to."""
+    builder = waiting()
+    for event in builder.events:
+        if event["name"] == "cudaStreamSynchronize":
+            del event[field]
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("recording", "key", "why"),
+    [
+        (lambda: waiting_apart("tid"), "max_hidden_syncs", "no op around 3 waits of the host"),
+        (lambda: waiting_apart("pid"), "max_stall_ms", "no op around 3 waits of the host"),
+        (
+            lambda: of_no_time(copying(every_second_is_lost=False), "gpu_memcpy"),
+            "min_overlap",
+            "no time of 4 of 4 copies",
+        ),
+        (
+            lambda: of_no_time(copying(every_second_is_lost=False), "gpu_memcpy"),
+            "max_exposed_ms",
+            "no time of 4 of 4 copies",
+        ),
+    ],
+)
+def test_limits_are_not_kept_by_events_that_cannot_be_placed_or_have_no_time(
+    tmp_path: Path, recording: Callable[[], TraceBuilder], key: str, why: str
+) -> None:
+    figure = measure_figures(analyse(read(recording(), tmp_path))).figures[key]
+    assert figure.value is None
+    assert why in figure.note
+
+
 def waiting() -> TraceBuilder:
     builder = TraceBuilder()
     for number in range(3):
