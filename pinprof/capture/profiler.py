@@ -85,12 +85,19 @@ def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
     """Write the recorded trace to `path`, whole or not at all; compress it if the name ends in .gz."""
     with unfinished(path) as temporary:
         if not is_packed(path):
-            profiler.export_chrome_trace(str(temporary))
+            _export(profiler, temporary)
             return
         plain = temporary.with_suffix("")
-        profiler.export_chrome_trace(str(plain))
+        _export(profiler, plain)
         with plain.open("rb") as exported, trace_file(temporary, "wb") as packed:
             shutil.copyfileobj(exported, packed, COPIED_BYTES)
+
+
+def _export(profiler: torch.profiler.profile, path: Path) -> None:
+    """Export the trace. Raises OSError if torch wrote none, of which it tells only its log."""
+    profiler.export_chrome_trace(str(path))
+    if not path.is_file():
+        raise OSError("torch could not write its trace; is the disk full, or are files limited in size (ulimit -f)?")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import torch
 
 from pinprof.capture.frames import INSTALLED
 from pinprof.capture.orders import HOME
+from pinprof.capture.packed import trace_file
 from pinprof.capture.plain import uses_cuda
 from pinprof.capture.profiler import as_capture_error
 from pinprof.capture.workers import own_workers
@@ -28,7 +29,9 @@ GPU_FREE_KEY = "gpu_free"
 def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
     """Write a file like that of a trace, without events; the log of the run is stored in it later."""
     with as_capture_error("the times could not be written"):
-        path.write_text(json.dumps({"pinprof": description, DELAYS_KEY: list(delays_ns), **_situation()}))
+        text = json.dumps({"pinprof": description, DELAYS_KEY: list(delays_ns), **_situation()})
+        with trace_file(path, "wb") as file:
+            file.write(text.encode())
 
 
 def _situation() -> dict[str, object]:

@@ -168,6 +168,9 @@ def _lacking(trace: Trace, profile: Profile, key: str) -> str:
     if unusable:
         remedy = next(entry.remedy for entry in profile.doubts if entry.check == "unusable_events")
         return f"without {counted(unusable, 'unusable event')} of which it is made; {remedy}"
+    apart = next((entry for entry in profile.doubts if entry.check == "waits_apart"), None)
+    if kinds == OF_WAITS and apart:
+        return _unfit(apart) or ""
     reason = profile.gravest(*(getattr(profile.withheld, figure) for figure in needed))
     return _unfit(reason) or ""
 

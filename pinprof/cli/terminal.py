@@ -32,6 +32,10 @@ PLAIN = str.maketrans(
     {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
 )
 """What stands for our characters where a stream cannot encode them."""
+OUR_ERRORS = "backslashreplace"
+"""What standard output and error do with characters that they cannot encode, while pinprof writes."""
+_errors_before: dict[str, tuple[Any, str]] = {}
+"""By name, the standard streams that did otherwise, and what."""
 BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -50,7 +54,7 @@ class Commands(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run a command and exit with its status."""
-        _make_writable()
+        make_writable()
         try:
             with _ended_by_signals():
                 status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -126,8 +130,22 @@ def _ended_by_signals() -> Iterator[None]:
 @contextmanager
 def users_program() -> Iterator[None]:
     """Let the block run the user's program: signals have Python's default effect, and the streams are lent to it."""
-    with usual_signals(), lent_streams():
+    with usual_signals(), _usual_errors(), lent_streams():
         yield
+
+
+@contextmanager
+def _usual_errors() -> Iterator[None]:
+    """Let standard output and error treat what they cannot encode in the block as python set them up to."""
+    ours = [(stream, errors) for name, (stream, errors) in _errors_before.items() if stream is getattr(sys, name)]
+    for stream, errors in ours:
+        stream.reconfigure(errors=errors)
+    try:
+        yield
+    finally:
+        for stream, _ in ours:
+            with suppress(ValueError):  # the program closed it
+                stream.reconfigure(errors=OUR_ERRORS)
 
 
 @contextmanager
@@ -168,14 +186,16 @@ def _unexpected(error: Exception) -> NoReturn:
     fail(unexpected(error))
 
 
-def _make_writable() -> None:
+def make_writable() -> None:
     """Make standard output and error accept every text, whatever their encoding, even if they are closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  open until we exit
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            if stream.errors != OUR_ERRORS:
+                _errors_before[name] = stream, stream.errors
+            stream.reconfigure(errors=OUR_ERRORS)
 
 
 def _give_up_output() -> None:

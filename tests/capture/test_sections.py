@@ -5,8 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from pinprof.capture.profiler import as_capture_error, write_trace
 from pinprof.capture.sections import store
+from pinprof.capture.times import write_times
+from pinprof.errors import CaptureError
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
@@ -29,3 +33,23 @@ def test_sections_stand_on_the_first_line_and_replace_those_of_the_same_name(tmp
         "traceEvents": [],
     }
     assert text.count(b"pinprof_run") == 1
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_sections_are_stored_beside_times_whatever_the_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    write_times(path, {"marker": "step"}, [1, 2])
+    store(path, {"pinprof_run": {"steps": 3}})
+    with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
+        text = json.loads(file.read())
+    assert (text["pinprof"], text["delays_ns"], text["pinprof_run"]) == ({"marker": "step"}, [1, 2], {"steps": 3})
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_a_trace_that_torch_could_not_write_is_not_a_file_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    profiler = torch.profiler.profile()
+    monkeypatch.setattr(profiler, "export_chrome_trace", lambda _: None)
+    with pytest.raises(CaptureError, match="torch could not write its trace"), as_capture_error("no"):
+        write_trace(profiler, tmp_path / name)

@@ -1,5 +1,6 @@
 """What holds of every command at the terminal: exit codes, signals, standard output, names that say too much."""
 
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from command_line import copying_trace, invoke, is_one_line_error
 from trace_builder import TraceBuilder
 
 from pinprof import analyze
+from pinprof.cli import terminal
 from pinprof.report.trace.text import to_text
 
 PINPROF = (sys.executable, "-m", "pinprof")
@@ -218,3 +220,13 @@ def test_a_script_that_is_run_has_the_usual_signals(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import signal; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)")
     assert invoke("run", "--guard", script).stdout.startswith("True\n")
+
+
+def test_a_program_finds_the_streams_with_their_own_treatment_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stream)
+    terminal.make_writable()
+    assert stream.errors == "backslashreplace"
+    with terminal.users_program():
+        assert stream.errors == "surrogateescape"
+    assert stream.errors == "backslashreplace"

@@ -57,6 +57,21 @@ def steps(
     return builder
 
 
+def one_long_kernel_lost() -> TraceBuilder:
+    """Return 4 steps of 50 short kernels and a long one, a third of the step, that step 1 has lost."""
+    builder = TraceBuilder()
+    for step in range(4):
+        begin = STEP_US * step
+        builder.step(step, begin, STEP_US - 10)
+        for number in range(50):
+            builder.kernel(begin + 20 + 130 * number, 125, launch=begin + 10 + 2 * number)
+        if step == 1:
+            builder.call("cudaLaunchKernel", begin + 112, 2)
+        else:
+            builder.kernel(begin + 6520, 3000, launch=begin + 112)
+    return builder
+
+
 def with_call_in_each_step(name: str, *more: str) -> TraceBuilder:
     builder = steps(kernels=10)
     for step in range(4):
@@ -228,6 +243,7 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
     [
         pytest.param(lambda: steps(lost=5), "lost_launches", LOST, id="a tenth of the kernels"),
         pytest.param(lambda: steps(lost=1, lose_in=1), "lost_launches", set(), id="one kernel of 200"),
+        pytest.param(one_long_kernel_lost, "lost_launches", LOST, id="one long kernel of 204"),
         pytest.param(
             lambda: with_call_in_each_step("cudaMemcpyAsync"),
             "lost_launches",
@@ -658,6 +674,47 @@ def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> Non
         assert figures[key].value is None
         assert "no GPU work of 4 launches" in figures[key].note
     assert figures["max_stall_ms"].low > 0, "how long the host stood there at least is known"
+
+
+def of_no_time(builder: TraceBuilder, category: str) -> TraceBuilder:
+    for event in builder.events:
+        if event["cat"] == category:
+            event["dur"] = 0
+    return builder
+
+
+def waiting_apart(field: str) -> TraceBuilder:
+    """Return steps whose waits have lost the process or the thread that they belong to."""
+    builder = waiting()
+    for event in builder.events:
+        if event["name"] == "cudaStreamSynchronize":
+            del event[field]
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("recording", "key", "why"),
+    [
+        (lambda: waiting_apart("tid"), "max_hidden_syncs", "no op around 3 waits of the host"),
+        (lambda: waiting_apart("pid"), "max_stall_ms", "no op around 3 waits of the host"),
+        (
+            lambda: of_no_time(copying(every_second_is_lost=False), "gpu_memcpy"),
+            "min_overlap",
+            "no time of 4 of 4 copies",
+        ),
+        (
+            lambda: of_no_time(copying(every_second_is_lost=False), "gpu_memcpy"),
+            "max_exposed_ms",
+            "no time of 4 of 4 copies",
+        ),
+    ],
+)
+def test_limits_are_not_kept_by_events_that_cannot_be_placed_or_have_no_time(
+    tmp_path: Path, recording: Callable[[], TraceBuilder], key: str, why: str
+) -> None:
+    figure = measure_figures(analyse(read(recording(), tmp_path))).figures[key]
+    assert figure.value is None
+    assert why in figure.note
 
 
 def waiting() -> TraceBuilder:

@@ -16,6 +16,7 @@ from pinprof.measurement.trust.ops import lost_calls
 from pinprof.measurement.trust.queued import lost_start, queued_before
 from pinprof.measurement.trust.recording import (
     copy_sizes,
+    copy_times,
     host_memory,
     irregular_steps,
     no_calls,
@@ -26,6 +27,7 @@ from pinprof.measurement.trust.recording import (
     source_lines,
     truncated,
     unusable_events,
+    waits_apart,
 )
 from pinprof.measurement.trust.sessions import several_processes, several_sessions
 from pinprof.measurement.trust.shared import shared_gpu
@@ -50,6 +52,8 @@ CHECKS: dict[str, Check] = {
     "shared_gpu": shared_gpu,
     "clock_skew": clock_skew,
     "unusable_events": unusable_events,
+    "copy_times": copy_times,
+    "waits_apart": waits_apart,
     "repaired_events": repaired_events,
     "no_step_marks": no_step_marks,
     "irregular_steps": irregular_steps,

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.intervals import covered, union
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -22,7 +23,7 @@ from pinprof.measurement.trust.launches import Launches, launches_of
 from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.links import follow
 from pinprof.trace.serving import is_serving
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.units import counted, percent
 
 OF_KERNELS = (BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE)
@@ -64,14 +65,20 @@ def lost_launches(seen: Seen) -> Doubt | None:
     lost = kernels.lost + copies.lost
     if not lost:
         return None
-    ends = only_if(_ends_step(trace, launches), STEP)
-    invalid = only_if(kernels.matters, *OF_KERNELS) | only_if(copies.matters, *OF_COPIES)
-    where, remedy = _place(trace, launches, (launches.kernel | launches.copy) & counts & launches.lost)
+    of_kernels, of_copies = (kind & counts & launches.lost for kind in (launches.kernel, launches.copy))
+    unseen = _unseen_ns(trace, of_kernels), _unseen_ns(trace, of_copies)
+    length = MATTERS * _span_ns(trace)
+    invalid = only_if(kernels.matters or unseen[0] >= length, *OF_KERNELS)
+    invalid |= only_if(copies.matters or unseen[1] >= length, *OF_COPIES)
+    if _ends_step(trace, launches):
+        between = max(seen.times.count - 1, 1) * (seen.times.traced_ns or 0.0)
+        invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, STEP, ESTIMATE)
+    where, remedy = _place(trace, launches, of_kernels | of_copies)
     return Doubt(
         f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(lost / (kernels.all + copies.all))}){where}",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",
         remedy,
-        invalid | ends if invalid else invalid,
+        invalid,
     )
 
 
@@ -171,6 +178,28 @@ def _lost_of(trace: Trace, chosen: Bools, linked: Bools) -> _Lost:
     return _Lost(
         int((chosen & ~linked).sum()), int(chosen.sum()), int((inside & ~linked).sum()) / max(int(inside.sum()), 1)
     )
+
+
+def _unseen_ns(trace: Trace, lost: Bools) -> int:
+    """Return how long the lost work of these launches may have run where the GPU seems idle, in ns.
+
+    It may have run from its launch until the first kernel that was launched later begins; the last until calls end.
+    """
+    gpu, launch, calls = trace.gpu, trace.links.launch, trace.calls
+    kernels = np.flatnonzero((launch != NONE) & (gpu.category == KERNEL))
+    kernels = kernels[np.argsort(calls.start_ns[launch[kernels]], kind="stable")]
+    later = np.minimum.accumulate(gpu.start_ns[kernels][::-1])[::-1]
+    begin = calls.start_ns[lost]
+    place = np.searchsorted(calls.start_ns[launch[kernels]], begin, side="right")
+    end = np.append(later, max(int(gpu.end_ns.max()), int(calls.end_ns.max())))[place]
+    possible = union(begin[end > begin], end[end > begin])
+    busy = union(gpu.start_ns, gpu.end_ns)
+    return int((possible.end - possible.start).sum() - covered(busy, possible.start, possible.end).sum())
+
+
+def _span_ns(trace: Trace) -> int:
+    """Return from the begin of the first to the end of the last work of the GPU, in ns."""
+    return int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
 
 
 def _ends_step(trace: Trace, launches: Launches) -> bool:

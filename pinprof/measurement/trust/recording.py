@@ -16,7 +16,7 @@ from pinprof.measurement.trust.doubt import (
     Seen,
     only_if,
 )
-from pinprof.measurement.trust.launches import launching
+from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.marks import step_numbers
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
 from pinprof.trace.serving import is_serving
@@ -243,6 +243,39 @@ def copy_sizes(seen: Seen) -> Doubt | None:
         "sums of bytes are lower bounds, and rates leave these copies out",
         "record again, with a newer torch" if absurd else "nothing helps: the vendor's profiler does not record it",
         absent=not absurd,
+    )
+
+
+def copy_times(seen: Seen) -> Doubt | None:
+    """Report copies that took no time, as no copy does: none of 104 recordings, of this project and others, has one."""
+    gpu = seen.trace.gpu
+    copies = gpu.duration_ns[gpu.category == MEMCPY]
+    timeless = int((copies == 0).sum())
+    if not timeless:
+        return None
+    matters = timeless >= MATTERS * len(copies)
+    return Doubt(
+        f"no time of {timeless:,} of {counted(len(copies), 'copy', 'copies')}",
+        "the GPU copied where it seems idle or computing" if matters else "too few to change the figures",
+        AGAIN,
+        only_if(matters, BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE),
+    )
+
+
+def waits_apart(seen: Seen) -> Doubt | None:
+    """Report waits on threads without op or launch in the trace, so that nothing tells what waits."""
+    trace, calls = seen.trace, seen.syncs.stalls.call[~seen.syncs.stalls.profiler]
+    known = np.zeros(len(trace.threads), bool)
+    for table in (trace.ops, trace.annotations, trace.functions):
+        known[table.thread] = True
+    known[trace.calls.thread[launches_of(trace).kernel]] = True
+    apart = int((~known[trace.calls.thread[calls]]).sum())
+    if not apart:
+        return None
+    return Doubt(
+        f"no op around {counted(apart, 'wait')} of the host",
+        "their threads have nothing else in the trace, which cannot tell whether ops hide them",
+        AGAIN,
     )
 
 

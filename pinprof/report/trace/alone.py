@@ -27,7 +27,7 @@ def time_of_host(profile: Profile) -> str:
     if profile.host:
         return by_kind(profile.host)
     waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
-    if profile.withheld.per_step or not step or waits < WORTH * step:
+    if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
         return ""
     return f"the main thread waits {duration(waits)} of it ({percent(waits / step)}) for its DataLoader, as traced"
 
