@@ -60,9 +60,10 @@ def _is_free(lock: Path) -> bool:
 def _remove(folder: Path) -> None:
     """Remove a folder, its lock last: what is killed meanwhile leaves one that the next process removes."""
     for inner in folder.glob("*"):
+        if inner.is_symlink() or not inner.is_dir():
+            continue
         for here, _, _ in os.walk(inner):  # a program may have forbidden to write there
             with suppress(OSError):
                 Path(here).chmod(stat.S_IRWXU)
-        if inner.is_dir() and not inner.is_symlink():
-            shutil.rmtree(inner, ignore_errors=True)
+        shutil.rmtree(inner, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

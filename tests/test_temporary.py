@@ -101,4 +101,7 @@ def test_what_a_program_made_read_only_goes_too(folder: Path, tmp_path: Path) ->
         (place / "copy" / "data" / "a").touch()
         for inner in (place / "copy" / "data", place / "copy"):
             inner.chmod(0o500)
+        tmp_path.chmod(0o500)
+        (place / "linked").symlink_to(tmp_path)
     assert not place.exists()
+    assert tmp_path.stat().st_mode & 0o777 == 0o500, "it is the user's"
