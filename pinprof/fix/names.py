@@ -72,12 +72,12 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
 
 def exports(source: SourceFile, name: str) -> bool:
     """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
-    lines = [
-        [each for each in walk(line) if each not in _annotations(line)]
+    nodes = [
+        each
         for line in source.nodes
         if isinstance(line, cst.SimpleStatementLine) and any(map(_is_all, walk(line)))
+        for each in _without_annotations(line)
     ]
-    nodes = [each for line in lines for each in line]
     texts = [each.evaluated_value for each in nodes if isinstance(each, cst.SimpleString)]
     is_elsewhere = sum(map(_is_all, source.nodes)) > sum(map(_is_all, nodes))
     is_made = is_elsewhere or any(isinstance(each, MAKES) and not _is_all(each) for each in nodes)
@@ -88,8 +88,9 @@ def _is_all(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Name) and node.value == "__all__"
 
 
-def _annotations(line: cst.CSTNode) -> set[cst.CSTNode]:
-    return {each for node in walk(line) if isinstance(node, cst.Annotation) for each in walk(node)}
+def _without_annotations(line: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    annotations = {each for node in walk(line) if isinstance(node, cst.Annotation) for each in walk(node)}
+    return (each for each in walk(line) if each not in annotations)
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
@@ -214,11 +215,13 @@ def check_is_builtin(source: SourceFile, name: str) -> None:
 
 def is_builtin(source: SourceFile, name: str) -> bool:
     """Return whether a name is of Python's own, and a file gives it no other meaning."""
+    if not hasattr(builtins, name):  # or all of the file would be looked through
+        return False
     try:
         check_is_builtin(source, name)
     except NotSure:
         return False
-    return hasattr(builtins, name)
+    return True
 
 
 def _is_bound(source: SourceFile, node: cst.Name) -> bool:
