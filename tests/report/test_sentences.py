@@ -75,20 +75,16 @@ def no_complete_step(builder: TraceBuilder) -> None:
     builder.kernel(500, 50, launch=450)
 
 
-def two_gpus(builder: TraceBuilder) -> None:
+def two_gpus(builder: TraceBuilder, first_us: int = 500) -> None:
     for number in range(4):
         start = 1000 * number
         builder.step(number, start, 990)
-        builder.kernel(start + 100, 500, launch=start + 50)
+        builder.kernel(start + 100, first_us, launch=start + 50)
         builder.kernel(start + 100, 300, launch=start + 60, device=1)
 
 
 def two_busy_gpus(builder: TraceBuilder) -> None:
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
-        builder.kernel(start + 100, 985, launch=start + 50)
-        builder.kernel(start + 100, 300, launch=start + 60, device=1)
+    two_gpus(builder, first_us=985)
 
 
 def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
