@@ -1,47 +1,10 @@
 """E8, E9, E14: what an article on pinned memory in data loading does and says."""
 
+from pinprof.bench.article_judges import COPIED, beside, cost_time, make_or_break, off_the_path
 from pinprof.bench.experiment import ARTICLE, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Size
-from pinprof.bench.judging import Judge, Judgement, Measured, all_less, answers, hidden, less, more, never_waits, waits
-from pinprof.bench.order import SAME, amount, order, shown
-from pinprof.units import percent
+from pinprof.bench.judging import all_less, answers, hidden, more, never_waits, waits
 
 OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
-
-
-def _off_the_path(of: Measured) -> Judgement:
-    slow, fast, none = of.all("pageable, blocking", "pinned, non_blocking", "no copy")
-    cost, left = slow.median - none.median, fast.median - none.median
-    said = (
-        f"a step of {shown(fast)} (pinned, non_blocking), of {shown(none)} without copy, of {shown(slow)} ({slow.name})"
-    )
-    if order(fast, slow) in {"same", "more"}:
-        return Judgement("refuted", said)
-    if order(fast, slow) == "unsure":
-        return Judgement("depends", f"{said}; a difference within the spread")
-    if order(fast, none) in {"same", "less"}:
-        return Judgement("confirmed", said)
-    share = percent(max(left, 0) / cost) if cost > 0 else "part"
-    return Judgement("depends", f"{said}: {share} of the copy's cost is left")
-
-
-def _cost_time(size: str) -> Judge:
-    """Judge whether the two .item() make a step longer: by steps in turn, which a noisy host slows alike."""
-    fast, slow = f"without .item(){size}", f"as written{size}"
-
-    def judge(of: Measured) -> Judgement:
-        outcome, said = less(fast, slow)(of)
-        cost = of.maybe(f"cost of .item(){size}")
-        if cost is None:
-            return Judgement(outcome, said)
-        said = (
-            f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
-            f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
-        )
-        if cost.median <= 100 * SAME:
-            return Judgement("refuted", said)
-        return Judgement("confirmed" if cost.low > 0 else "depends", said)
-
-    return judge
 
 
 ARTICLES = {
@@ -67,9 +30,10 @@ ARTICLES = {
                 differs="up to 64 KiB a pageable copy does not wait (E13)",
             ),
             Claim(
-                "How data get to the GPU can make or break the performance of training",
+                "How data get to the GPU can make or break the performance of training: one way, and not another, a "
+                "step takes twice the time of one without a copy",
                 (ARTICLE,),
-                less("pinned, non_blocking", "pageable, blocking"),
+                make_or_break,
                 differs="it depends on how long the copy is beside the rest of the step",
             ),
             Claim(
@@ -81,7 +45,7 @@ ARTICLES = {
             Claim(
                 "Pinned batches and non_blocking take the copy off the step's critical path",
                 (OURS,),
-                _off_the_path,
+                off_the_path,
                 differs=OWN_STREAM,
             ),
         ),
@@ -90,9 +54,9 @@ ARTICLES = {
             Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
             Size("workers", 2, "worker processes of the training steps"),
         ),
-        cases=("pageable, blocking", "pageable, non_blocking", "pinned, blocking", "pinned, non_blocking", "no copy"),
-        changed="the article shows a loader and a loop and prints nothing; the four ways and the larger batch, whose "
-        "copy can be seen in the step, are ours. The loop as it is: E14",
+        cases=(*COPIED, "no copy"),
+        changed="the article shows a loader and a loop and prints nothing; the four ways, the larger batch, whose "
+        "copy can be seen in the step, and the small network of one layer are ours. The loop as it is: E14",
     ),
     "E9": Experiment(
         "E9",
@@ -122,7 +86,11 @@ ARTICLES = {
             Claim(
                 "It pins in a thread of its own, so that the main one is not held",
                 (TUTORIAL,),
-                answers({"pinned by a thread of its own": True}),
+                beside(
+                    answers({"pinned by a thread of its own, with workers": True}),
+                    "pinned by a thread of its own, without workers",
+                ),
+                differs="torch starts the thread only for a loader with workers; else the main one pins",
             ),
             Claim(
                 "The memory of a tensor is pageable unless something else is asked for",
@@ -132,12 +100,23 @@ ARTICLES = {
             Claim(
                 "pin_memory() returns a copy in pinned memory, and constructors can make tensors there",
                 (TUTORIAL, ARTICLE, PROCESSES),
-                answers({"pinned, by pin_memory()": True, "pinned, made with pin_memory=True": True}),
+                beside(
+                    answers(
+                        {
+                            "pinned, by pin_memory()": True,
+                            "a copy of the same values, by pin_memory()": True,
+                            "pinned, what was given to pin_memory()": False,
+                            "pinned, made with pin_memory=True": True,
+                        }
+                    ),
+                    "no copy, by pin_memory() of a pinned tensor",
+                ),
             ),
         ),
         sizes=(Size("rows", 64, "samples in a batch", of_text=False),),
         cases=("pinned, without pin_memory()", "pinned, with pin_memory()"),
-        changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace",
+        changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace. Its "
+        "loader has no workers; the one that pins in a thread is ours",
     ),
     "E14": Experiment(
         "E14",
@@ -159,13 +138,13 @@ ARTICLES = {
             Claim(
                 "They cost time: of the article's batches of 32 the step is shorter without them",
                 (OURS,),
-                _cost_time(""),
+                cost_time(""),
                 differs="a host that is late anyway loses little by waiting: the step is many small kernels",
             ),
             Claim(
                 "And of larger batches",
                 (OURS,),
-                _cost_time(", larger"),
+                cost_time(", larger"),
                 differs="it depends on how long the GPU stands still until the host has launched again",
             ),
             Claim(

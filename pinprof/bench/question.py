@@ -1,7 +1,19 @@
 """E10: what a question on prefetching believes, and what is answered."""
 
 from pinprof.bench.experiment import ANSWER, ARTICLE, OURS, QUESTION, Claim, Experiment, Size
-from pinprof.bench.judging import BARELY, HIDDEN, Judgement, Measured, against, exposed, hidden, never_waits, waits
+from pinprof.bench.judging import (
+    BARELY,
+    HIDDEN,
+    Judgement,
+    Measured,
+    against,
+    answers,
+    decide,
+    exposed,
+    hidden,
+    never_waits,
+    waits,
+)
 from pinprof.bench.order import order, shown
 
 STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or not"
@@ -17,17 +29,23 @@ def _waits_for_the_output(of: Measured) -> Judgement:
 
 
 def _needs_both(of: Measured) -> Judgement:
-    """Judge by copies on a side stream; what a blocking one does to the host, the loader's step tells (E8)."""
-    pageable, pinned = of("overlapped, prefetcher, pageable"), of("overlapped, prefetcher")
-    blocking = of.of("E8").maybe("waits, pinned, blocking")
-    said = f"under kernels are {shown(pinned)} of pinned copies on a side stream and {shown(pageable)} of pageable ones"
-    if blocking is not None:
-        said += (
-            f"; a blocking copy has the host wait, {blocking.median:g} times in a step (E8): it launches none beside it"
-        )
-    if pinned.low >= HIDDEN and pageable.high <= BARELY and (blocking is None or blocking.low >= 1):
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if pageable.low >= HIDDEN or pinned.high <= BARELY else "depends", said)
+    """Judge by copies on a side stream, each of which lacks one of both: it must not be beside kernels."""
+    both, pageable, blocking = of.all(
+        "overlapped, prefetcher", "overlapped, prefetcher, pageable", "overlapped, prefetcher, blocking"
+    )
+    waits = of.maybe("waits, prefetcher, blocking")
+    said = (
+        f"of copies on a side stream are under kernels: {shown(both)} of pinned ones, {shown(pageable)} of pageable "
+        f"ones, {shown(blocking)} of pinned blocking ones"
+    )
+    said += f", for which the host waits {waits.median:g} times in a step" if waits else ""
+    needless = [what for what, one in (("pinned memory", pageable), ("non_blocking", blocking)) if one.low >= HIDDEN]
+    said += f": {' and '.join(needless)} is not needed" if needless else ""
+    return decide(
+        said,
+        confirmed=both.low >= HIDDEN and max(pageable.high, blocking.high) <= BARELY,
+        refuted=bool(needless) or both.high <= BARELY,
+    )
 
 
 def _prefetched(of: Measured) -> Judgement:
@@ -48,7 +66,14 @@ QUESTIONS = (
                 "To overlap, copies must be non_blocking and from pinned memory",
                 (QUESTION, ANSWER),
                 _needs_both,
-                differs="both are needed, and not enough: the plain loop has both",
+                differs="a blocking copy holds the host, but runs beside kernels that were launched before it; and "
+                "both are not enough: the copy needs a side stream, which the plain loop lacks",
+            ),
+            Claim(
+                "The images are fully transferred before the kernels of model(images) run",
+                (QUESTION,),
+                answers({"ended before the next kernel, plain loop": True}),
+                differs="a kernel that is on another stream than the copy may begin before it has ended",
             ),
             Claim(
                 "model(images) is a synchronization point: the host waits until the batch is on the GPU",
@@ -98,8 +123,8 @@ QUESTIONS = (
             Size("rows", 4096, "samples in a batch", of_text=False),
             Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
         ),
-        cases=("plain loop", "prefetcher", "prefetcher, pageable", "no copy"),
+        cases=("plain loop", "prefetcher", "prefetcher, pageable", "prefetcher, blocking", "no copy"),
         changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
-        "that are made beforehand",
+        "that are made beforehand. The prefetchers are ours",
     ),
 )

@@ -4,23 +4,29 @@ from pinprof.bench.experiment import ANSWER, ARTICLE, MIB, OURS, PROCESSES, TUTO
 from pinprof.bench.judging import all_less, extreme, less, not_less, right, wrong
 from pinprof.bench.tutorial_judges import (
     CASES,
+    KEPT_BUFFER,
     PUBLISHED_STRATEGIES,
+    SENT,
     STRATEGIES,
     TENSORDICT,
     TEXTS_KERNELS,
     TWO_COPIES,
     can_be_faster,
     can_be_slower,
+    conclusions_hold,
     gain_varies,
     gains_less,
     generally_faster,
+    holds_the_host,
     in_turn,
+    moved_by_a_thread,
     one_wait,
     only_pinned_and_streamed,
-    ranks_alike,
+    read_too_early,
     same_call,
     still_on_the_host,
-    takes_longer_than_kernels,
+    takes_longer_than_a_kernel,
+    usually_slower,
     waits_for_an_engine,
 )
 
@@ -44,16 +50,16 @@ TUTORIALS = (
             Claim(
                 "To pin a tensor and then copy it is usually slower than to copy it",
                 (TUTORIAL,),
-                less("pageable.to", "pageable.pin_memory().to"),
-                differs="torch keeps pinned memory and uses it again (E15): where that is warm and the link fast, "
-                "to pin costs less than the driver's staging",
+                usually_slower,
+                differs="fresh pinned memory takes long to get; torch keeps it and uses it again (E15), and then to pin "
+                "may cost less than the driver's staging",
             ),
             Claim(
                 "pin_memory().to(device, non_blocking=True) can be up to twice as slow as a plain to(device)",
                 (TUTORIAL,),
                 can_be_slower,
                 "of many tensors 324 against 394 ms (E3): by its own figures faster; blocking 573 ms",
-                "as above: what it costs to pin, against what the driver's staging costs",
+                "what it costs to get pinned memory and to fill it, against what the driver's staging costs",
             ),
             Claim(
                 "In rare cases to pin first is faster than the driver's copy in pieces",
@@ -64,13 +70,14 @@ TUTORIALS = (
             Claim(
                 "pin_memory() holds the host: later work begins only when the tensor is pinned",
                 (TUTORIAL,),
-                less("pinned.to", "pageable.pin_memory().to"),
-                differs="where many threads of the host pin, it takes little beside the copy",
+                holds_the_host,
+                differs="where many threads of the host fill memory that torch has kept, its call takes little longer "
+                "than one that only queues a copy",
             ),
             Claim(
                 "A pinned buffer that is kept for all copies remains limited by the copy into it",
                 (TUTORIAL,),
-                less("pinned.to", "pageable.pin_memory().to"),
+                less("pinned.to", KEPT_BUFFER),
                 differs="where many threads of the host copy, it takes little beside the copy to the GPU",
             ),
         ),
@@ -88,8 +95,9 @@ TUTORIALS = (
             "pageable.pin_memory().to",
             "pageable.pin_memory().to, non_blocking",
         ),
-        "the copy with non_blocking after pinning is of its opening, not of its program. Torch keeps the pinned memory "
-        "(E15): after the first run pin_memory() is a copy into a buffer that is kept",
+        "the copy with non_blocking after pinning is of its opening, not of its program. Torch keeps pinned memory "
+        "(E15): after the first run pin_memory() is a copy into a buffer that is kept. The runs with fresh memory, for "
+        "which torch gives back what it has before each, the calls alone and the kept buffer are ours",
     ),
     Experiment(
         "E2",
@@ -157,10 +165,11 @@ TUTORIALS = (
                 differs="the host pins the next tensor while the last one is copied, faster than the driver stages",
             ),
             Claim(
-                "The tutorial's conclusions hold on other systems too: what is faster there is faster here",
+                "The tutorial's conclusions hold on other systems too: the three that it begins with hold on this one",
                 (TUTORIAL,),
-                ranks_alike,
-                differs="it depends on what one thread stages, what the host pins and what the link copies in a second",
+                conclusions_hold,
+                "its figures are of its own system and may vary",
+                "each conclusion has its own verdict; of systems in general one machine tells nothing",
             ),
         ),
         PUBLISHED_STRATEGIES,
@@ -189,8 +198,8 @@ TUTORIALS = (
             Claim(
                 "Of code that comes to the GPU kernel by kernel, transfers may take most of the time",
                 (ARTICLE,),
-                takes_longer_than_kernels,
-                differs="it depends on how many kernels use what was copied",
+                takes_longer_than_a_kernel,
+                differs="one product for each number is the least that a kernel does: others take a larger share",
             ),
             Claim(
                 "On the default stream a copy and kernels take turns", (TUTORIAL,), in_turn, "two traces of the four"
@@ -211,7 +220,8 @@ TUTORIALS = (
         sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
         cases=(*CASES, *(f"{case}{TEXTS_KERNELS}" for case in CASES), *TWO_COPIES),
         changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, "
-        "so the first four cases have products of matrices, longer than the copy. The copies beside copies are ours",
+        "so the first four cases have products of matrices, longer than the copy. The copies beside copies, and "
+        "the kernel between a copy there and one back, are ours",
     ),
     Experiment(
         "E5",
@@ -230,13 +240,25 @@ TUTORIALS = (
             Claim(
                 'to("cuda", non_blocking=True).mean() is right without a synchronize',
                 (TUTORIAL,),
-                right("pageable, sent and read on the GPU", "pinned, sent and read on the GPU"),
+                right(*SENT),
             ),
             Claim(
-                "What is used right after a non_blocking copy to the GPU may still be on the host",
+                "When a non_blocking copy to the GPU returns, the data may still be on the host",
                 (ANSWER,),
                 still_on_the_host,
-                differs="the kernel that reads it is behind the copy on its stream; no thread copies in the background",
+                differs="a short copy may have ended when its call returns",
+            ),
+            Claim(
+                "So what is used on the GPU right after it may not be there",
+                (ANSWER,),
+                read_too_early,
+                differs="the kernel that reads it is behind the copy on its stream",
+            ),
+            Claim(
+                "A background thread moves the data",
+                (ANSWER,),
+                moved_by_a_thread,
+                differs="the GPU copies pinned memory by itself; pageable memory the calling thread stages",
             ),
         ),
         sizes=(
@@ -247,11 +269,11 @@ TUTORIALS = (
         cases=(
             "read at once",
             "read after synchronize",
-            "pageable, sent and read on the GPU",
-            "pinned, sent and read on the GPU",
+            *SENT,
         ),
         changed="each try has other numbers: else the memory of the copy before holds the right ones. What goes to the "
-        "GPU is a tenth as large",
+        "GPU is a tenth as large; whether its copy has ended when its call returns, and how busy other threads are "
+        "meanwhile, no text measures",
     ),
     Experiment(
         "E6",

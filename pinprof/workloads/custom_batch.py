@@ -13,6 +13,7 @@ from pinprof.workloads.timing import Cases, answer
 from pinprof.workloads.transfers import Sizes
 
 FEATURES = 1024
+WORKERS = 2
 Sample = tuple[Tensor, Tensor]
 
 
@@ -34,7 +35,7 @@ class PlainBatch:
 
 @final
 class PinnableBatch(PlainBatch):
-    """The same batch with the method that DataLoader(pin_memory=True) looks for; it runs in the pin thread."""
+    """The same batch with the method that DataLoader(pin_memory=True) looks for; with workers the pin thread calls it."""
 
     def pin_memory(self) -> "PinnableBatch":
         """Pin what the batch holds. The loader takes what is returned: do not forget to."""
@@ -67,9 +68,9 @@ def as_dictionary(samples: Sequence[Sample]) -> dict[str, Tensor]:
 Collate = Callable[[Sequence[Sample]], Any]
 
 
-def loader_of(collate: Collate | None, rows: int) -> "DataLoader[Any]":
+def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoader[Any]":
     """Return a loader whose batches are made so; by default they are lists of tensors."""
-    return DataLoader(Samples(rows), batch_size=rows, collate_fn=collate, pin_memory=True)
+    return DataLoader(Samples(rows), batch_size=rows, collate_fn=collate, num_workers=workers, pin_memory=True)
 
 
 def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
@@ -85,11 +86,18 @@ def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def are_pinned(sizes: Sizes) -> Iterator[Figure]:
-    """Yield whether tensors are pinned, and each kind of batch of a loader, and whether a thread of its own does it."""
+    """Yield whether tensors are pinned, and each kind of batch of a loader, and whether a thread of its own does it.
+
+    That is asked of a loader with workers and of one without: torch starts the thread only beside workers.
+    """
     made = torch.ones(FEATURES)
     pinned = made.pin_memory()
     yield answer("pinned, a tensor as it is made", [made.is_pinned()])
     yield answer("pinned, by pin_memory()", [pinned.is_pinned()])
+    yield answer("pinned, what was given to pin_memory()", [made.is_pinned()])
+    elsewhere = pinned.data_ptr() != made.data_ptr()
+    yield answer("a copy of the same values, by pin_memory()", [elsewhere and torch.equal(pinned, made)])
+    yield answer("no copy, by pin_memory() of a pinned tensor", [pinned.pin_memory().data_ptr() == pinned.data_ptr()])
     yield answer("pinned, made with pin_memory=True", [_made_pinned().is_pinned()])
     kinds: tuple[tuple[str, Collate | None, Callable[[Any], Iterable[Tensor]]], ...] = (
         ("without pin_memory()", PlainBatch, lambda batch: (batch.inputs, batch.targets)),
@@ -105,7 +113,9 @@ def are_pinned(sizes: Sizes) -> Iterator[Figure]:
     for name, collate, tensors in kinds:
         batches = loader_of(collate, sizes["rows"])
         yield answer(f"pinned, {name}", [all(each.is_pinned() for each in tensors(batch)) for batch in batches])
-    yield answer("pinned by a thread of its own", [batch.in_thread for batch in loader_of(_Witness, sizes["rows"])])
+    for name, workers in (("with workers", WORKERS), ("without workers", 0)):
+        batches = loader_of(_Witness, sizes["rows"], workers)
+        yield answer(f"pinned by a thread of its own, {name}", [batch.in_thread for batch in batches])
 
 
 def _made_pinned() -> Tensor:

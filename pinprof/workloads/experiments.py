@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from pinprof.bench.article_judges import COPIED
 from pinprof.bench.results import Figure, Picture
 from pinprof.capture.profiling import profile
 from pinprof.details import Details, details_of
@@ -16,9 +17,9 @@ from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ASYNC_COPY, call_kinds
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE
 from pinprof.units import NS_PER_MS
-from pinprof.workloads import bandwidth, custom_batch, hazards, limits, overlap, processes, training, transfers
+from pinprof.workloads import bandwidth, custom_batch, hazards, limits, overlap, pinning, processes, training, transfers
 from pinprof.workloads.pictures import picture
-from pinprof.workloads.timing import FULL, QUICK, Budget, by_host, figure, time_cases
+from pinprof.workloads.timing import FULL, QUICK, Budget, answer, by_host, figure, time_cases
 from pinprof.workloads.transfers import Sizes
 
 TRACED_STEPS = 5
@@ -127,6 +128,26 @@ def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Itera
 def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
     yield from _waits_and_overlap(case, trace, measured)
     yield from _ahead(case, trace)
+    yield from _ended_before_the_next_kernel(case, trace)
+
+
+def _ended_before_the_next_kernel(case: str, trace: Trace) -> Iterator[Figure]:
+    """Yield whether each copy to the GPU had ended before the first kernel that was launched after it began.
+
+    In the plain loop that is the model's first kernel, which reads the batch; a prefetcher's copy is of the next batch.
+    """
+    gpu, launch = trace.gpu, trace.links.launch
+    launched_ns = np.where(launch != NONE, trace.calls.start_ns[launch], NONE)
+    kernels = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE))
+    copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == HTOD) & (launch != NONE))
+    later = [kernels[launched_ns[kernels] > launched_ns[copy]] for copy in copies]
+    ended = [
+        bool(gpu.end_ns[copy] <= gpu.start_ns[after[np.argmin(launched_ns[after])]])
+        for copy, after in zip(copies, later, strict=True)
+        if len(after)
+    ]
+    if ended:
+        yield answer(f"ended before the next kernel, {case}", ended)
 
 
 def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
@@ -148,24 +169,25 @@ def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
         yield figure(f"ahead, {case}", "ms", ahead)
 
 
-def _tries(cases: Callable[[torch.device, Sizes], Mapping[str, hazards.Try]]) -> Timing:
-    return lambda device, sizes, _budget: hazards.count_wrong(cases(device, sizes), sizes["tries"])
-
-
 PROGRAMS: Mapping[str, Timed] = {
-    "E1": Timed(transfers.pinning_cost),
+    "E1": Timed(transfers.pinning_cost, besides=pinning.pinning_in_full),
     "E2": Timed(transfers.small_tensors, tell=_waits_and_copies),
     "E3": Timed(transfers.six_strategies),
-    "E4": Timed(overlap.copy_overlap, tell=_overlapped_and_drawn, told=overlap.BESIDE_KERNELS),
-    "E5": Timed(hazards.early_read, timing=_tries(hazards.early_read), rounds=1),
-    "E6": Timed(hazards.early_write, timing=_tries(hazards.early_write), rounds=1),
+    "E4": Timed(
+        overlap.copy_overlap,
+        besides=overlap.one_kernel_ported,
+        tell=_overlapped_and_drawn,
+        told=overlap.BESIDE_KERNELS,
+    ),
+    "E5": Timed(hazards.early_read, timing=hazards.reading_early, rounds=1),
+    "E6": Timed(hazards.early_write, timing=hazards.writing_early, rounds=1),
     "E7": Timed(transfers.threaded_pinning, besides=transfers.small_and_few),
     "E8": Timed(
         training.loader,
         steps=training.STEPS,
-        besides=training.loader_rate,
+        besides=training.loader_besides,
         tell=_waits_overlap_and_rate,
-        told=training.LOADED,
+        told=COPIED,
     ),
     "E9": Timed(
         custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), rounds=1

@@ -1,12 +1,16 @@
 """E5, E6: what goes wrong when the host reads or writes memory before its copy has ended, and what is safe."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count, cycle
 
 import torch
+from torch import Tensor
 
 from pinprof.bench.results import Figure
-from pinprof.workloads.timing import synchronize
+from pinprof.bench.tutorial_judges import ENDED, SENT, THREADS
+from pinprof.workloads.timing import Budget, answer, figure, repeated, synchronize
 from pinprof.workloads.transfers import Sizes
 
 LONG_KERNEL_CYCLES = 10_000_000
@@ -37,11 +41,7 @@ def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
         synchronize(device)
         return wrong
 
-    rows = max(1, sizes["rows"] // SENT_SHARE)
-    pageable = [torch.full((rows, sizes["columns"]), float(number), dtype=torch.double) for number in (1, 2)]
-    pinned = [source.pin_memory() for source in pageable] if device.type == "cuda" else pageable
-
-    def sent(sources: list[torch.Tensor]) -> Try:
+    def sent(sources: list[Tensor]) -> Try:
         turns = cycle(enumerate(sources, start=1))
 
         def is_wrong() -> bool:
@@ -53,9 +53,55 @@ def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
     return {
         "read at once": lambda: read_back(wait=False),
         "read after synchronize": lambda: read_back(wait=True),
-        "pageable, sent and read on the GPU": sent(pageable),
-        "pinned, sent and read on the GPU": sent(pinned),
+        **dict(zip(SENT, map(sent, _sources(device, sizes).values()), strict=True)),
     }
+
+
+def _sources(device: torch.device, sizes: Sizes) -> dict[str, list[Tensor]]:
+    """Return two tensors to be sent to the GPU, one of ones and one of twos, in pageable and in pinned memory."""
+    rows = max(1, sizes["rows"] // SENT_SHARE)
+    pageable = [torch.full((rows, sizes["columns"]), float(number), dtype=torch.double) for number in (1, 2)]
+    pinned = [source.pin_memory() for source in pageable] if device.type == "cuda" else pageable
+    return {"pageable": pageable, "pinned": pinned}
+
+
+def reading_early(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E5: yield how often values are wrong, whether a copy to the GPU has ended when its call returns, and who copies.
+
+    Who copies: the CPU time that all other threads of this process take until the copy has ended, in percent of that
+    time.
+    """
+    yield from count_wrong(early_read(device, sizes), sizes["tries"])
+    for memory, (source, _) in _sources(device, sizes).items():
+        yield answer(f"{ENDED}{memory}", [_has_ended(source, device) for _ in range(sizes["tries"])])
+        copy = partial(source.to, device, non_blocking=True)
+        shares = repeated(copy, by_other_threads(device), budget)
+        yield figure(f"{THREADS}{memory}", "%", shares)
+
+
+def _has_ended(source: Tensor, device: torch.device) -> bool:
+    """Return whether a copy to the GPU, which does nothing else, has ended when its call returns."""
+    synchronize(device)
+    copied = source.to(device, non_blocking=True)
+    return not copied.is_cuda or torch.cuda.current_stream(device).query()
+
+
+def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], float]:
+    """Return what runs a case and gives the CPU time of all other threads until the GPU is done, in percent of it."""
+
+    def busy(run: Callable[[], object]) -> float:
+        synchronize(device)
+        start, process, own = time.perf_counter(), time.process_time(), time.thread_time()
+        run()
+        synchronize(device)
+        process, own, taken = (
+            time.process_time() - process,
+            time.thread_time() - own,
+            time.perf_counter() - start,
+        )
+        return 100 * max(0.0, process - own) / taken
+
+    return busy
 
 
 def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
@@ -67,7 +113,7 @@ def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
     pageable = torch.ones(sizes["side"], sizes["side"])
     pinned = pageable.pin_memory()
 
-    def copy_then_kernel(source: torch.Tensor) -> bool:
+    def copy_then_kernel(source: Tensor) -> bool:
         source.fill_(1)
         synchronize(device)
         copied = source.to(device, non_blocking=True)
@@ -75,7 +121,7 @@ def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
         source.zero_()
         return not bool((copied == 1).all())
 
-    def kernel_then_copy(source: torch.Tensor, *, wait: bool = False) -> bool:
+    def kernel_then_copy(source: Tensor, *, wait: bool = False) -> bool:
         source.fill_(1)
         long_kernel()
         copied = source.to(device, non_blocking=True)
@@ -91,6 +137,11 @@ def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
         "pageable source": lambda: kernel_then_copy(pageable),
         "pinned source, written after synchronize": lambda: kernel_then_copy(pinned, wait=True),
     }
+
+
+def writing_early(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
+    """E6: yield how often what is written too early reaches the GPU."""
+    return count_wrong(early_write(device, sizes), sizes["tries"])
 
 
 def long_kernel(cycles: int = LONG_KERNEL_CYCLES) -> None:

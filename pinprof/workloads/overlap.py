@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from pinprof.bench.catalogue import experiment
-from pinprof.bench.tutorial_judges import CASES, TEXTS_KERNELS, TWO_COPIES
+from pinprof.bench.results import Figure
+from pinprof.bench.tutorial_judges import CASES, PORTED, TEXTS_KERNELS, TWO_COPIES
 from pinprof.workloads.model import Step
-from pinprof.workloads.timing import Cases
+from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn
 from pinprof.workloads.transfers import Sizes
 
 BESIDE_KERNELS = (*CASES, *(f"{case}{TEXTS_KERNELS}" for case in CASES))
@@ -76,6 +77,18 @@ def copy_overlap(device: torch.device, sizes: Sizes) -> Cases:
         },
         **dict(zip(TWO_COPIES, (alone, same_way, both_ways), strict=True)),
     }
+
+
+def one_kernel_ported(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E4: yield the share of copies there and back if one kernel of a program runs on the GPU: the shortest there is.
+
+    The tensor is as most are, pageable, and each part is waited for, as a program does that was just ported.
+    """
+    numbers = torch.ones(sizes["floats"])
+    on_device = numbers.to(device)
+    parts = (lambda: numbers.to(device), lambda: on_device * on_device, on_device.cpu)
+    turns = in_turn(parts, by_host(device), budget)
+    yield figure(PORTED, "%", [100 * (there + back) / (there + kernel + back) for there, kernel, back in turns])
 
 
 def _wait_for(*streams: torch.cuda.Stream | None) -> None:

@@ -12,19 +12,19 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from pinprof.bench.article_judges import COPIED, SMALL
 from pinprof.bench.results import Figure
 from pinprof.errors import PinprofError
 from pinprof.workloads.loaders import BatchStream
-from pinprof.workloads.model import CLASSES, Sizes, Step, forever, host_batches, trainer
+from pinprof.workloads.model import CLASSES, Sizes, Step, Trainer, forever, host_batches, trainer
 from pinprof.workloads.prefetcher import Prefetcher
-from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn, repeated
+from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn, repeated, time_cases
 from pinprof.workloads.transfers import Sizes as Chosen
 
 STEPS = 10
 """Steps between two synchronizes: in a training loop the host runs ahead of the GPU."""
-LOADED = ("pageable, blocking", "pageable, non_blocking", "pinned, blocking", "pinned, non_blocking")
-FETCHED = ("plain loop", "prefetcher", "prefetcher, pageable")
-"""The cases of E8 and E10 that copy."""
+FETCHED = ("plain loop", "prefetcher", "prefetcher, pageable", "prefetcher, blocking")
+"""The cases of E10 that copy."""
 WORKER_COUNTS = (1, 2, 4, 8)
 UNTIL_STEADY = 4
 """Times the budget of other figures: batches come in bursts, so that their rate takes longer to tell."""
@@ -56,12 +56,31 @@ def loader(device: torch.device, chosen: Chosen) -> Cases:
 
         return run
 
+    ways = [step(pinned=pinned, non_blocking=late) for pinned in (False, True) for late in (False, True)]
+    return {**dict(zip(COPIED, ways, strict=True)), "no copy": lambda: training.train(resident)}
+
+
+def loader_besides(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
+    """E8: yield the steps of a network that computes little for each byte, and the rate of a loader alone."""
+    yield from time_cases(_small_network(device, chosen), by_host(device, steps=STEPS), budget)
+    yield from loader_rate(device, chosen, budget)
+
+
+def _small_network(device: torch.device, chosen: Chosen) -> Cases:
+    """Return the steps of one layer: with the slowest and the fastest of the four ways, and with no copy.
+
+    The batches are not a loader's: it would have to make one in less time than such a step takes.
+    """
+    size = _size(chosen)
+    training = trainer(device, size, hidden=0)
+    made = host_batches(size)
+    pageable = forever(made)
+    pinned = forever([batch.pin_memory() for batch in made] if device.type == "cuda" else made)
+    resident = made[0].to(device)
     return {
-        "pageable, blocking": step(pinned=False, non_blocking=False),
-        "pageable, non_blocking": step(pinned=False, non_blocking=True),
-        "pinned, blocking": step(pinned=True, non_blocking=False),
-        "pinned, non_blocking": step(pinned=True, non_blocking=True),
-        "no copy": lambda: training.train(resident),
+        f"{SMALL}pageable, blocking": lambda: training.train(next(pageable).to(device)),
+        f"{SMALL}pinned, non_blocking": lambda: training.train(next(pinned).to(device, non_blocking=True)),
+        f"{SMALL}no copy": lambda: training.train(resident),
     }
 
 
@@ -106,7 +125,7 @@ def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget
 
 
 def prefetching(device: torch.device, chosen: Chosen) -> Cases:
-    """E10: the plain loop, the same with a prefetcher of pinned or of pageable batches, and one that copies none."""
+    """E10: the plain loop, prefetchers of pinned and of pageable batches, one that blocks, and one that copies none."""
     size = _size(chosen)
     training = trainer(device, size)
     pageable = host_batches(size, count=3)
@@ -118,8 +137,33 @@ def prefetching(device: torch.device, chosen: Chosen) -> Cases:
         "plain loop": lambda: training.train(next(plain).to(device, non_blocking=True)),
         "prefetcher": lambda: training.train(next(prefetched)),
         "prefetcher, pageable": lambda: training.train(next(staged)),
+        "prefetcher, blocking": _blocking_prefetcher(training, pinned, device),
         "no copy": lambda: training.train(resident),
     }
+
+
+def _blocking_prefetcher(training: Trainer, batches: list[Tensor], device: torch.device) -> Step:
+    """Return a step that trains on a batch, then copies the next one on a side stream and waits for that copy.
+
+    The kernels are launched before the copy, so that it can run beside them; a `Prefetcher` asks for its copy first.
+    Of two places on the device the copy goes to the one that the kernels of the step before have read.
+    """
+    host = forever(batches)
+    places = [next(host).to(device) for _ in range(2)]
+    side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+    launched: list[torch.cuda.Event] = []
+
+    def step() -> None:
+        training.train(places[0])
+        if side is not None:
+            launched.append(torch.cuda.current_stream(device).record_event())
+            if len(launched) > 1:
+                side.wait_event(launched.pop(0))
+        with torch.cuda.stream(side):
+            places[1].copy_(next(host))
+        places.reverse()
+
+    return step
 
 
 class LabelledStream(IterableDataset[tuple[Tensor, Tensor]]):

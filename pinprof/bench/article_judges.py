@@ -1,0 +1,89 @@
+"""How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
+
+from pinprof.bench.judging import Judge, Judgement, Measured, less, ratios
+from pinprof.bench.order import SAME, amount, order, shown, times
+from pinprof.units import percent
+
+COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
+"""The ways of a batch to the GPU."""
+SMALL = "small network, "
+"""What begins the names of the steps of a network that computes little for each byte."""
+BROKEN = 2.0
+"""A step that takes at least so many times one without a copy is broken by its copy."""
+
+
+def make_or_break(of: Measured) -> Judgement:
+    """Judge whether "can": a step twice as long as one without a copy the worst way, and not the best, somewhere.
+
+    Nowhere is said only if a step was measured that has much to copy and little to compute.
+    """
+    outcome, said = _broken(of, "")
+    if outcome == "confirmed":
+        return Judgement(outcome, said)
+    of_small = _broken(of, SMALL)
+    both = f"{said}; {of_small.text}"
+    if of_small.outcome == "confirmed":
+        return Judgement("confirmed", both)
+    return Judgement("refuted" if outcome == of_small.outcome == "refuted" else "depends", both)
+
+
+def _broken(of: Measured, network: str) -> Judgement:
+    none = of(f"{network}no copy")
+    must = of.all(f"{network}{COPIED[0]}", f"{network}{COPIED[-1]}")
+    others = (of.maybe(f"{network}{way}") for way in COPIED[1:-1])
+    ways = [*must, *(each for each in others if each is not None)]
+    worst, best = (choose(ways, key=lambda figure: figure.median) for choose in (max, min))
+    said = " and ".join(f"{times(way.median, none.median)} ({way.name})" for way in (worst, best))
+    said = f"a step takes {said} the time of one without a copy, {shown(none)}"
+    least, most = ratios(worst, none)
+    if least >= BROKEN and ratios(best, none)[1] < BROKEN:
+        return Judgement("confirmed", said)
+    return Judgement("refuted" if most < BROKEN else "depends", said)
+
+
+def beside(judge: Judge, *names: str) -> Judge:
+    """Return what judges as another does, and shows figures that decide nothing with its verdict."""
+
+    def judge_and_show(of: Measured) -> Judgement:
+        outcome, said = judge(of)
+        shows = [f"{name}: {shown(figure)}" for name in names if (figure := of.maybe(name)) is not None]
+        return Judgement(outcome, "; ".join((said, *shows)))
+
+    return judge_and_show
+
+
+def off_the_path(of: Measured) -> Judgement:
+    """Judge whether a step with pinned batches and non_blocking copies takes no longer than one without a copy."""
+    slow, fast, none = of.all("pageable, blocking", "pinned, non_blocking", "no copy")
+    cost, left = slow.median - none.median, fast.median - none.median
+    said = (
+        f"a step of {shown(fast)} (pinned, non_blocking), of {shown(none)} without copy, of {shown(slow)} ({slow.name})"
+    )
+    if order(fast, slow) in {"same", "more"}:
+        return Judgement("refuted", said)
+    if order(fast, slow) == "unsure":
+        return Judgement("depends", f"{said}; a difference within the spread")
+    if order(fast, none) in {"same", "less"}:
+        return Judgement("confirmed", said)
+    share = percent(max(left, 0) / cost) if cost > 0 else "part"
+    return Judgement("depends", f"{said}: {share} of the copy's cost is left")
+
+
+def cost_time(size: str) -> Judge:
+    """Judge whether the two .item() make a step longer: by steps in turn, which a noisy host slows alike."""
+    fast, slow = f"without .item(){size}", f"as written{size}"
+
+    def judge(of: Measured) -> Judgement:
+        outcome, said = less(fast, slow)(of)
+        cost = of.maybe(f"cost of .item(){size}")
+        if cost is None:
+            return Judgement(outcome, said)
+        said = (
+            f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
+            f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
+        )
+        if cost.median <= 100 * SAME:
+            return Judgement("refuted", said)
+        return Judgement("confirmed" if cost.low > 0 else "depends", said)
+
+    return judge

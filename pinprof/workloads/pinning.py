@@ -1,0 +1,71 @@
+"""E1: what pinned memory costs that is new to torch, how long calls hold the host, and a buffer that is refilled."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+from pinprof.bench.results import Figure
+from pinprof.bench.tutorial_judges import CALL, FRESH, KEPT_BUFFER
+from pinprof.workloads.limits import free_pinned
+from pinprof.workloads.timing import Budget, Stopwatch, Timer, by_host, figure, repeated, synchronize
+from pinprof.workloads.transfers import Sizes, pinning_cost
+
+PINNING = ("pageable.pin_memory()", "pageable.pin_memory().to", "pageable.pin_memory().to, non_blocking")
+"""The cases of E1 that pin."""
+
+
+def pinning_in_full(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E1: yield what pinning takes in memory new to torch, what two calls hold the host for, and a refilled buffer.
+
+    Torch keeps pinned memory that is given back, so that repeated runs of the cases pin into the same memory; the
+    first run of a program, or one of a larger tensor, does not. Where torch cannot be made to give it back, nothing is
+    said of fresh memory.
+    """
+    cases = pinning_cost(device, sizes)
+    if can_free_pinned():
+        anew = by_host(device, before=free_pinned)
+        for name in PINNING:
+            yield figure(f"{name}{FRESH}", "ms", repeated(cases[name], anew, budget))
+        pinning = repeated(cases[PINNING[0]], by_call(device, before=free_pinned), budget)
+        yield figure(f"{CALL}{PINNING[0]}{FRESH}", "ms", pinning)
+    pageable = torch.ones(sizes["floats"])
+    pinned = pageable.pin_memory()
+    asynchronous = repeated(lambda: pinned.to(device, non_blocking=True), by_call(device), budget)
+    yield figure(f"{CALL}{PINNING[0]}", "ms", repeated(pageable.pin_memory, by_call(device), budget))
+    yield figure(f"{CALL}pinned.to, non_blocking", "ms", asynchronous)
+
+    def refilled() -> torch.Tensor:
+        pinned.copy_(pageable)
+        return pinned.to(device, non_blocking=True)
+
+    yield figure(KEPT_BUFFER, "ms", repeated(refilled, by_host(device), budget))
+
+
+def can_free_pinned() -> bool:
+    """Return whether `free_pinned` does anything with this torch.
+
+    It frees blocks that no copy uses any more: a stopwatch that synchronizes after each run leaves none in use.
+    """
+    return hasattr(torch._C, "_host_emptyCache")  # noqa: SLF001  no public name
+
+
+def by_call(
+    device: torch.device, *, before: Callable[[], object] = lambda: None, clock: Timer = time.perf_counter
+) -> Stopwatch:
+    """Return a stopwatch for the call alone, on an idle device: how long it holds the host, not when its work is done.
+
+    What is done `before` is not timed, nor is the freeing of what the call returns.
+    """
+
+    def timed(run: Callable[[], object]) -> float:
+        before()
+        synchronize(device)
+        start = clock()
+        kept = run()
+        held = (clock() - start) * 1e3
+        synchronize(device)
+        del kept
+        return held
+
+    return timed
