@@ -54,6 +54,13 @@ def start_method() -> Iterator[str]:
     yield multiprocessing.get_start_method()
 
 
+def batches_of_workers() -> Iterator[str]:
+    """Yield the kind of each batch of a loader with workers, started here."""
+    from pinprof.workloads.custom_batch import PlainBatch, loader_of  # noqa: PLC0415  the others need no torch
+
+    yield from (type(batch).__name__ for batch in loader_of(PlainBatch, 2, workers=2))
+
+
 def print_and_echo(value: object) -> Iterator[object]:
     """Print as libraries do, then yield the value."""
     print("noise", flush=True)  # noqa: T201  the point

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pinprof.bench.order import amount, by_size, order, shown
 from pinprof.bench.results import Bench, Figure, Result
+from pinprof.bench.tutorial_judges import FRESH
 from pinprof.units import counted, rate, size
 
 HELD_MS = 0.5
@@ -92,7 +93,8 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     found = _figures(result, "pageable.to", "pinned.to", "pageable.pin_memory()")
     if result is None or not found:
         return
-    pageable, pinned, pinning = found
+    pageable, pinned, kept = found
+    pinning = result.figure(f"{kept.name}{FRESH}") or kept  # what is pinned once is pinned anew
     cost = f"to pin {size_of(result)} costs {shown(pinning)}"
     if order(pinned, pageable) != "less":
         text = f"Do not pin for copies of this size: {cost}, and no copy gets faster."
@@ -122,16 +124,20 @@ def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
     both = [pair for pair in (found, many) if pair]
     relations = [order(pinning, plain) for pinning, plain in both]
     relation = next((each for each in relations if each != "unsure"), "unsure")
+    fresh = _figures(bench.result("E1"), f"pageable.pin_memory().to{FRESH}", "pageable.to")
+    only_kept = bool(fresh) and relation == "less" and order(*fresh) != "less"
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
-        "less": "x.pin_memory().to(device) is faster than x.to(device)",
+        "less": "x.pin_memory().to(device) is faster than x.to(device)"
+        + (", but only in pinned memory that torch has kept" if only_kept else ""),
         "same": "x.pin_memory().to(device) is no faster than x.to(device)",
         "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
     }[relation]
     figures = " and for many tensors ".join(f"{shown(pair[0])} against {shown(pair[1])}" for pair in both)
+    anew = f"; pinned in fresh memory, {shown(fresh[0])}" if fresh else ""
     pinning, plain = both[0]
     ratio = pinning.median / plain.median if plain.median > 0 else None
-    yield Advice("pin_then_copy", f"{do}: it takes {figures}.", _rounded(ratio), "times the time")
+    yield Advice("pin_then_copy", f"{do}: it takes {figures}{anew}.", _rounded(ratio), "times the time")
 
 
 def _side_stream(bench: Bench) -> Iterator[Advice]:

@@ -51,8 +51,8 @@ TUTORIALS = (
                 "To pin a tensor and then copy it is usually slower than to copy it",
                 (TUTORIAL,),
                 usually_slower,
-                differs="fresh pinned memory takes long to get; torch keeps it and uses it again (E15), and then to pin "
-                "may cost less than the driver's staging",
+                differs="fresh pinned memory takes long to get; torch keeps it and uses it again (E15), and then to "
+                "pin may cost less than the driver's staging",
             ),
             Claim(
                 "pin_memory().to(device, non_blocking=True) can be up to twice as slow as a plain to(device)",

@@ -190,9 +190,9 @@ def conclusions_hold(of: Measured) -> Judgement:
     }
     if by_outcome["unknown"] and not by_outcome["refuted"]:
         raise MissingError("; ".join(by_outcome["unknown"]))
-    parts = (f"{HOLDS[outcome]}: {', '.join(points)}" for outcome, points in by_outcome.items() if points)
+    parts = (f"{HOLDS[outcome]}: {' and '.join(points)}" for outcome, points in by_outcome.items() if points)
     return decide(
-        f"on this machine alone: {'; '.join(parts)}",
+        f"on this machine, and for it alone, {'; '.join(parts)}",
         confirmed=len(by_outcome["confirmed"]) == len(outcomes),
         refuted=bool(by_outcome["refuted"]),
     )
@@ -286,8 +286,8 @@ CONCLUSIONS: dict[str, tuple[str, Judge]] = {
 }
 """What the tutorial's opening says one will learn: in which experiment it is measured, and how it is judged."""
 HOLDS: dict[Outcome, str] = {
-    "confirmed": "holds",
-    "refuted": "fails",
-    "depends": "holds in some cases, or cannot be told",
-    "unknown": "was not measured",
+    "confirmed": "hold",
+    "refuted": "fail",
+    "depends": "hold in some cases or cannot be told",
+    "unknown": "were not measured",
 }

@@ -132,7 +132,7 @@ def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[F
 
 
 def _ended_before_the_next_kernel(case: str, trace: Trace) -> Iterator[Figure]:
-    """Yield whether each copy to the GPU had ended before the first kernel that was launched after it began.
+    """Yield whether each copy to the GPU had ended when the first kernel began that was launched after the copy.
 
     In the plain loop that is the model's first kernel, which reads the batch; a prefetcher's copy is of the next batch.
     """

@@ -73,17 +73,21 @@ def reading_early(device: torch.device, sizes: Sizes, budget: Budget) -> Iterato
     """
     yield from count_wrong(early_read(device, sizes), sizes["tries"])
     for memory, (source, _) in _sources(device, sizes).items():
-        yield answer(f"{ENDED}{memory}", [_has_ended(source, device) for _ in range(sizes["tries"])])
+        yield answer(f"{ENDED}{memory}", [_ends_at_once(source, device) for _ in range(sizes["tries"])])
         copy = partial(source.to, device, non_blocking=True)
         shares = repeated(copy, by_other_threads(device), budget)
         yield figure(f"{THREADS}{memory}", "%", shares)
 
 
-def _has_ended(source: Tensor, device: torch.device) -> bool:
+def _ends_at_once(source: Tensor, device: torch.device) -> bool:
     """Return whether a copy to the GPU, which does nothing else, has ended when its call returns."""
     synchronize(device)
-    copied = source.to(device, non_blocking=True)
-    return not copied.is_cuda or torch.cuda.current_stream(device).query()
+    return has_ended(source.to(device, non_blocking=True))
+
+
+def has_ended(copied: Tensor) -> bool:
+    """Return whether the current stream has done all its work, a copy last."""
+    return not copied.is_cuda or torch.cuda.current_stream(copied.device).query()
 
 
 def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], float]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -22,24 +23,23 @@ def pinning_in_full(device: torch.device, sizes: Sizes, budget: Budget) -> Itera
     first run of a program, or one of a larger tensor, does not. Where torch cannot be made to give it back, nothing is
     said of fresh memory.
     """
-    cases = pinning_cost(device, sizes)
-    if can_free_pinned():
-        anew = by_host(device, before=free_pinned)
-        for name in PINNING:
-            yield figure(f"{name}{FRESH}", "ms", repeated(cases[name], anew, budget))
-        pinning = repeated(cases[PINNING[0]], by_call(device, before=free_pinned), budget)
-        yield figure(f"{CALL}{PINNING[0]}{FRESH}", "ms", pinning)
+    cases, call, pinning = pinning_cost(device, sizes), by_call(device), PINNING[0]
     pageable = torch.ones(sizes["floats"])
     pinned = pageable.pin_memory()
-    asynchronous = repeated(lambda: pinned.to(device, non_blocking=True), by_call(device), budget)
-    yield figure(f"{CALL}{PINNING[0]}", "ms", repeated(pageable.pin_memory, by_call(device), budget))
-    yield figure(f"{CALL}pinned.to, non_blocking", "ms", asynchronous)
+    asynchronous = partial(pinned.to, device, non_blocking=True)
 
     def refilled() -> torch.Tensor:
         pinned.copy_(pageable)
-        return pinned.to(device, non_blocking=True)
+        return asynchronous()
 
+    yield figure(f"{CALL}{pinning}", "ms", repeated(cases[pinning], call, budget))
+    yield figure(f"{CALL}pinned.to, non_blocking", "ms", repeated(asynchronous, call, budget))
     yield figure(KEPT_BUFFER, "ms", repeated(refilled, by_host(device), budget))
+    if can_free_pinned():
+        call_anew, anew = by_call(device, before=free_pinned), by_host(device, before=free_pinned)
+        yield figure(f"{CALL}{pinning}{FRESH}", "ms", repeated(cases[pinning], call_anew, budget))
+        for name in PINNING:
+            yield figure(f"{name}{FRESH}", "ms", repeated(cases[name], anew, budget))
 
 
 def can_free_pinned() -> bool:

@@ -149,7 +149,8 @@ def _blocking_prefetcher(training: Trainer, batches: list[Tensor], device: torch
     Of two places on the device the copy goes to the one that the kernels of the step before have read.
     """
     host = forever(batches)
-    places = [next(host).to(device) for _ in range(2)]
+    places = [torch.empty_like(batches[0], device=device) for _ in range(2)]
+    places[0].copy_(next(host))
     side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     launched: list[torch.cuda.Event] = []
 

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from bench_parts import echo, kill_itself, part, pictures, print_and_echo, start_method
+from bench_parts import batches_of_workers, echo, kill_itself, part, pictures, print_and_echo, start_method
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Bar, Figure, Picture
@@ -132,3 +132,9 @@ def test_what_is_printed_there_stays_off_standard_output(capfd: pytest.CaptureFi
 def test_a_loader_starts_its_workers_there_as_it_does_in_any_program() -> None:
     with Apart() as apart:
         assert list(apart.call(start_method, timeout_s=60)) == [multiprocessing.get_start_method()]
+
+
+@pytest.mark.slow
+def test_a_loader_starts_its_workers_there() -> None:
+    with Apart() as apart:
+        assert list(apart.call(batches_of_workers, timeout_s=60)) == ["PlainBatch"] * 4
