@@ -25,6 +25,13 @@ def example() -> Bench:
         ms("pageable.pin_memory()", 0.7, 0.6, 1.1),
         ms("pageable.pin_memory().to", 0.8, 0.7, 1.2),
         ms("pageable.pin_memory().to, non_blocking", 0.8, 0.7, 1.2),
+        ms("call of pageable.pin_memory()", 0.7, 0.6, 1.1),
+        ms("call of pinned.to, non_blocking", 0.02),
+        ms("kept buffer, refilled and sent", 0.5),
+        ms("call of pageable.pin_memory(), fresh memory", 1.9),
+        ms("pageable.pin_memory(), fresh memory", 1.9),
+        ms("pageable.pin_memory().to, fresh memory", 2.0),
+        ms("pageable.pin_memory().to, non_blocking, fresh memory", 2.0),
         sizes={"floats": 1_000_000},
     )
     builder.add(
@@ -70,7 +77,13 @@ def example() -> Bench:
         *(ms("batch, N workers", time, size=workers) for workers, time in ((1, 8), (2, 4), (4, 3), (8, 3.02))),
         sizes={"rows": 2048, "features": 3072, "workers": 2},
     )
-    builder.add("E9", count("pinned, without pin_memory()", "yes", 0), count("pinned, with pin_memory()", "yes", 1))
+    builder.add(
+        "E9",
+        count("pinned, without pin_memory()", "yes", 0),
+        count("pinned, with pin_memory()", "yes", 1),
+        count("pinned by a thread of its own, with workers", "yes", 1),
+        count("pinned by a thread of its own, without workers", "yes", 0),
+    )
     builder.add(
         "E10",
         ms("plain loop", 10.5),
@@ -80,6 +93,10 @@ def example() -> Bench:
         ms("ahead, plain loop", 30, 20, 40),
         count("overlapped, plain loop", "%", 0),
         count("overlapped, prefetcher", "%", 97),
+        count("overlapped, prefetcher, pageable", "%", 0),
+        count("overlapped, prefetcher, blocking", "%", 95),
+        count("waits, prefetcher, blocking", "waits", 1),
+        count("ended before the next kernel, plain loop", "yes", 1),
         sizes={"rows": 4096, "features": 3072},
     )
     builder.add(

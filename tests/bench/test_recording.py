@@ -1,5 +1,6 @@
 """The bench that comes with pinprof: where it is looked for, and what is said without it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from bench_example import example
 from recordings import TRACES
 
 from pinprof.bench import recorded, recording
+from pinprof.bench.order import shown
 from pinprof.bench.results import BenchError, to_json
 
 
@@ -24,6 +26,20 @@ def test_without_the_file_the_way_out_is_said(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(recording, "PLACES", (tmp_path / "bench.json",))
     with pytest.raises(BenchError, match="install pinprof again"):
         recorded()
+
+
+def test_the_guide_names_no_figure_that_it_does_not_hold() -> None:
+    """Of what turned out differently: each time, rate and factor, but for those of the texts, which are set apart."""
+    found = (
+        (TRACES.parent / "pinprof" / "guides" / "overlap.md")
+        .read_text()
+        .partition("## What it found")[2]
+        .partition("\n\nOf two benches")[0]
+    )
+    named = set(re.findall(r"\d[\d.]* (?:ns|µs|ms|s|GB/s|times)\b", re.sub(r"(?<!\*)\*[^*]+\*", "", found)))
+    figures = [figure for result in recorded().results for figure in result.figures]
+    assert {"223 µs", "4.41 times"} <= named
+    assert named <= {shown(figure) for figure in figures}
 
 
 def test_the_checkout_has_it_beside_the_recordings() -> None:
