@@ -35,7 +35,7 @@ class PlainBatch:
 
 @final
 class PinnableBatch(PlainBatch):
-    """The same batch with the method that DataLoader(pin_memory=True) looks for; beside workers a thread calls it."""
+    """The same batch with the method that DataLoader(pin_memory=True) looks for; beside workers in a thread."""
 
     def pin_memory(self) -> "PinnableBatch":
         """Pin what the batch holds. The loader takes what is returned: do not forget to."""
