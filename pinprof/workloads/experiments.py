@@ -53,6 +53,8 @@ class Timed:
     """What the trace of a case tells."""
     told: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
+    once: Timing | None = None
+    """What is measured once, after the rounds: it takes long."""
     rounds: int = ROUNDS
     """In how many rounds it runs: once where it asks what is so and takes no time; less often where a round has several
     processes, each as good as a round."""
@@ -175,7 +177,7 @@ PROGRAMS: Mapping[str, Timed] = {
     "E12": Timed(processes.as_sent, timing=processes.pinned_in_object, rounds=SOME_ROUNDS),
     "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
     "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
-    "E15": Timed(limits.allocations, timing=limits.limits, rounds=SOME_ROUNDS),
+    "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=SOME_ROUNDS),
 }
 
 
@@ -189,6 +191,17 @@ def time_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda"
             yield from time_cases(program.cases(on, sizes), by_host(on, steps=program.steps), budget)
         if program.besides is not None:
             yield from program.besides(on, sizes, budget)
+    finally:
+        free_memory()
+
+
+def measure_once(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Figure]:
+    """Yield what is measured of an experiment in one round only; nothing if there is no such thing."""
+    program = PROGRAMS[number]
+    if program.once is None:
+        return
+    try:
+        yield from program.once(torch.device(device), sizes, QUICK if quick else FULL)
     finally:
         free_memory()
 

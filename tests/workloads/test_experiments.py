@@ -33,7 +33,7 @@ TINY = {
     "least": 4096,
     "most": 65536,
     "larger": 24,
-    "held": 65536,
+    "share": 5,
 }
 NAMES = {
     "E1": "pageable.to; pinned.to; pageable.pin_memory(); pageable.pin_memory().to; "
