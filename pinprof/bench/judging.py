@@ -1,13 +1,13 @@
 """How figures judge a claim: it is confirmed or refuted only by differences beyond the spread."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pinprof.bench.order import MATTERS, Order, alike, by_size, order, shown, spread, times
 from pinprof.bench.refused import usable, why_refused
 from pinprof.bench.results import Bench, Figure
-from pinprof.units import size
+from pinprof.units import counted
 
 HIDDEN, BARELY = 50.0, 10.0
 """Percent of the copy time under kernels: from the first on copies overlap, up to the second they do not."""
@@ -85,16 +85,25 @@ class Measured:
         return [self(name) for name in names]
 
     def by_size(self, name: str) -> Sequence[Figure]:
-        """Return a figure at all sizes where it is used, the smallest first. Raises MissingError, or RefusedError."""
+        """Return a figure at all its sizes, the smallest first. Raises MissingError."""
         result = self.bench.result(self.number)
         found = by_size(result, name) if result else []
         if not found:
             raise MissingError(name)
+        return found
+
+    def usable(self, name: str) -> Sequence[Figure]:
+        """Return a figure at all sizes at which it is used. Raises MissingError, or RefusedError if there is none."""
+        found = self.by_size(name)
         used = usable(self.bench, found)
         if not used:
             raise RefusedError(why_refused(self.bench, found[-1]))
-        self.refused.extend(figure for figure in found if figure not in (*used, *self.refused))
+        self.leave_out(figure for figure in found if figure not in used)
         return used
+
+    def leave_out(self, figures: Iterable[Figure]) -> None:
+        """Keep figures that are not used, so that the verdict names them."""
+        self.refused.extend(figure for figure in figures if figure not in self.refused)
 
     def of(self, number: str) -> "Measured":
         """Return the figures of another experiment; what is asked of them is kept here."""
@@ -123,8 +132,8 @@ def judged(measured: Measured, judge: Judge | NotJudged) -> Judgement:
 
 def _left_out(figures: Sequence[Figure]) -> str:
     """Return what was not used where others of other sizes were; empty if nothing."""
-    names = ", ".join(f"{figure.name} at {size(figure.size or 0)}" for figure in figures)
-    return f"; left out, as the rounds differ too much: {names}" if names else ""
+    rates = counted(len(figures), "rate")
+    return f"; {rates} of other sizes left out, as their rounds differ too much" if figures else ""
 
 
 # Judges that several claims share
@@ -311,9 +320,28 @@ def _ratio(more: float, few: float) -> float:
     return more / few if few > 0 else float("inf")
 
 
-def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> Iterator[tuple[Figure, Figure]]:
-    """Yield two figures at each size from `least` on that both have."""
+def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
+    """Return two figures at each size from `least` on that both have and at which both are used.
+
+    Raises MissingError, or RefusedError where fewer than half of the sizes are left: they say little of the others.
+    """
+    pairs = all_pairs_by_size(of, first, second, least)
+    used = [pair for pair in pairs if len(usable(of.bench, pair)) == len(pair)]
+    refused = [each for pair in pairs if pair not in used for each in pair if why_refused(of.bench, each)]
+    if 2 * len(used) < len(pairs):
+        raise RefusedError(why_refused(of.bench, refused[-1]))
+    of.leave_out(refused)
+    return used
+
+
+def all_pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
+    """Return two figures at each size from `least` on that both have, used or not. Raises MissingError."""
     seconds = {figure.size: figure for figure in of.by_size(second)}
-    for figure in of.by_size(first):
-        if figure.size in seconds and (figure.size or 0) >= least:
-            yield figure, seconds[figure.size]
+    pairs = [
+        (figure, seconds[figure.size])
+        for figure in of.by_size(first)
+        if figure.size in seconds and (figure.size or 0) >= least
+    ]
+    if not pairs:
+        raise MissingError(f"{first} and {second} at one size")
+    return pairs

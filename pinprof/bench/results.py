@@ -46,7 +46,7 @@ class Figure:
 NINE_OF_TEN = {2: 6.314, 3: 2.920, 4: 2.353}
 """Student's t by number of rounds, with one degree of freedom less: 90 % lie between -t and t."""
 OF_THE_MIDDLE = {5: 4.85, 6: 2.97, 7: 2.40, 8: 1.94}
-"""By number of rounds: within how many standard deviations, of all but the lowest and the highest, the median of as many
+"""By number of rounds: within how many standard deviations of all but the lowest and the highest the median of as many
 others lies in 93 of 100 cases, as a million draws of normal numbers say. It does so within the t of three rounds."""
 TIMES_AND_RATES = {"ms", "GB/s"}
 

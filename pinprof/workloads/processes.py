@@ -193,17 +193,17 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
         (_copy_from_object, (other_clock, str(device), clock)),
         (_copy_what_was_sent, (held, bare, str(device), budget)),
     )
-    for name, answers in zip(
-        ("as written", "bare, by events", "in the object, by perf_counter"), programs, strict=True
-    ):
+    for name, answers in zip(names, programs, strict=True):
         for pageable, pinned in answers:
             yield from _times({f"pageable, {name}": [pageable], f"pinned, {name}": [pinned]})
             yield figure(f"times as fast, {name}", "times", [pageable / pinned])
-    for is_pinned, bare_is_pinned, times in repeated:
+    for is_pinned, bare_is_pinned, times, calls in repeated:
         yield answer("pinned in the child", [is_pinned])
         yield answer("pinned, bare in the child", [bare_is_pinned])
         yield from _times(times)
         middle = {name: median(taken) for name, taken in times.items()}
+        for name, taken in calls.items():
+            yield figure(f"call, {name}", "%", [100 * median(taken) / middle[name]])
         for name in ("sent to the child", "sent bare"):
             yield figure(f"times as fast, {name}", "times", [middle["pageable"] / middle[f"pinned, {name}"]])
 
@@ -245,6 +245,5 @@ def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, de
     stopwatch: Stopwatch = by_events if torch.device(device).type == "cuda" else by_host(torch.device(device))
     turns = in_turn(copies, stopwatch, budget)
     times = dict(zip(sources, map(list, zip(*turns, strict=True)), strict=True))
-    of_calls = (call_times(copy, torch.device(device), CALLS) for copy in copies)
-    calls = dict(zip((f"call, {name}" for name in sources), of_calls, strict=True))
-    answers.put((held.pinned.is_pinned(), bare.is_pinned(), {**times, **calls}))
+    calls = [call_times(copy, torch.device(device), CALLS) for copy in copies]
+    answers.put((held.pinned.is_pinned(), bare.is_pinned(), times, dict(zip(sources, calls, strict=True))))
