@@ -37,12 +37,12 @@ MayPin = Callable[[int, int], bool]
 def room(memory: int, pinned_before: int) -> MayPin:
     """Return what says whether more may be pinned: all others keep their share, and RLIMIT_MEMLOCK is not passed.
 
-    A driver may pin without asking that limit: it does not hold where as much as was pinned before is beyond it.
+    A driver may pin without asking that limit: it does not hold where as much has been pinned before.
     """
     lockable = host_memory.lockable()
 
     def may(more: int, pinned: int) -> bool:
-        within = pinned + more <= lockable or lockable < pinned_before
+        within = pinned + more <= lockable or lockable <= pinned_before
         return within and host_memory.available() - more >= LEFT_SHARE * memory
 
     return may
@@ -62,19 +62,18 @@ def beside_pinned(
     pinned is given back before the figures come, whatever happens. Beside nothing pinned the works are timed before and
     after, so that what has slowed the host by itself shows there too.
     """
-    held: list[Tensor] = []
+    pinned = _Pinned(pin, may, clock, clock() + PINNING_S)
     reached = []
     with _works() as works:
         works.do(0)
-        end = clock() + PINNING_S
         try:
             for count in _steps(memory, share):
-                if not _pin_up_to(count, held, pin, may, end, clock):
+                if not pinned.reaches(count):
                     break
                 works.do(count)
                 reached.append(count)
         finally:
-            held.clear()
+            pinned.chunks.clear()
             free()
         works.do(0)
     yield from works.figures()
@@ -88,21 +87,30 @@ def _steps(memory: int, share: int) -> list[int]:
     return sorted({count for count in counts if count})
 
 
-def _pin_up_to(
-    count: int, held: list[Tensor], pin: Callable[[], Tensor], may: MayPin, end: float, clock: Timer
-) -> bool:
-    """Pin more until so many bytes are; return False where room or time does not suffice."""
-    start, before = clock(), len(held)
-    while len(held) * CHUNK_BYTES < count:
-        done = len(held) - before
-        each_s = (clock() - start) / done if done else 0.0
-        if clock() + each_s * (count // CHUNK_BYTES - len(held)) > end or not may(CHUNK_BYTES, len(held) * CHUNK_BYTES):
-            return False
-        try:
-            held.append(pin())
-        except (RuntimeError, MemoryError):
-            return False
-    return True
+@dataclass
+class _Pinned:
+    """Chunks that are pinned, and how long that took."""
+
+    pin: Callable[[], Tensor]
+    may: MayPin
+    clock: Timer
+    end: float
+    chunks: list[Tensor] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def reaches(self, count: int) -> bool:
+        """Pin more until so many bytes are; return False where room or time does not suffice."""
+        while (missing := count // CHUNK_BYTES - len(self.chunks)) > 0:
+            start = self.clock()
+            each_s = self.seconds / len(self.chunks) if self.chunks else 0.0
+            if start + missing * each_s > self.end or not self.may(CHUNK_BYTES, len(self.chunks) * CHUNK_BYTES):
+                return False
+            try:
+                self.chunks.append(self.pin())
+            except (RuntimeError, MemoryError):
+                return False
+            self.seconds += self.clock() - start
+        return True
 
 
 @dataclass(frozen=True)

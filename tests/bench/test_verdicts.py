@@ -219,7 +219,7 @@ def clocks(bare: float, object_by_events: float, object_by_clock: float, bare_by
 
 
 def shared(ratio: float, call: float) -> Figures:
-    """Return how many times as fast as pageable copies, of 2.3 ms, those of shared memory are, and their call's share."""
+    """Return how many times as fast as pageable copies, of 2.3 ms, those of shared memory are, and of the call."""
     return (
         factor("sent to the child", ratio),
         ms("pinned, sent to the child", 2.3 / ratio),

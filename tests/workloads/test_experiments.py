@@ -15,7 +15,7 @@ from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import TENSORDICT
 from pinprof.details import details_of
 from pinprof.trace import read_trace
-from pinprof.workloads import limits, overlap, pinned_share, processes, training
+from pinprof.workloads import host_memory, limits, overlap, pinned_share, processes, training
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
 from pinprof.workloads.experiments import PROGRAMS, measure_once, time_experiment, trace_experiment
 from pinprof.workloads.timing import Budget
@@ -70,10 +70,15 @@ NAMES = {
     "pinned, sent bare; pinned in the child itself; call, pageable; call, pinned, sent to the child; "
     "call, pinned, sent bare; call, pinned in the child itself; "
     "times as fast, sent to the child; times as fast, sent bare",
-    "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; "
-    "blocked, HtoD pageable; blocked, HtoD pinned; call, HtoD pageable; host busy, HtoD pageable; call, HtoD pinned; host busy, HtoD pinned; "
-    "call, DtoH pageable; host busy, DtoH pageable; call, DtoH pinned; host busy, DtoH pinned; "
-    "taken along by the call, HtoD pageable; taken along by the call, HtoD pinned",
+    "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; blocked, HtoD pageable; "
+    "blocked, HtoD pinned; "
+    + "; ".join(
+        f"{what}, {way} {memory}"
+        for way in ("HtoD", "DtoH")
+        for memory in ("pageable", "pinned")
+        for what in ("call", "host busy")
+    )
+    + "; taken along by the call, HtoD pageable; taken along by the call, HtoD pinned",
     "E14": "as written; without .item(); cost of .item(); as written, larger; without .item(), larger; "
     "cost of .item(), larger",
     "E15": "allocate, pageable; allocate, pinned; allocate, pinned again; too much raises an error; "
@@ -148,6 +153,7 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pinned_share, name, 4096)
     monkeypatch.setattr(pinned_share, "WORK", Budget(least=2, most=2, seconds=0.0))
     monkeypatch.setattr(limits, "SEEN_BYTES", 1 << 26)
+    monkeypatch.setattr(host_memory, "lockable", lambda: host_memory.WITHOUT_LIMIT)
 
 
 @pytest.mark.usefixtures("little_work")

@@ -3,7 +3,6 @@
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from itertools import count
 
 import pytest
 import torch
@@ -81,12 +80,11 @@ def test_where_there_is_no_room_it_ends() -> None:
 
 
 def test_where_there_is_no_time_for_a_step_it_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinned_share, "PINNING_S", 100.0)
-    seconds = count(0.0, 1.0)
+    monkeypatch.setattr(pinned_share, "PINNING_S", 9.0)
     pinned = Pinned()
-    found = shares(beside_pinned(pinned.pin, pinned.free, MEMORY, 50, always, lambda: next(seconds)))
-    assert found == [5, 10, 15, 20, 30]
-    assert len(pinned.held) <= 16
+    found = shares(beside_pinned(pinned.pin, pinned.free, MEMORY, 50, always, lambda: 0.5 * len(pinned.held)))
+    assert found == [5, 10, 15, 20, 30, 40]  # 16 chunks take 8 s, and the four of the next step 2
+    assert len(pinned.held) == 16
 
 
 def test_where_the_driver_refuses_it_ends() -> None:
