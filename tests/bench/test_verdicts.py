@@ -203,11 +203,6 @@ def factor(name: str, value: float) -> Figure:
     return measured(f"times as fast, {name}", "times", value)
 
 
-def bare_and_held(bare: float, held: float) -> Figures:
-    """Return how many times as fast as a pageable tensor the pinned one is that is sent bare, and in an object."""
-    return factor("sent bare", bare), factor("sent to the child", held)
-
-
 def clocks(bare: float, object_by_events: float, object_by_clock: float, bare_by_events: float) -> Figures:
     """Return the factors of E12 by program and clock; that of E11 as written is `bare`, of its own experiment."""
     return (
@@ -484,9 +479,9 @@ CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
     ("E12", "The pinned tensor", "confirmed", (factor("sent to the child", 1.01),)),
     ("E12", "The pinned tensor", "refuted", (factor("sent to the child", 4),)),
     ("E12", "The pinned tensor", "depends", (factor("sent to the child", 1.1),)),
-    ("E12", "The object makes it slow", "confirmed", bare_and_held(4, 1)),
-    ("E12", "The object makes it slow", "refuted", bare_and_held(1, 1)),
-    ("E12", "The object makes it slow", "depends", bare_and_held(1.1, 1)),
+    ("E12", "The object makes it slow", "confirmed", (factor("bare instead of in an object", 4),)),
+    ("E12", "The object makes it slow", "refuted", (factor("bare instead of in an object", 1),)),
+    ("E12", "The object makes it slow", "depends", (factor("bare instead of in an object", 1.1),)),
     ("E12", "The two programs", "confirmed", clocks(80, 1, 70, 1)),
     ("E12", "The two programs", "depends", clocks(80, 1, 2, 1.5)),
     ("E12", "The two programs", "refuted", clocks(80, 1, 1, 80)),

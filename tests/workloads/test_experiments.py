@@ -69,7 +69,7 @@ NAMES = {
     "pinned in the child; pinned, bare in the child; pageable; pinned, sent to the child; "
     "pinned, sent bare; pinned in the child itself; call, pageable; call, pinned, sent to the child; "
     "call, pinned, sent bare; call, pinned in the child itself; "
-    "times as fast, sent to the child; times as fast, sent bare",
+    "times as fast, sent to the child; times as fast, bare instead of in an object",
     "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; blocked, HtoD pageable; "
     "blocked, HtoD pinned; "
     + "; ".join(
