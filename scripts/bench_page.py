@@ -27,13 +27,13 @@ def _markdown(bench: Bench) -> Iterator[str]:
     figures = [
         (known.number, row.name, row.here, row.spread, row.published)
         for known, result in ran(bench)
-        for row in rows(known, result)
+        for row in rows(bench, known, result)
         if row.published != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
     for known, result in ran(bench):
-        for grid in grids(result):
+        for grid in grids(bench, result):
             yield f"\n{known.number} {known.name}" + (
                 f" (published: {said(known, result)})" if said(known, result) else ""
             )

@@ -1,6 +1,6 @@
-"""How well `pinprof bench` repeats: how many medians of one bench lie in the spread of another, both ways.
+"""How well `pinprof bench` repeats: which verdicts of two benches differ, and how many medians of one the other holds.
 
-PYTHONPATH=. python scripts/bench_repeat.py first.json second.json
+PYTHONPATH=. python scripts/bench_repeat.py first.json second.json [first.json second.json ...]
 """
 
 import sys
@@ -57,8 +57,17 @@ def flips(first: Bench, second: Bench) -> Iterator[str]:
 
 
 def main(*files: str) -> None:
-    """Print what does not repeat, then how much does."""
-    first, second = (from_json(Path(file).read_bytes(), file) for file in files)
+    """Print of each pair of files what does not repeat, then how much does; of several pairs also how much in all."""
+    benches = [from_json(Path(file).read_bytes(), file) for file in files]
+    pairs = list(zip(benches[::2], benches[1::2], strict=True))
+    same = sum([compare(*pair) for pair in pairs])
+    if len(pairs) > 1:
+        total = len(pairs) * len(verdicts(benches[0]))
+        print(f"{same} of {total} verdicts of all pairs repeat ({percent(same / total)})")
+
+
+def compare(first: Bench, second: Bench) -> int:
+    """Print what does not repeat of two benches, and return how many verdicts do."""
     for one, other, title in (
         (first, second, "of the second in the first"),
         (second, first, "of the first in the second"),
@@ -69,11 +78,13 @@ def main(*files: str) -> None:
                 print(f"  {each}")
         within = sum(each.is_within for each in found)
         print(f"{within} of {len(found)} medians {title} ({percent(within / len(found)) if found else 'none'})")
-    changed = list(flips(first, second))
-    print(f"{len(verdicts(first)) - len(changed)} of {len(verdicts(first))} verdicts are the same")
+    changed, total = list(flips(first, second)), len(verdicts(first))
     for line in changed:
         print(f"  {line}")
+    same = total - len(changed)
+    print(f"{same} of {total} verdicts repeat ({percent(same / total)})")
+    return same
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:])

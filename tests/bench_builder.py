@@ -27,9 +27,9 @@ def measured(
     return Figure(name, unit, float(median), float(low), float(high), 10, size)
 
 
-def count(name: str, unit: str, value: float, runs: int = 1) -> Figure:
+def count(name: str, unit: str, value: float, runs: int = 1, size: int | None = None) -> Figure:
     """Return what has no spread: wrong values in so many tries, waits, yes or no."""
-    return Figure(name, unit, float(value), float(value), float(value), runs)
+    return Figure(name, unit, float(value), float(value), float(value), runs, size)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pinprof.bench.order import amount, by_size, order, shown
+from pinprof.bench.refused import WAYS, usable
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.tutorial_judges import FRESH
 from pinprof.units import counted, rate, size
@@ -16,7 +17,7 @@ WORTH_WORKERS = 0.1
 """Share of a batch's time that more workers must save to be worth their memory. Batches come in bursts, so that single
 ones differ by more than that; their median does not."""
 FLOAT_BYTES = 4
-WAYS = {"HtoD": "to", "DtoH": "from"}
+TO_OR_FROM = dict(zip(WAYS, ("to", "from"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,15 @@ def _figures(result: Result | None, *names: str) -> list[Figure]:
     return known if len(known) == len(names) else []
 
 
-def _sized(result: Result | None, name: str) -> list[Figure]:
-    return by_size(result, name) if result else []
+def _sized(bench: Bench, number: str, name: str) -> list[Figure]:
+    result = bench.result(number)
+    return usable(bench, by_size(result, name)) if result else []
 
 
 def _pinning_pays(bench: Bench, way: str) -> Iterator[Advice]:
-    """Yield from which size on a copy from pinned memory is faster, at it and at all larger ones."""
-    pinned = {figure.size: figure for figure in _sized(bench.result("E13"), f"{way} pinned")}
-    pairs = [
-        (each, pinned[each.size]) for each in _sized(bench.result("E13"), f"{way} pageable") if each.size in pinned
-    ]
+    """Yield from which size on a copy from pinned memory is faster, at it and all larger ones; nothing if unsure."""
+    pinned = {figure.size: figure for figure in _sized(bench, "E13", f"{way} pinned")}
+    pairs = [(each, pinned[each.size]) for each in _sized(bench, "E13", f"{way} pageable") if each.size in pinned]
     if not pairs:
         return
     paying: list[tuple[Figure, Figure]] = []
@@ -72,13 +72,15 @@ def _pinning_pays(bench: Bench, way: str) -> Iterator[Advice]:
         paying.insert(0, (pageable, of_pinned))
     name = f"pinning_pays_from_{way.lower()}"
     first, last = (paying or pairs)[0], pairs[-1]
+    if not paying and order(*last) == "unsure":
+        return
     if not paying:
-        text = f"Copies {WAYS[way]} the GPU need no pinned memory: {_rates(last)} at {size(last[0].size or 0)}."
+        text = f"Copies {TO_OR_FROM[way]} the GPU need no pinned memory: {_rates(last)} at {size(last[0].size or 0)}."
         yield Advice(name, text, None, "bytes")
         return
     least = first[0].size or 0
     at_end = f"; {_rates(last)} at {size(last[0].size or 0)}" if last != first else ""
-    text = f"Pin host memory of copies {WAYS[way]} the GPU from {size(least)} on: {_rates(first)} there{at_end}."
+    text = f"Pin host memory of copies {TO_OR_FROM[way]} the GPU from {size(least)} on: {_rates(first)} there{at_end}."
     yield Advice(name, text, least, "bytes")
 
 
@@ -88,7 +90,7 @@ def _rates(pair: tuple[Figure, Figure]) -> str:
 
 
 def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
-    """Yield how often pinned memory must be used to pay for its pinning."""
+    """Yield how often pinned memory must be used to pay for its pinning; nothing if it is unsure whether it does."""
     result = bench.result("E1")
     found = _figures(result, "pageable.to", "pinned.to", "pageable.pin_memory()")
     if result is None or not found:
@@ -96,7 +98,10 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     pageable, pinned, kept = found
     pinning = result.figure(f"{kept.name}{FRESH}") or kept  # what is pinned once is pinned anew
     cost = f"to pin {size_of(result)} costs {shown(pinning)}"
-    if order(pinned, pageable) != "less":
+    relation = order(pinned, pageable)
+    if relation == "unsure":
+        return
+    if relation != "less":
         text = f"Do not pin for copies of this size: {cost}, and no copy gets faster."
         yield Advice("pinning_paid_after", text, None, "copies")
         return
@@ -164,7 +169,7 @@ def _side_stream(bench: Bench) -> Iterator[Advice]:
 
 def _not_blocking(bench: Bench) -> Iterator[Advice]:
     """Yield the largest size up to which a copy of pageable memory does not hold the host."""
-    blocked = _sized(bench.result("E13"), "blocked, HtoD pageable")
+    blocked = _sized(bench, "E13", "blocked, HtoD pageable")
     if not blocked:
         return
     free = _while_free(blocked)
@@ -190,7 +195,7 @@ def _while_free(blocked: Sequence[Figure]) -> list[Figure]:
 
 def _workers(bench: Bench) -> Iterator[Advice]:
     """Yield the smallest number of workers after which more of them bring little."""
-    batches = _sized(bench.result("E8"), "batch, N workers")
+    batches = _sized(bench, "E8", "batch, N workers")
     if not batches:
         return
     enough = next(
@@ -228,7 +233,7 @@ def _link(bench: Bench) -> Iterator[Advice]:
 
 def _pinned(bench: Bench) -> Iterator[list[Figure]]:
     for way in WAYS:
-        yield _sized(bench.result("E13"), f"{way} pinned")
+        yield _sized(bench, "E13", f"{way} pinned")
 
 
 def _rounded(value: float | None) -> float | None:

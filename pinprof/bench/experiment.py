@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pinprof.bench.judging import Judge
+from pinprof.bench.judging import Judge, NotJudged
 
 SOURCES = {
     "tutorial": "the PyTorch tutorial on pin_memory() and non_blocking",
@@ -45,12 +45,12 @@ class Published:
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a text, in fair words, and how figures judge it."""
+    """One statement of a text, in fair words, and how figures judge it, or why none do."""
 
     text: str
     sources: tuple[str, ...]
     """Which texts claim it: keys of SOURCES."""
-    judge: Judge
+    judge: Judge | NotJudged
     said: str = ""
     """What the text shows for it besides the experiment's figures."""
     differs: str = ""

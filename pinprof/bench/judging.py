@@ -1,18 +1,21 @@
 """How figures judge a claim: it is confirmed or refuted only by differences beyond the spread."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pinprof.bench.order import Order, by_size, order, shown, spread, times
+from pinprof.bench.order import MATTERS, Order, alike, by_size, order, shown, spread, times
+from pinprof.bench.refused import usable, why_refused
 from pinprof.bench.results import Bench, Figure
+from pinprof.units import counted
 
 HIDDEN, BARELY = 50.0, 10.0
 """Percent of the copy time under kernels: from the first on copies overlap, up to the second they do not."""
 FEW = 0.1
 """Waits that are at most this share of the others are gone."""
 
-Outcome = Literal["confirmed", "refuted", "depends", "unknown"]
+Outcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
+"""`unknown`: what would decide was not measured, or cannot be told; `unjudged`: no figure of one machine decides it."""
 
 
 class Judgement(NamedTuple):
@@ -27,8 +30,19 @@ def decide(said: str, *, confirmed: bool, refuted: bool) -> Judgement:
     return Judgement("confirmed" if confirmed else "refuted" if refuted else "depends", said)
 
 
+@dataclass(frozen=True)
+class NotJudged:
+    """Stands in place of what judges a claim that no figure of one machine decides."""
+
+    why: str
+
+
 class MissingError(Exception):
     """A figure that a judgement needs was not measured."""
+
+
+class RefusedError(Exception):
+    """A figure that a judgement needs says nothing; the text is why."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +53,35 @@ class Measured:
     number: str
     """The experiment whose claim it is."""
     asked: list[Figure] = field(default_factory=list)
+    refused: list[Figure] = field(default_factory=list)
+    """What was asked for at all sizes and is not used."""
 
     def __call__(self, name: str, size: int | None = None) -> Figure:
-        """Return a figure. Raises MissingError."""
+        """Return a figure. Raises MissingError, or RefusedError."""
         found = self.maybe(name, size)
         if found is None:
             raise MissingError(name)
         return found
 
+    def at(self, name: str, size: int | None) -> Figure:
+        """Return a figure at one size without keeping it to be shown. Raises MissingError."""
+        found = next((figure for figure in self.by_size(name) if figure.size == size), None)
+        if found is None:
+            raise MissingError(name)
+        return found
+
     def maybe(self, name: str, size: int | None = None) -> Figure | None:
-        """Return a figure that does not have to be there."""
+        """Return a figure that does not have to be there. Raises RefusedError."""
         result = self.bench.result(self.number)
         found = result.figure(name, size) if result else None
+        if found is not None and (reason := why_refused(self.bench, found)):
+            raise RefusedError(reason)
         if found is not None and found not in self.asked:
             self.asked.append(found)
         return found
 
     def all(self, *names: str) -> list[Figure]:
-        """Return several figures. Raises MissingError."""
+        """Return several figures. Raises MissingError, or RefusedError."""
         return [self(name) for name in names]
 
     def by_size(self, name: str) -> Sequence[Figure]:
@@ -67,24 +92,48 @@ class Measured:
             raise MissingError(name)
         return found
 
+    def usable(self, name: str) -> Sequence[Figure]:
+        """Return a figure at all sizes at which it is used. Raises MissingError, or RefusedError if there is none."""
+        found = self.by_size(name)
+        used = usable(self.bench, found)
+        if not used:
+            raise RefusedError(why_refused(self.bench, found[-1]))
+        self.leave_out(figure for figure in found if figure not in used)
+        return used
+
+    def leave_out(self, figures: Iterable[Figure]) -> None:
+        """Keep figures that are not used, so that the verdict names them."""
+        self.refused.extend(figure for figure in figures if figure not in self.refused)
+
     def of(self, number: str) -> "Measured":
         """Return the figures of another experiment; what is asked of them is kept here."""
-        return Measured(self.bench, number, self.asked)
+        return Measured(self.bench, number, self.asked, self.refused)
 
 
 Judge = Callable[[Measured], Judgement]
 
 
-def judged(measured: Measured, judge: Judge) -> Judgement:
-    """Return what the figures say; `unknown` where one that is needed was not measured."""
+def judged(measured: Measured, judge: Judge | NotJudged) -> Judgement:
+    """Return what the figures say; `unknown` where one that is needed was not measured, or says nothing."""
+    if isinstance(judge, NotJudged):
+        return Judgement("unjudged", judge.why)
     result = measured.bench.result(measured.number)
     if result is None:
         return Judgement("unknown", "the experiment did not run")
     try:
-        return judge(measured)
+        outcome, said = judge(measured)
     except MissingError as error:
         reason = f" ({result.problem})" if result.problem else ""
         return Judgement("unknown", f"not measured: {error}{reason}")
+    except RefusedError as error:
+        return Judgement("unknown", str(error))
+    return Judgement(outcome, said + _left_out(measured.refused))
+
+
+def _left_out(figures: Sequence[Figure]) -> str:
+    """Return what was not used where others of other sizes were; empty if nothing."""
+    rates = counted(len(figures), "rate")
+    return f"; {rates} of other sizes left out, as their rounds differ too much" if figures else ""
 
 
 # Judges that several claims share
@@ -96,8 +145,15 @@ def less(first: str, second: str) -> Judge:
 
 
 def not_less(first: str, second: str) -> Judge:
-    """Judge the claim that the first takes no less than the second."""
-    return lambda of: ordered(of(first), of(second), "more", "same")
+    """Judge the claim that the first takes no less than the second, by as much as matters."""
+    return lambda of: _not_less(of(first), of(second))
+
+
+def _not_less(first: Figure, second: Figure) -> Judgement:
+    relation = order(first, second)
+    at_least = first.low >= (1 - MATTERS) * second.high
+    confirmed = relation in {"more", "same"} or (relation == "unsure" and at_least)
+    return decide(against(first, second), confirmed=confirmed, refuted=relation == "less")
 
 
 def more(first: str, second: str) -> Judge:
@@ -246,7 +302,8 @@ def against(first: Figure, second: Figure) -> str:
 
 def _relation(first: Figure, second: Figure, relation: Order) -> str:
     if relation == "unsure":
-        return f"a difference within the spread ({spread(first) or 'one run'}; {spread(second) or 'one run'})"
+        what = "the same in the middle, but not" if alike(first, second) else "a difference"
+        return f"{what} within the spread ({spread(first) or 'one run'}; {spread(second) or 'one run'})"
     if relation == "same":
         return "no difference that matters"
     smaller, larger = sorted((first.median, second.median))
@@ -263,9 +320,28 @@ def _ratio(more: float, few: float) -> float:
     return more / few if few > 0 else float("inf")
 
 
-def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> Iterator[tuple[Figure, Figure]]:
-    """Yield two figures at each size from `least` on that both have."""
+def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
+    """Return two figures at each size from `least` on that both have and at which both are used.
+
+    Raises MissingError, or RefusedError where fewer than half of the sizes are left: they say little of the others.
+    """
+    pairs = all_pairs_by_size(of, first, second, least)
+    used = [pair for pair in pairs if len(usable(of.bench, pair)) == len(pair)]
+    refused = [each for pair in pairs if pair not in used for each in pair if why_refused(of.bench, each)]
+    if 2 * len(used) < len(pairs):
+        raise RefusedError(why_refused(of.bench, refused[-1]))
+    of.leave_out(refused)
+    return used
+
+
+def all_pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
+    """Return two figures at each size from `least` on that both have, used or not. Raises MissingError."""
     seconds = {figure.size: figure for figure in of.by_size(second)}
-    for figure in of.by_size(first):
-        if figure.size in seconds and (figure.size or 0) >= least:
-            yield figure, seconds[figure.size]
+    pairs = [
+        (figure, seconds[figure.size])
+        for figure in of.by_size(first)
+        if figure.size in seconds and (figure.size or 0) >= least
+    ]
+    if not pairs:
+        raise MissingError(f"{first} and {second} at one size")
+    return pairs

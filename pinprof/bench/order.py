@@ -6,7 +6,11 @@ from pinprof.bench.results import Figure, Result
 from pinprof.units import NS_PER_MS, between, duration, rate
 
 SAME = 0.03
-"""Figures that differ by less than this share are the same: two runs of a program differ by as much."""
+"""Medians that differ by less than this share are the same: two runs of a program differ by as much."""
+MATTERS = 0.1
+"""A difference of this share matters: figures are the same only if their spreads allow none as large."""
+ALL = 100.0
+"""Of shares of a whole, differences are counted in points: 1 % is not ten times 0.1 % in any way that matters."""
 
 NUMBERS = {"%": "{:.0f} %", "times": "{:.3g} times"}
 """How values of plain units read."""
@@ -17,13 +21,26 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    They are the `same` if their medians hardly differ; if the medians differ, but the spreads overlap, it is `unsure`.
+    It is if their medians differ and their spreads do not overlap. They are the `same` if their medians hardly differ
+    and no difference that their spreads allow matters. All else is `unsure`.
     """
-    if abs(first.median - second.median) <= SAME * max(abs(first.median), abs(second.median)):
-        return "same"
-    if first.high < second.low:
-        return "less"
-    return "more" if first.low > second.high else "unsure"
+    whole = _whole(first, second)
+    if not alike(first, second):
+        if first.high < second.low:
+            return "less"
+        return "more" if first.low > second.high else "unsure"
+    most = max(first.high - second.low, second.high - first.low)
+    return "same" if most <= MATTERS * whole else "unsure"
+
+
+def alike(first: Figure, second: Figure) -> bool:
+    """Return whether the medians of two figures hardly differ, whatever their spreads."""
+    return abs(first.median - second.median) <= SAME * _whole(first, second)
+
+
+def _whole(first: Figure, second: Figure) -> float:
+    """Return what a difference of the two is a share of."""
+    return ALL if first.unit == "%" else max(abs(first.median), abs(second.median))
 
 
 def by_size(result: Result, name: str) -> list[Figure]:

@@ -13,7 +13,7 @@ from pinprof.bench.experiment import (
     Published,
     Size,
 )
-from pinprof.bench.judging import answers, less, not_less
+from pinprof.bench.judging import NotJudged, answers, less
 from pinprof.bench.processes_judges import (
     ARRIVES,
     PUBLISHED_RATES,
@@ -21,16 +21,26 @@ from pinprof.bench.processes_judges import (
     always_anew,
     as_fast_as_published,
     costs_more,
+    differ_between_machines,
+    differs_in_the_clock,
+    faster_bare,
     gains_more_when_large,
+    goes_as_pageable,
     host_is_free,
+    is_locked,
+    is_more_limited,
+    is_staged,
+    leaves_the_cpu_free,
     more_predictable,
     more_than_twice,
+    no_faster_in_the_object,
     own_memory_is_faster,
     pageable_holds_the_host,
     reaches_the_link,
     slower_pageable,
     slower_though_in_memory,
-    turns_on_the_machine,
+    slows_the_host,
+    takes_memory_at_once,
     was_first_use,
 )
 
@@ -79,15 +89,22 @@ OF_PROCESSES = {
             Claim(
                 "The pinned tensor of an object is no faster than the pageable one",
                 (PROCESSES,),
-                not_less("pinned, sent to the child", "pageable"),
+                no_faster_in_the_object,
                 "13.7 against 13.5 and 13.8 against 13.6 ms: 1.01 times",
             ),
             Claim(
                 "The object makes it slow: sent bare, the tensor is faster",
                 (PROCESSES,),
-                less("pinned, sent bare", "pinned, sent to the child"),
+                faster_bare,
                 "bare 12.9 and 13.0 ms (E11)",
                 ARRIVES,
+            ),
+            Claim(
+                "The two programs of the text differ in the clock, not in the object",
+                (OURS,),
+                differs_in_the_clock,
+                "81 times (E11) by time.perf_counter; 1.01 times in the object by CUDA events",
+                "by perf_counter the first copy has the first use of CUDA in it; the first event comes after that",
             ),
             Claim(
                 "The tensor arrives unpinned, in an object or bare",
@@ -104,16 +121,22 @@ OF_PROCESSES = {
             Claim(
                 "Data in shared memory go to the GPU by way of pinned memory, as pageable ones do",
                 (TUTORIAL,),
-                less("pinned in the child itself", "pageable"),
+                goes_as_pageable,
+                differs="judged by how such a copy behaves beside a pageable one; how that one goes, E13 says",
             ),
         ),
-        (Published("pageable", 13.695), Published("pinned, sent to the child", 13.505)),
+        (
+            Published("pageable, as written", 13.695),
+            Published("pinned, as written", 13.505),
+            Published("times as fast, as written", 1.01),
+        ),
         (
             Size("floats", 10_000_000, "numbers of 4 bytes in the tensor"),
             Size("processes", 2, "processes that copy at the same time"),
         ),
         ("pageable", "pinned, sent to the child", "pinned in the child itself"),
-        "each copy is repeated after a warm-up; the bare tensor and the one pinned in the child are ours",
+        "the program is run as it is; then with the clock of E11, and that of E11 with CUDA events; then each copy is "
+        "repeated after a warm-up. The repeated bare tensor and the one pinned in the child are ours",
     ),
     "E13": Experiment(
         "E13",
@@ -133,9 +156,20 @@ OF_PROCESSES = {
                 '"basically" the bandwidth of PCIe',
             ),
             Claim(
-                "Those of pageable memory do not: the driver stages them through pinned memory of its own",
+                "Those of pageable memory do not: both ways and at all sizes from 1 MiB on they are slower",
                 (TUTORIAL, ARTICLE, PROCESSES),
                 slower_pageable,
+            ),
+            Claim(
+                "The driver stages them: the host copies pageable memory before the GPU does",
+                (TUTORIAL, ARTICLE, PROCESSES),
+                is_staged,
+                differs="a call that lasts may also wait: only of small sources is it seen that they are copied",
+            ),
+            Claim(
+                "What the driver stages them through is pinned memory of its own",
+                (TUTORIAL, ARTICLE, PROCESSES),
+                NotJudged("no figure of a program shows the driver's own memory; that it stages is judged above"),
             ),
             Claim(
                 "Pinned memory is faster because none of it is on disk",
@@ -150,10 +184,15 @@ OF_PROCESSES = {
                 differs="of small copies the time to start decides, of large ones the rate",
             ),
             Claim(
-                "The rates depend on the host's board, CPU and chipset, and on the GPU",
+                "The rates differ from machine to machine",
                 (PROCESSES,),
-                turns_on_the_machine,
+                differ_between_machines,
                 "NVS 4200M",
+            ),
+            Claim(
+                "They depend on the host's board, CPU and chipset, and on the GPU",
+                (PROCESSES,),
+                NotJudged("one machine does not show which of its parts makes the rates what they are"),
             ),
             Claim(
                 "The GPU reaches its own memory at a much higher rate than the host's",
@@ -168,9 +207,15 @@ OF_PROCESSES = {
                 differs="both vary with what else the host does",
             ),
             Claim(
-                "A non_blocking copy of pinned memory leaves the host free",
+                "A non_blocking copy of pinned memory does not hold the host: the call comes back at once",
                 (TUTORIAL, ARTICLE, PROCESSES),
                 host_is_free,
+            ),
+            Claim(
+                "Pinned memory is copied by DMA, which leaves the CPU free",
+                (PROCESSES,),
+                leaves_the_cpu_free,
+                differs="judged by the time that CPUs run for the process while the copy does",
             ),
             Claim(
                 "With non_blocking=True the host is not blocked, whatever the memory",
@@ -207,12 +252,19 @@ OF_PROCESSES = {
             Claim(
                 "Pinning too much memory makes the machine slower",
                 (PROCESSES, TUTORIAL),
-                less("host copy, nothing pinned", "host copy, much pinned"),
+                slows_the_host,
                 differs=(
                     "while enough memory is left, nothing is slower; the text says that only the machine's own work "
                     "shows how much is too much"
                 ),
             ),
+            Claim("Pinned memory is locked: it cannot be swapped out", (TUTORIAL, PROCESSES), is_locked),
+            Claim(
+                "It reduces the memory that is available to the system and to other programs",
+                (PROCESSES,),
+                takes_memory_at_once,
+            ),
+            Claim("It is more limited than pageable memory: by the RAM at hand", (TUTORIAL,), is_more_limited),
             Claim(
                 "Each pin_memory() gets its memory anew, by cudaHostAlloc",
                 (TUTORIAL,),
@@ -225,7 +277,13 @@ OF_PROCESSES = {
         sizes=(
             Size("least", MIB, "bytes of the smallest allocation", of_text=False),
             Size("most", GIB, "bytes of the largest one", quick=64 * MIB, of_text=False),
-            Size("held", 4 * GIB, "bytes that are pinned while the host copies", quick=GIB, of_text=False),
+            Size(
+                "share",
+                50,
+                "percent of the host's memory pinned at most, within room and time",
+                quick=5,
+                of_text=False,
+            ),
         ),
         cases=("allocate, pageable", "allocate, pinned", "allocate, pinned again"),
         changed="the text warns of it and has no program for it",

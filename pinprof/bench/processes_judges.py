@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 from pinprof.bench.experiment import MIB, Published
 from pinprof.bench.judging import (
+    BARELY,
+    HIDDEN,
     Judgement,
     Measured,
     MissingError,
     against,
+    all_pairs_by_size,
     beyond,
     decide,
     ordered,
@@ -15,7 +18,8 @@ from pinprof.bench.judging import (
     ratios,
     reverse,
 )
-from pinprof.bench.order import Order, order, shown, times
+from pinprof.bench.order import MATTERS, Order, order, shown, times
+from pinprof.bench.refused import LARGE_BYTES, WAYS, is_faster_than_reported
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size
 
@@ -26,12 +30,18 @@ MOSTLY = 0.5
 """A share that is more than this is most of it."""
 REACHES = 0.9
 """Of the usual rate of a link: a machine that has this of it has what the link gives."""
-LARGE_BYTES = MIB
-"""From this size on a copy shows the rate of the link; below it the time to start decides."""
 PUBLISHED_BYTES = 16 * MIB
 HELD_SHARE = 0.1
 """A call that takes up to this share of another's time is nothing beside it."""
-WAYS = ("HtoD", "DtoH")
+ALIKE = 1.25
+"""Copies go the same way if one is less than so many times as fast: from pinned memory it is three or four times."""
+BY_EVENTS = ("as written", "bare, by events")
+BY_CLOCK = ("as written", "in the object, by perf_counter")
+"""The text's two programs, as written and with the other's clock: BY_CLOCK begins with E11's, BY_EVENTS with E12's."""
+WORKS = ("host copy", "fresh memory", "file read again")
+"""What the host does beside pinned memory."""
+WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
+"""By which Linux tells that memory is locked."""
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
 
 
@@ -58,28 +68,77 @@ def was_first_use(of: Measured) -> Judgement:
     )
 
 
+def no_faster_in_the_object(of: Measured) -> Judgement:
+    """Judge by copies in turn, after a warm-up; what the text's own program gives stands beside."""
+    written, again = of.maybe("times as fast, as written"), of("times as fast, sent to the child")
+    said = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
+    return decide(said, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
+
+
+def faster_bare(of: Measured) -> Judgement:
+    """Judge by copies in turn, after a warm-up, whether the tensor that is sent bare is copied faster."""
+    ratio = of("times as fast, bare instead of in an object")
+    said = f"{shown(ratio)} as fast, in turn after a warm-up"
+    return decide(said, confirmed=ratio.low > 1 + MATTERS, refuted=ratio.high <= 1 + MATTERS)
+
+
+def differs_in_the_clock(of: Measured) -> Judgement:
+    """Judge whether the clock makes the large factor: it is large in both programs by one, in neither by the other.
+
+    By perf_counter the first copy has the first use of CUDA in it; the first event is recorded after that.
+    """
+    by_clock = [of.of("E11")(f"times as fast, {BY_CLOCK[0]}"), of(f"times as fast, {BY_CLOCK[1]}")]
+    by_events = of.all(*(f"times as fast, {name}" for name in BY_EVENTS))
+    object_by_events, bare_by_events = by_events
+    said = (
+        f"bare {shown(by_clock[0])} by perf_counter, {shown(bare_by_events)} by events; "
+        f"in the object {shown(by_clock[1])} by perf_counter, {shown(object_by_events)} by events"
+    )
+    least, most = min(figure.low for figure in by_clock), max(figure.high for figure in by_events)
+    as_large = max(figure.low for figure in by_events) >= min(figure.high for figure in by_clock)
+    return decide(said, confirmed=least > TWICE * most, refuted=as_large)
+
+
+def goes_as_pageable(of: Measured) -> Judgement:
+    """Judge whether a copy from shared memory is as a pageable one: as fast, and the call lasts as long as it does."""
+    sent, pageable, pinned = of.all("pinned, sent to the child", "pageable", "pinned in the child itself")
+    ratio, call = of("times as fast, sent to the child"), of("call, pinned, sent to the child")
+    said = (
+        f"{shown(ratio)} as fast as from pageable memory, the call lasts {shown(call)} of the {shown(sent)}; "
+        f"{against(pinned, pageable)}"
+    )
+    as_fast = ratio.low >= 1 / ALIKE and ratio.high <= ALIKE
+    held, free = call.low >= HIDDEN, call.high <= BARELY
+    other = ratio.low > ALIKE or ratio.high < 1 / ALIKE or free
+    return decide(said, confirmed=as_fast and held and order(pinned, pageable) == "less", refuted=other)
+
+
 def reaches_the_link(of: Measured) -> Judgement:
     """Judge whether the best pinned rates are what a link of this kind usually gives."""
-    best = [max(of.by_size(f"{way} pinned"), key=lambda figure: figure.median) for way in WAYS]
-    of.asked.extend(best)
+    best = _best(of, "pinned")
     link = of.bench.machine.link
     said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in best)
     if link is None:
         return Judgement("unknown", f"{said}; the driver does not say the generation and width of the link")
     said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
-    if any(figure.low > link.theoretical for figure in best):
+    if is_faster_than_reported(of.bench, link):
         return Judgement("unknown", f"{said}: the link is faster than the driver reports")
     least, most = min(figure.low for figure in best), max(figure.high for figure in best)
     return decide(said, confirmed=least >= REACHES * link.usual, refuted=most < REACHES * link.usual)
+
+
+def _best(of: Measured, memory: str) -> list[Figure]:
+    """Return the highest rate of such memory, each way. Raises MissingError, or RefusedError."""
+    best = [max(of.usable(f"{way} {memory}"), key=lambda figure: figure.median) for way in WAYS]
+    of.asked.extend(best)
+    return best
 
 
 def slower_pageable(of: Measured) -> Judgement:
     """Judge whether pageable copies are slower than pinned ones, both ways and at every size from 1 MiB on."""
     relations, said = set(), []
     for way in WAYS:
-        pairs = list(pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES))
-        if not pairs:
-            raise MissingError(f"{way} pageable and pinned from 1 MiB on")
+        pairs = pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
         relations |= {order(*pair) for pair in pairs}
         best = [max(each, key=lambda figure: figure.median) for each in zip(*pairs, strict=True)]
         said.append(f"{way} {rate(best[0].median)} pageable, {rate(best[1].median)} pinned at best")
@@ -96,7 +155,7 @@ def more_than_twice(of: Measured) -> Judgement:
 
 def own_memory_is_faster(of: Measured) -> Judgement:
     """Judge whether copies on the GPU have a much higher rate than those over the link: more than twice."""
-    own, link = of.by_size("DtoD")[-1], of.by_size("HtoD pinned")[-1]
+    own, link = pairs_by_size(of, "DtoD", "HtoD pinned")[-1]
     of.asked.extend((own, link))
     least, most = ratios(own, link)
     said = f"at {size(own.size or 0)} {against(own, link)}"
@@ -111,7 +170,7 @@ def slower_though_in_memory(of: Measured) -> Judgement:
 
 def gains_more_when_large(of: Measured) -> Judgement:
     """Judge whether pinned memory is more times as fast at the largest size than at the smallest, by way HtoD."""
-    pairs = list(pairs_by_size(of, "HtoD pinned", "HtoD pageable"))
+    pairs = pairs_by_size(of, "HtoD pinned", "HtoD pageable")
     if len({pinned.size for pinned, _ in pairs}) < 2:  # noqa: PLR2004  the smallest and the largest
         raise MissingError("HtoD pinned and pageable at two sizes")
     small, large = pairs[0], pairs[-1]
@@ -124,7 +183,7 @@ def gains_more_when_large(of: Measured) -> Judgement:
     return decide(said, confirmed=large_least > small_most, refuted=large_most <= small_least)
 
 
-def turns_on_the_machine(of: Measured) -> Judgement:
+def differ_between_machines(of: Measured) -> Judgement:
     """Judge whether this machine has other rates than the text's."""
     relations, said = [], []
     for each in PUBLISHED_RATES:
@@ -137,10 +196,11 @@ def turns_on_the_machine(of: Measured) -> Judgement:
 
 
 def more_predictable(of: Measured) -> Judgement:
-    """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size."""
-    pairs = [pair for way in WAYS for pair in pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
-    if not pairs:
-        raise MissingError("pageable and pinned from 1 MiB on")
+    """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size.
+
+    A spread beyond what the link carries counts: rounds that differ so much are what it is about.
+    """
+    pairs = [pair for way in WAYS for pair in all_pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
     steadier = sum(_variation(pinned) < _variation(pageable) for pageable, pinned in pairs)
     said = (
         f"of {len(pairs)} sizes and ways from {size(LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
@@ -157,6 +217,52 @@ def _variation(figure: Figure) -> float:
 
 def _middle(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
+
+
+def is_staged(of: Measured) -> Judgement:
+    """Judge whether the host copies pageable memory before the GPU does.
+
+    A small source is taken along: the GPU has its values, though it was overwritten before the GPU came to it. While a
+    large one is copied, the call lasts and the process uses a CPU. Neither is so of pinned memory.
+    """
+    taken, not_taken = (of(f"taken along by the call, HtoD {memory}") for memory in ("pageable", "pinned"))
+    pageable, pinned = (
+        [_largest(of, f"{what}, {way} {memory}") for way in WAYS for what in ("host busy", "call")]
+        for memory in ("pageable", "pinned")
+    )
+    said = (
+        f"small sources are taken along by the call: {shown(taken)} (pageable), {shown(not_taken)} (pinned); "
+        f"for {_by_way(pageable)} of a large copy the host is busy and in the call, for {_by_way(pinned)} of a pinned"
+    )
+    seen = taken.low == 1 and not_taken.high == 0
+    works = all(figure.low >= HIDDEN for figure in pageable) and all(figure.high <= BARELY for figure in pinned)
+    idle = any(figure.high <= BARELY for figure in pageable)
+    return decide(said, confirmed=seen and works, refuted=idle)
+
+
+def _by_way(figures: Sequence[Figure]) -> str:
+    """Return two figures of each way as they read: "98 % and 99 % (HtoD)"."""
+    pairs = zip(WAYS, figures[::2], figures[1::2], strict=True)
+    return ", ".join(f"{shown(busy)} and {shown(call)} ({way})" for way, busy, call in pairs)
+
+
+def _largest(of: Measured, name: str) -> Figure:
+    figure = of.by_size(name)[-1]
+    of.asked.append(figure)
+    return figure
+
+
+def leaves_the_cpu_free(of: Measured) -> Judgement:
+    """Judge whether the process uses no CPU while memory that is pinned is copied, both ways."""
+    pinned, pageable = (
+        [_largest(of, f"host busy, {way} {memory}") for way in WAYS] for memory in ("pinned", "pageable")
+    )
+    said = "; ".join(
+        f"CPUs run for {shown(one)} of the copy's time ({way} pinned), for {shown(other)} ({way} pageable)"
+        for way, one, other in zip(WAYS, pinned, pageable, strict=True)
+    )
+    free, not_free = all(each.high <= BARELY for each in pinned), any(each.low >= HIDDEN for each in pinned)
+    return decide(said, confirmed=free, refuted=not_free)
 
 
 def host_is_free(of: Measured) -> Judgement:
@@ -180,6 +286,75 @@ def pageable_holds_the_host(of: Measured) -> Judgement:
     relation = order(smallest, largest)
     held = relation == "less" and largest.low > smallest.high / HELD_SHARE
     return decide(said, confirmed=relation in {"same", "more"}, refuted=held)
+
+
+def slows_the_host(of: Measured) -> Judgement:
+    """Judge whether some of the host's work is slower beside pinned memory; where none is, beside more it may be.
+
+    It is slower if it stays so up to the most that was pinned: one step that something else has slowed says nothing.
+    """
+    shares = of.by_size("pinned of the host's memory")
+    steps = [_beside(of, share.size) for share in shares]
+    of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
+    slower = [[beside for beside, nothing in step if _is_slower(beside, nothing)] for step in steps]
+    said = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
+        f"{beside.name} {shown(beside)}, with nothing pinned {shown(nothing)}" for beside, nothing in steps[-1]
+    )
+    free = len(slower) - next((number for number, slow in enumerate(reversed(slower)) if not slow), len(slower))
+    up_to = f"up to {shown(shares[free - 1])}" if free else "at no step"
+    if slower[-1]:
+        return Judgement("confirmed", f"{said}; nothing is slower {up_to}")
+    return Judgement("depends", f"{said}; nothing is slower {up_to}, the most that room and time allowed here")
+
+
+def _beside(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
+    """Return what each work takes with so much pinned, and with nothing. Raises MissingError."""
+    return [(of.at(name, pinned), of.at(name, 0)) for name in WORKS]
+
+
+def _is_slower(beside: Figure, nothing: Figure) -> bool:
+    return beside.low > nothing.high and beside.median > (1 + MATTERS) * nothing.median
+
+
+def is_locked(of: Measured) -> Judgement:
+    """Judge whether Linux says that the pages are locked, by any witness that says so of pinned memory alone.
+
+    A driver may hold pages in a way that none of them counts: where none says so, it is not known.
+    """
+    pairs = [
+        (name, pinned, pageable)
+        for name in WITNESSES
+        if (pinned := of.maybe(f"locked by {name}, pinned")) and (pageable := of.maybe(f"locked by {name}, pageable"))
+    ]
+    if not pairs:
+        raise MissingError("what Linux tells of locked memory")
+    said = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
+    seen = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
+    if seen:
+        return Judgement("confirmed", f"{' and '.join(seen)} say so of its bytes ({said})")
+    return Judgement("unknown", f"nothing that Linux tells shows it ({said}): a driver may hold pages without counting")
+
+
+def takes_memory_at_once(of: Measured) -> Judgement:
+    """Judge whether pinned memory is gone from what the host has left once it is allocated, and pageable is not."""
+    pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
+    written = of("taken from the host, written, pageable")
+    said = (
+        f"of its bytes {shown(pinned)} are gone from MemAvailable once it is allocated; of pageable memory "
+        f"{shown(pageable)}, {shown(written)} once it is written"
+    )
+    if written.median < HIDDEN:
+        return Judgement("unknown", f"{said}: here MemAvailable does not tell what is taken")
+    confirmed = pinned.low >= HIDDEN and pageable.high <= BARELY
+    return decide(said, confirmed=confirmed, refuted=pinned.high <= BARELY)
+
+
+def is_more_limited(of: Measured) -> Judgement:
+    """Judge whether pinned memory must fit into the RAM at hand, where more pageable memory can be allocated."""
+    more = of("more than is available can be allocated, pageable")
+    outcome, said = takes_memory_at_once(of)
+    said = f"{said}; more pageable memory than is available can be allocated: {shown(more)}"
+    return Judgement("refuted" if outcome == "confirmed" and not more.high else outcome, said)
 
 
 def always_anew(of: Measured) -> Judgement:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pinprof.bench.advice import Advice, advice, size_of
 from pinprof.bench.order import by_size
+from pinprof.bench.refused import WAYS
 from pinprof.bench.results import Bench, BenchError, Result, from_json
 from pinprof.whatif.rates import PinnedRates, Rates
 
@@ -50,8 +51,11 @@ def pinning(bench: Bench) -> Pinning:
 
 
 def pinned_rates(bench: Bench) -> PinnedRates:
-    """Return the rates of pinned copies by direction and size (E13). Raises BenchError if there are none."""
-    htod, dtoh = (_rates(bench.result("E13"), f"{way} pinned") for way in ("HtoD", "DtoH"))
+    """Return the rates of pinned copies by direction and size (E13). Raises BenchError if there are none.
+
+    Those whose rounds differ too much are among them: a median of rounds says what is likely where it decides nothing.
+    """
+    htod, dtoh = (_rates(bench.result("E13"), f"{way} pinned") for way in WAYS)
     if not htod and not dtoh:
         raise BenchError("has no rates of pinned copies; measure them with: pinprof bench --only E13 --json FILE")
     return PinnedRates(bench.machine.gpu, htod, dtoh)

@@ -35,7 +35,7 @@ class Verdict:
 
 
 def verdicts(bench: Bench) -> list[Verdict]:
-    """Return a verdict on each claim of the experiments, `unknown` where its figures were not measured."""
+    """Return a verdict on each claim: `unknown` where its figures were not measured or say nothing."""
     return [_verdict(bench, known, claim) for known in EXPERIMENTS for claim in known.claims]
 
 

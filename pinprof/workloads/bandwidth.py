@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pinprof.bench.results import Figure
 from pinprof.workloads.hazards import long_kernel
-from pinprof.workloads.timing import Budget, Cases, TimedRun, by_events, figure, repeated
+from pinprof.workloads.timing import Budget, Cases, TimedRun, answer, by_events, figure, repeated
 from pinprof.workloads.transfers import Sizes
 
 GROWTH = 4
@@ -18,6 +18,10 @@ MOST_IN_A_ROW = 64
 """Small copies are timed in a row of up to so many, so that the distance of two events says something."""
 HELD = 4
 """Calls that are timed for how long they hold the host; the first is not counted."""
+WATCHED = 2
+"""Copies of the largest size while which it is asked what the host's CPU does."""
+TAKEN_BYTES, TAKEN_TRIES = 16 * 1024, 5
+"""What a call takes along at once: up to 64 KiB it does not wait for the stream."""
 
 
 def directions(device: torch.device, sizes: Sizes) -> Cases:
@@ -54,7 +58,55 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
         for name in ("HtoD pageable", "HtoD pinned"):
             held = [_held(cases[name]) for _ in range(HELD)][1:]
             yield figure(f"blocked, {name}", "ms", held, count)
+        if count * GROWTH > sizes["most"]:
+            yield from _host_beside(cases, count)
         count *= GROWTH
+    yield answer("taken along by the call, HtoD pageable", [_takes_along(pinned=False) for _ in range(TAKEN_TRIES)])
+    yield answer("taken along by the call, HtoD pinned", [_takes_along(pinned=True) for _ in range(TAKEN_TRIES)])
+
+
+def _host_beside(cases: Cases, count: int) -> Iterator[Figure]:
+    """Yield which share of a copy's time its call lasts, and for which share the process uses a CPU meanwhile."""
+    for name, run in cases.items():
+        if name == "DtoD":
+            continue
+        in_call, busy = zip(*(_watched(run) for _ in range(WATCHED)), strict=True)
+        yield figure(f"call, {name}", "%", in_call, count)
+        yield figure(f"host busy, {name}", "%", busy, count)
+
+
+def _watched(run: TimedRun) -> tuple[float, float]:
+    """Return which percent of a copy's time its call lasts, and how long, in percent, CPUs run for this process.
+
+    The wait for the end sleeps (a blocking event): one that polls would keep a CPU busy by itself.
+    """
+    done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    start, start_cpu = time.perf_counter(), time.process_time()
+    run()
+    returned = time.perf_counter()
+    done.record()
+    done.synchronize()
+    taken, busy = time.perf_counter() - start, time.process_time() - start_cpu
+    return 100 * (returned - start) / taken, 100 * busy / taken
+
+
+def _takes_along(*, pinned: bool) -> bool:
+    """Return whether the GPU gets the old values of a source that is written while its copy waits for a kernel.
+
+    If so, the call has copied them: it came back before the GPU's copy could begin, and the source is no more.
+    """
+    source = torch.ones(TAKEN_BYTES, dtype=torch.uint8, pin_memory=pinned)
+    target = torch.zeros(TAKEN_BYTES, dtype=torch.uint8, device="cuda")
+    before = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    long_kernel()
+    before.record()
+    target.copy_(source, non_blocking=True)
+    source.zero_()
+    waiting = not before.query()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    return waiting and bool(target.all())
 
 
 def _row(run: TimedRun, times: int) -> None:

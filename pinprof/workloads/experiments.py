@@ -31,6 +31,8 @@ ROUNDS = 7
 """In which everything is timed, each in a process of its own. Of as many draws the median of seven lies between the
 least and the most of seven others in 93 % of cases, whatever the spread within a round; of three in 60 %."""
 SOME_ROUNDS = 3
+MORE_ROUNDS = 2
+"""Of what takes seconds, after those of all: of five rounds or more one that was disturbed widens no spread."""
 ONE_WAIT = ", one synchronize"
 """What the name of a case says, and that of its waits need not."""
 
@@ -54,6 +56,10 @@ class Timed:
     """What the trace of a case tells."""
     told: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
+    more: bool = False
+    """Whether it is timed in more rounds than all else."""
+    once: Timing | None = None
+    """What is measured once, after the rounds: it takes long."""
     rounds: int = ROUNDS
     """In how many rounds it runs: once where it asks what is so and takes no time; less often where a round has several
     processes, each as good as a round."""
@@ -195,9 +201,9 @@ PROGRAMS: Mapping[str, Timed] = {
     "E10": Timed(training.prefetching, steps=training.STEPS, tell=_how_the_loop_runs, told=training.FETCHED),
     "E11": Timed(processes.each_copies, timing=processes.first_and_later, rounds=SOME_ROUNDS),
     "E12": Timed(processes.as_sent, timing=processes.pinned_in_object, rounds=SOME_ROUNDS),
-    "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
+    "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth, more=True),
     "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
-    "E15": Timed(limits.allocations, timing=limits.limits, rounds=SOME_ROUNDS),
+    "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=SOME_ROUNDS),
 }
 
 
@@ -211,6 +217,17 @@ def time_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda"
             yield from time_cases(program.cases(on, sizes), by_host(on, steps=program.steps), budget)
         if program.besides is not None:
             yield from program.besides(on, sizes, budget)
+    finally:
+        free_memory()
+
+
+def measure_once(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Figure]:
+    """Yield what is measured of an experiment in one round only; nothing if there is no such thing."""
+    program = PROGRAMS[number]
+    if program.once is None:
+        return
+    try:
+        yield from program.once(torch.device(device), sizes, QUICK if quick else FULL)
     finally:
         free_memory()
 

@@ -1,4 +1,4 @@
-"""E15: what pinned memory costs by size, what comes of asking for too much, and what the host does beside it."""
+"""E15: what pinned memory costs by size, what comes of asking for too much, and what is left to the host beside it."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from pinprof.bench.results import Figure
+from pinprof.workloads import host_memory
+from pinprof.workloads.pinned_share import CHUNK_BYTES, beside_pinned, room
 from pinprof.workloads.timing import Budget, Cases, answer, by_host, figure, repeated
 from pinprof.workloads.transfers import Sizes
 
@@ -15,10 +17,11 @@ TOO_MUCH_BYTES = 1 << 60
 """More than any machine addresses: it is refused at once. A request that the machine can just about meet would take the
 memory from all other programs before it fails."""
 SOME_BYTES = 64
-COPIED_BYTES = 1 << 27
-"""Beyond the caches of a CPU, so that the host's memory is what is timed."""
 CPU = torch.device("cpu")
 Getting = Callable[[], Tensor]
+
+SEEN_BYTES, SEEN_TRIES = 1 << 29, 3
+"""What is pinned to see what Linux tells of it: beside it, what other programs take and give back is little."""
 
 
 def allocations(device: torch.device, sizes: Sizes) -> Cases:
@@ -48,7 +51,7 @@ def free_pinned() -> None:
 
 
 def limits(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """Yield what memory of each size costs, what comes of too much, and the host's copies with much memory pinned."""
+    """Yield what memory of each size costs, and what comes of too much."""
     count = sizes["least"]
     while count <= sizes["most"]:
         yield from _costs(*_getting(count, device), budget)
@@ -57,8 +60,6 @@ def limits(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figur
     yield answer("too much raises an error", [_is_refused(too_much)])
     _, a_little = _getting(SOME_BYTES, device)
     yield answer("the GPU works after it", [int(a_little().to(device, non_blocking=True).sum()) == SOME_BYTES])
-    _, much = _getting(sizes["held"], device)
-    yield from _host_copies(much, budget)
 
 
 def _costs(pageable: Getting, pinned: Getting, budget: Budget) -> Iterator[Figure]:
@@ -78,12 +79,54 @@ def _is_refused(too_much: Getting) -> bool:
     return False
 
 
-def _host_copies(much: Getting, budget: Budget) -> Iterator[Figure]:
-    """Yield what a copy within the host's memory takes, before and while much of it is pinned."""
-    source, target = torch.ones(COPIED_BYTES, dtype=torch.uint8), torch.ones(COPIED_BYTES, dtype=torch.uint8)
-    copy = partial(target.copy_, source)
-    yield figure("host copy, nothing pinned", "ms", repeated(copy, by_host(CPU), budget))
-    kept = much()
-    yield figure("host copy, much pinned", "ms", repeated(copy, by_host(CPU), budget))
-    del kept
+def left_to_the_host(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
+    """Yield what Linux tells of pinned memory, and what the host's work takes while more and more is pinned.
+
+    To pin much takes seconds: a bench asks it once. All is given back at the end, whatever happens.
+    """
+    memory = host_memory.total()
+    if not memory:
+        return
+    yield from _seen(device, min(SEEN_BYTES, host_memory.available() // 4))
+    yield answer("more than is available can be allocated, pageable", [not _is_refused(partial(_allocated, memory))])
     free_pinned()
+    yield from beside_pinned(
+        partial(_allocated, CHUNK_BYTES, pinned=device.type == "cuda"),
+        free_pinned,
+        memory,
+        sizes["share"],
+        room(memory, sizes["most"]),
+    )
+
+
+def _allocated(count: int, *, pinned: bool = False) -> Tensor:
+    """Return memory that has not been written."""
+    return torch.empty(count, dtype=torch.uint8, pin_memory=pinned)
+
+
+def _seen(device: torch.device, count: int) -> Iterator[Figure]:
+    """Yield which share of a tensor's bytes is gone from what is available, and which is locked, by each witness."""
+    for memory, pinned in (("pageable", False), ("pinned", device.type == "cuda")):
+        tries = [_seen_once(count, pinned=pinned) for _ in range(SEEN_TRIES)]
+        for name in tries[0]:
+            values = [100 * found[name] for found in tries if name in found]
+            yield figure(f"{name}, {memory}", "%", values)
+
+
+def _seen_once(count: int, *, pinned: bool) -> dict[str, float]:
+    """Return, as shares of the bytes, what Linux tells of memory that is allocated and then written."""
+    free_pinned()
+    left, locked = host_memory.available_to_all(), host_memory.locked()
+    tensor = _allocated(count, pinned=pinned)
+    allocated = left - host_memory.available_to_all()
+    tensor.fill_(1)
+    written = left - host_memory.available_to_all()
+    shares = {"taken from the host, allocated": allocated / count, "taken from the host, written": written / count}
+    shares |= {f"locked by {name}": (now - locked.get(name, 0)) / count for name, now in host_memory.locked().items()}
+    mapping = host_memory.mapping_of(tensor.data_ptr())
+    of_mapping, flags = host_memory.amounts(mapping), host_memory.flags(mapping)
+    if "Locked" in of_mapping:
+        shares["locked by smaps"] = min(1.0, of_mapping["Locked"] / count)
+    if flags:
+        shares["locked by VmFlags"] = float(bool(flags & host_memory.NEVER_SWAPPED))
+    return shares

@@ -12,15 +12,38 @@ from torch import Tensor, multiprocessing
 from torch.multiprocessing.spawn import ProcessException, spawn
 
 from pinprof.bench.results import Figure
-from pinprof.workloads.timing import Budget, Cases, Stopwatch, answer, by_events, by_host, figure, repeated, synchronize
+from pinprof.workloads.timing import (
+    Budget,
+    Cases,
+    Stopwatch,
+    answer,
+    by_events,
+    by_host,
+    call_times,
+    figure,
+    in_turn,
+    synchronize,
+)
 from pinprof.workloads.transfers import Sizes
 
 LATER_COPIES = 5
+CALLS = 5
+"""How often it is timed how long the call of a copy takes."""
 START_S = 60
 """How long the processes may take to start, the slowest of them."""
 Sent = tuple[Callable[..., None], tuple[object, ...]]
 """A function, which is called with the process's number and a queue before all else, and its arguments."""
 Times = Mapping[str, list[float]]
+Clock = Callable[[Callable[[], object], str], float]
+"""Runs a copy to a device and returns its milliseconds."""
+
+
+@dataclass
+class Holder:
+    """An object that keeps tensors, to be sent to another process."""
+
+    pageable: Tensor
+    pinned: Tensor
 
 
 def each_copies(device: torch.device, sizes: Sizes) -> Cases:
@@ -57,8 +80,8 @@ def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iter
     as_written, other_order, warm = sources
     runs = _spawned(
         sizes,
-        (_copy_both, (*as_written, str(device))),
-        (_copy_both, (*reversed(other_order), str(device))),
+        (_copy_bare, (*as_written, str(device), _milliseconds)),
+        (_copy_bare, (*reversed(other_order), str(device), _milliseconds)),
         (_warm_up_and_copy, (*warm, str(device))),
     )
     for first, second in next(runs):
@@ -120,11 +143,6 @@ def _join(processes: Any) -> None:
         raise RuntimeError(str(error).strip().splitlines()[-1]) from error
 
 
-def _copy_both(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str) -> None:
-    """Send back what each copy takes, the first use of CUDA in the first."""
-    answers.put([_milliseconds(partial(_sent, source, device), device) for source in (first, second)])
-
-
 def _sent(source: Tensor, device: str) -> Tensor:
     return source.to(device, non_blocking=True)
 
@@ -153,37 +171,80 @@ def _warm_up_and_copy(_rank: int, answers: Any, pageable: Tensor, pinned: Tensor
     answers.put((is_pinned, is_shared, times))
 
 
-@dataclass
-class Holder:
-    """An object that keeps tensors, to be sent to another process."""
-
-    pageable: Tensor
-    pinned: Tensor
-
-
 def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E12: yield whether a tensor is pinned here and in the processes that it is sent to, and what its copies take.
+    """E12: yield what copies take: as the text has them, with the clocks of its two programs exchanged, and repeated.
 
-    Sending moves the tensor to shared memory, in this process too: whether it is pinned here is asked before.
+    Sending moves a tensor to shared memory, in this process too: whether it is pinned here is asked before. Each
+    program has tensors of its own.
     """
-    held = Holder(torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device))
-    bare = _pinned(torch.randn(sizes["floats"]), device)
+
+    def tensors() -> tuple[Tensor, Tensor]:
+        return torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device)
+
+    written, other_clock, held = (Holder(*tensors()) for _ in range(3))
+    bare, other_bare = _pinned(torch.randn(sizes["floats"]), device), tensors()
     yield answer("pinned in the parent", [held.pinned.is_pinned() and bare.is_pinned()])
-    (sent,) = _spawned(sizes, (_copy_what_was_sent, (held, bare, str(device), budget)))
-    for is_pinned, bare_is_pinned, times in sent:
+    events, clock = _events(device), _milliseconds
+    names = ("as written", "bare, by events", "in the object, by perf_counter")
+    *programs, repeated = _spawned(
+        sizes,
+        (_copy_from_object, (written, str(device), events)),
+        (_copy_bare, (*other_bare, str(device), events)),
+        (_copy_from_object, (other_clock, str(device), clock)),
+        (_copy_what_was_sent, (held, bare, str(device), budget)),
+    )
+    for name, answers in zip(names, programs, strict=True):
+        for pageable, pinned in answers:
+            yield from _times({f"pageable, {name}": [pageable], f"pinned, {name}": [pinned]})
+            yield figure(f"times as fast, {name}", "times", [pageable / pinned])
+    for is_pinned, bare_is_pinned, times, calls in repeated:
         yield answer("pinned in the child", [is_pinned])
         yield answer("pinned, bare in the child", [bare_is_pinned])
         yield from _times(times)
+        middle = {name: median(taken) for name, taken in times.items()}
+        for name, taken in calls.items():
+            yield figure(f"call, {name}", "%", [100 * median(taken) / middle[name]])
+        sent = middle["pinned, sent to the child"]
+        yield figure("times as fast, sent to the child", "times", [middle["pageable"] / sent])
+        yield figure("times as fast, bare instead of in an object", "times", [sent / middle["pinned, sent bare"]])
+
+
+def _events(device: torch.device) -> Clock:
+    """Return what times a copy between two events, as the text's second program does; without a GPU there are none."""
+    return _between_events if device.type == "cuda" else _milliseconds
+
+
+def _between_events(run: Callable[[], object], _device: str) -> float:
+    """Return the time between two events of the stream; CUDA is used for the first time before the first of them."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    run()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end)
+
+
+def _copy_from_object(rank: int, answers: Any, held: Holder, device: str, clock: Clock) -> None:
+    """Send back what the copies of the tensors in the object take, the first and the second of the process."""
+    _copy_bare(rank, answers, held.pageable, held.pinned, device, clock)
+
+
+def _copy_bare(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str, clock: Clock) -> None:
+    """Send back what each copy takes by this clock; nothing is done before the first, as in the text."""
+    answers.put([clock(partial(_sent, source, device), device) for source in (first, second)])
 
 
 def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, device: str, budget: Budget) -> None:
-    """Send back what this process sees of the tensors, and what their copies take here between CUDA events."""
+    """Send back what this process sees of the tensors, what their copies take here in turn, and how long the calls."""
     sources = {
         "pageable": held.pageable,
         "pinned, sent to the child": held.pinned,
         "pinned, sent bare": bare,
         "pinned in the child itself": _pinned(held.pageable.clone(), torch.device(device)),
     }
+    copies = [partial(_sent, source, device) for source in sources.values()]
     stopwatch: Stopwatch = by_events if torch.device(device).type == "cuda" else by_host(torch.device(device))
-    times = {name: repeated(partial(_sent, source, device), stopwatch, budget) for name, source in sources.items()}
-    answers.put((held.pinned.is_pinned(), bare.is_pinned(), times))
+    turns = in_turn(copies, stopwatch, budget)
+    times = dict(zip(sources, map(list, zip(*turns, strict=True)), strict=True))
+    calls = [call_times(copy, torch.device(device), CALLS) for copy in copies]
+    answers.put((held.pinned.is_pinned(), bare.is_pinned(), times, dict(zip(sources, calls, strict=True))))

@@ -10,7 +10,15 @@ from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Figure, Machine, Picture, Result, of_rounds
 from pinprof.version import VERSION
 from pinprof.workloads.apart import Apart, ApartError
-from pinprof.workloads.experiments import PROGRAMS, ROUNDS, SOME_ROUNDS, time_experiment, trace_experiment
+from pinprof.workloads.experiments import (
+    MORE_ROUNDS,
+    PROGRAMS,
+    ROUNDS,
+    SOME_ROUNDS,
+    measure_once,
+    time_experiment,
+    trace_experiment,
+)
 from pinprof.workloads.machine import describe_machine
 
 TIMEOUT_S = 120.0
@@ -20,9 +28,11 @@ ExperimentPart = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture
 """Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
 OnProgress = Callable[[str, Experiment, str], None]
 """Called with how far it is ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
-BEGIN_BY_S = 215.0
-"""No round after the first three begins later: a round takes an H200 half a minute, the traces as much, and the whole
-bench may take five minutes."""
+BEGIN_BY_S = 200.0
+"""No round after the first three begins later: a round takes an H200 half a minute, the traces as much, what is
+measured once half of it, and the whole bench may take five minutes."""
+MORE_BY_S = 235.0
+"""No round begins later of what is timed in more rounds than all else: it takes ten seconds."""
 
 
 def _silent(_far: str, _known: Experiment, _last: str) -> None:
@@ -63,15 +73,19 @@ class Stage:
 
 
 def stages(*, quick: bool) -> tuple[Stage, ...]:
-    """Return the rounds in which everything is timed, then the traces; a quick bench has one round.
+    """Return the rounds, in which all is timed, what is measured once, and the traces; a quick bench has one round.
 
     A round is a process of its own, and what drifts with time is spread over the rounds, not over the runs of one.
     Nothing is timed in a process that was profiled: CUPTI, once loaded, slows what the host bounds. What was timed may
     be profiled: starting a process takes some seconds.
     """
     rounds = [_round(number) for number in range(1, 2 if quick else ROUNDS + 1)]
+    more = frozenset(number for number, program in PROGRAMS.items() if program.more)
+    further = () if quick else range(ROUNDS + 1, ROUNDS + MORE_ROUNDS + 1)
+    rounds += [Stage(f"round {each}", time_experiment, more, fresh=True, begin_by_s=MORE_BY_S) for each in further]
     told = frozenset(number for number, program in PROGRAMS.items() if program.tell)
-    return (*rounds, Stage("traces", trace_experiment, told))
+    once = frozenset(number for number, program in PROGRAMS.items() if program.once)
+    return (*rounds, Stage("once", measure_once, once), Stage("traces", trace_experiment, told))
 
 
 def _round(number: int) -> Stage:

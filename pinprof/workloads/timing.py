@@ -78,6 +78,20 @@ def by_events(run: TimedRun) -> float:
     return start.elapsed_time(end)
 
 
+def call_times(run: TimedRun, device: torch.device, count: int) -> list[float]:
+    """Return the milliseconds that each of so many calls takes on the host while the device has nothing else to do."""
+
+    def of_call() -> float:
+        synchronize(device)
+        start = time.perf_counter()
+        run()
+        return (time.perf_counter() - start) * 1e3
+
+    taken = [of_call() for _ in range(count)]
+    synchronize(device)
+    return taken
+
+
 def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[Figure]:
     """Yield the milliseconds of each case. If one fails, those that ran come first, then its error."""
     times: dict[str, list[float]] = {}

@@ -160,3 +160,10 @@ def test_the_link_is_told_with_what_is_reached_of_it() -> None:
     piece = said(rates([1, 31.508], [1, 2]), "link_reached")
     assert piece.value == pytest.approx(0.5, abs=1e-3)
     assert piece.text == ("Pinned copies reach HtoD 31.5 GB/s of the 63.0 GB/s of PCIe 5.0 x16; 55.0 GB/s is usual.")
+
+
+def test_where_the_spreads_do_not_say_whether_pinning_pays_nothing_is_said() -> None:
+    unsure = BenchBuilder().add("E13", gbps("HtoD pinned", 4096, 20, 5, 60), gbps("HtoD pageable", 4096, 10, 4, 30))
+    unsure.add("E1", ms("pageable.to", 0.1, 0.05, 0.3), ms("pinned.to", 0.1), ms("pageable.pin_memory()", 0.7))
+    names = {piece.name for piece in advice(unsure.build())}
+    assert not names & {"pinning_pays_from_htod", "pinning_paid_after"}

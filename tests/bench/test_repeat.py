@@ -1,10 +1,13 @@
 """Two benches beside each other, so that every count can be checked by eye."""
 
+from pathlib import Path
+
 import pytest
 from bench_builder import BenchBuilder, count, gbps, ms
 
-from pinprof.bench.results import Bench
-from scripts.bench_repeat import flips, repeats
+from pinprof.bench.results import Bench, to_json
+from pinprof.bench.verdicts import verdicts
+from scripts.bench_repeat import flips, main, repeats
 
 
 def bench(pinned: float, rate: float) -> Bench:
@@ -38,3 +41,26 @@ def test_verdicts_that_differ_are_named() -> None:
     assert list(flips(bench(1.0, 50), bench(1.0, 50))) == []
     (flip,) = flips(bench(1.0, 50), bench(6.0, 50))
     assert flip == "E1 A copy from pinned memory is faster: confirmed, then refuted"
+
+
+def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for number, pinned in enumerate((1.0, 1.0, 1.0, 6.0)):
+        path = tmp_path / f"{number}.json"
+        path.write_text(to_json(bench(pinned, 50)))
+        files.append(str(path))
+    main(*files)
+    total = len(verdicts(bench(1.0, 50)))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == f"{total} of {total} verdicts repeat (100 %)"
+    assert f"{total - 1} of {total} verdicts repeat (99 %)" in lines
+    assert lines[-1] == f"{2 * total - 1} of {2 * total} verdicts of all pairs repeat (99 %)"
+
+
+def test_one_pair_has_no_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(to_json(bench(1.0, 50)))
+    main(str(path), str(path))
+    assert "all pairs" not in capsys.readouterr().out

@@ -19,9 +19,20 @@ from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import TENSORDICT
 from pinprof.details import details_of
 from pinprof.trace import read_trace
-from pinprof.workloads import custom_batch, experiments, hazards, limits, overlap, pinning, processes, training
+from pinprof.workloads import (
+    custom_batch,
+    experiments,
+    hazards,
+    host_memory,
+    limits,
+    overlap,
+    pinned_share,
+    pinning,
+    processes,
+    training,
+)
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
-from pinprof.workloads.experiments import PROGRAMS, time_experiment, trace_experiment
+from pinprof.workloads.experiments import PROGRAMS, measure_once, time_experiment, trace_experiment
 from pinprof.workloads.timing import QUICK, Budget
 
 TINY = {
@@ -38,7 +49,7 @@ TINY = {
     "least": 4096,
     "most": 65536,
     "larger": 24,
-    "held": 65536,
+    "share": 5,
 }
 NAMES = {
     "E1": "pageable.to; pinned.to; pageable.pin_memory(); pageable.pin_memory().to; "
@@ -71,13 +82,39 @@ NAMES = {
     "pinned, first; pageable, second; times as fast, other order; pinned on arrival; shared on arrival; "
     "first use of CUDA; pageable, later; pinned as it arrives, later; pinned in the child, later; "
     "times as fast, pinned as it arrives; times as fast, pinned in the child",
-    "E12": "pinned in the parent; pinned in the child; pinned, bare in the child; pageable; pinned, sent to the child; "
-    "pinned, sent bare; pinned in the child itself",
-    "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; blocked, HtoD pageable; blocked, HtoD pinned",
+    "E12": "pinned in the parent; "
+    "pageable, as written; pinned, as written; times as fast, as written; "
+    "pageable, bare, by events; pinned, bare, by events; times as fast, bare, by events; "
+    "pageable, in the object, by perf_counter; pinned, in the object, by perf_counter; "
+    "times as fast, in the object, by perf_counter; "
+    "pinned in the child; pinned, bare in the child; pageable; pinned, sent to the child; "
+    "pinned, sent bare; pinned in the child itself; call, pageable; call, pinned, sent to the child; "
+    "call, pinned, sent bare; call, pinned in the child itself; "
+    "times as fast, sent to the child; times as fast, bare instead of in an object",
+    "E13": "HtoD pageable; HtoD pinned; DtoH pageable; DtoH pinned; DtoD; blocked, HtoD pageable; "
+    "blocked, HtoD pinned; "
+    + "; ".join(
+        f"{what}, {way} {memory}"
+        for way in ("HtoD", "DtoH")
+        for memory in ("pageable", "pinned")
+        for what in ("call", "host busy")
+    )
+    + "; taken along by the call, HtoD pageable; taken along by the call, HtoD pinned",
     "E14": "as written; without .item(); cost of .item(); as written, larger; without .item(), larger; "
     "cost of .item(), larger",
     "E15": "allocate, pageable; allocate, pinned; allocate, pinned again; too much raises an error; "
-    "the GPU works after it; host copy, nothing pinned; host copy, much pinned",
+    "the GPU works after it",
+}
+WORKS = ("host copy", "fresh memory", "file read again")
+ONCE_NAMES = {
+    *(
+        f"taken from the host, {when}, {memory}"
+        for when in ("allocated", "written")
+        for memory in ("pageable", "pinned")
+    ),
+    "more than is available can be allocated, pageable",
+    *WORKS,
+    "pinned of the host's memory",
 }
 FRESH_NAMES = (
     "call of pageable.pin_memory(), fresh memory; pageable.pin_memory(), fresh memory; "
@@ -119,7 +156,6 @@ def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let pin_memory() copy and no more: without a GPU there is no pinned memory."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
     monkeypatch.setattr(overlap, "SIDE", 32)
-    monkeypatch.setattr(limits, "COPIED_BYTES", 4096)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -138,6 +174,26 @@ def test_figures_by_name_on_the_cpu(number: str) -> None:
     assert names(found) == NAMES[number]
     assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
     assert {type(value) for figure in found for value in (figure.median, figure.low, figure.high)} == {float}
+
+
+@pytest.fixture
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the host work for no time on little memory."""
+    for name in ("COPIED_BYTES", "FRESH_BYTES", "READ_BYTES"):
+        monkeypatch.setattr(pinned_share, name, 4096)
+    monkeypatch.setattr(pinned_share, "WORK", Budget(least=2, most=2, seconds=0.0))
+    monkeypatch.setattr(limits, "SEEN_BYTES", 1 << 26)
+    monkeypatch.setattr(host_memory, "lockable", lambda: host_memory.WITHOUT_LIMIT)
+
+
+@pytest.mark.usefixtures("little_work")
+def test_what_is_measured_once_by_name_on_the_cpu() -> None:
+    found = list(measure_once("E15", tiny("E15"), quick=True, device="cpu"))
+    told = {figure.name for figure in found if not figure.name.startswith("locked by ")}
+    assert told == ONCE_NAMES
+    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
+    assert {figure.size for figure in found if figure.name == "host copy"} >= {0}
+    assert list(measure_once("E13", tiny("E13"), quick=True, device="cpu")) == []
 
 
 @pytest.mark.usefixtures("nothing_is_pinned")
@@ -322,6 +378,27 @@ def test_only_what_is_pinned_in_the_child_is_pinned_there() -> None:
     )
     again = {figure.name: figure.median for figure in time_experiment("E11", tiny("E11"), quick=True)}
     assert (again["pinned in the parent"], again["pinned on arrival"], again["shared on arrival"]) == (1, 0, 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("little_work")
+def test_what_is_measured_once_by_name_on_the_gpu() -> None:
+    found = list(measure_once("E15", tiny("E15"), quick=True))
+    assert {figure.name for figure in found if not figure.name.startswith("locked by ")} == ONCE_NAMES
+    taken = {figure.name: figure.median for figure in found if figure.name.startswith("taken from")}
+    assert taken["taken from the host, allocated, pinned"] > 50 > taken["taken from the host, allocated, pageable"]
+
+
+@pytest.mark.gpu
+def test_only_pageable_memory_keeps_the_host_busy_and_is_taken_along() -> None:
+    sizes = {"least": 16384, "most": 1 << 26}
+    found = {
+        figure.name: figure.median for figure in time_experiment("E13", sizes, quick=True) if figure.unit in "% yes"
+    }
+    assert (found["taken along by the call, HtoD pageable"], found["taken along by the call, HtoD pinned"]) == (1, 0)
+    for way in ("HtoD", "DtoH"):
+        assert found[f"host busy, {way} pageable"] > 50 > found[f"host busy, {way} pinned"]
+        assert found[f"call, {way} pageable"] > 50 > found[f"call, {way} pinned"]
 
 
 @pytest.mark.gpu

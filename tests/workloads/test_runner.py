@@ -12,7 +12,7 @@ from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Bar, Figure, Picture
 from pinprof.errors import PinprofError
 from pinprof.workloads.apart import Apart, ApartError, sentence
-from pinprof.workloads.runner import BEGIN_BY_S, Stage, run_experiments, stages
+from pinprof.workloads.runner import BEGIN_BY_S, MORE_BY_S, Stage, run_experiments, stages
 
 CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
 
@@ -68,22 +68,25 @@ def test_rounds_give_one_figure_and_a_failure_ends_the_rounds_of_its_experiment(
 
 
 def test_times_come_from_rounds_in_processes_of_their_own_and_answers_from_one() -> None:
-    *rounds, traces = stages(quick=False)
-    assert [stage.name for stage in rounds] == [f"round {number}" for number in range(1, 8)]
-    assert [stage.fresh for stage in rounds] == [False] + [True] * 6
+    *rounds, once, traces = stages(quick=False)
+    assert [stage.name for stage in rounds] == [f"round {number}" for number in range(1, 10)]
+    assert [stage.fresh for stage in rounds] == [False] + [True] * 8
     everything = {known.number for known in EXPERIMENTS}
     there = [everything - (stage.numbers or set()) for stage in rounds]
     assert there[0] == set()
     assert there[1] == there[2] == {"E5", "E6", "E9"}
     assert there[3] == there[6] == {"E5", "E6", "E9", "E11", "E12", "E15"}
+    assert rounds[7].numbers == rounds[8].numbers == frozenset({"E13"})
+    assert (once.numbers, once.fresh) == (frozenset({"E15"}), False)
     assert traces.numbers == frozenset({"E2", "E4", "E8", "E10", "E14"})
     assert not traces.fresh
-    assert [stage.name for stage in stages(quick=True)] == ["round 1", "traces"]
+    assert [stage.name for stage in stages(quick=True)] == ["round 1", "once", "traces"]
 
 
 def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces() -> None:
-    *rounds, traces = stages(quick=False)
-    assert [stage.begin_by_s for stage in rounds] == [math.inf] * 3 + [BEGIN_BY_S] * 4
+    *rounds, once, traces = stages(quick=False)
+    assert [stage.begin_by_s for stage in rounds] == [math.inf] * 3 + [BEGIN_BY_S] * 4 + [MORE_BY_S] * 2
+    assert once.begin_by_s == math.inf
     assert traces.begin_by_s == math.inf
     with Apart() as apart:
         chosen = [Stage("first", part), Stage("late", part, begin_by_s=0.0), Stage("traces", pictures)]

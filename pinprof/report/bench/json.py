@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from pinprof.bench.advice import advice
+from pinprof.bench.refused import refused
 from pinprof.bench.results import Bench
 from pinprof.bench.verdicts import verdicts
 
@@ -14,6 +15,7 @@ def to_json(bench: Bench) -> str:
     link = bench.machine.link
     document: dict[str, Any] = msgspec.to_builtins(bench)
     document["link"] = link._asdict() if link else None
+    document["refused"] = msgspec.to_builtins(refused(bench))
     document["verdicts"] = msgspec.to_builtins(verdicts(bench))
     document["advice"] = msgspec.to_builtins(advice(bench))
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"

@@ -15,6 +15,7 @@ from pinprof.report.bench.words import (
     grids,
     machine_line,
     not_run,
+    not_used,
     ran,
     rows,
     said,
@@ -108,15 +109,17 @@ def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequenc
     if result.problem:
         yield Markup('<p class="problem"><strong>Problem:</strong> {}</p>').format(result.problem)
     yield from map(shown, _charts(bench, known, result))
-    compared = rows(known, result)
+    compared = rows(bench, known, result)
     if compared:
         columns = [Column("figure"), *number_columns("here", "spread", "published")]
         yield table(f"Figures of {known.number}", columns, compared)
-    for grid in grids(result):
+    for grid in grids(bench, result):
         first, *others = grid.columns
         columns = [Column(first), *number_columns(*others)]
         found = [(unbroken(name), *cells) for name, *cells in grid.rows]
         yield table(f"By {first}, with how far the spread goes from the median", columns, found)
+    if not_used(bench, result):
+        yield remarks("Not used", not_used(bench, result))
     if said(known, result):
         yield note(f"Published: {said(known, result)}.")
 

@@ -18,6 +18,7 @@ from pinprof.report.bench.words import (
     grids,
     machine_line,
     not_run,
+    not_used,
     ran,
     rows,
     said,
@@ -28,7 +29,7 @@ from pinprof.report.bench.words import (
 from pinprof.report.layout import bullet, laid_out, section, table
 from pinprof.report.words import printable
 
-STYLES = {"confirmed": "green", "refuted": "red", "depends": "yellow", "unknown": "dim"}
+STYLES = {"confirmed": "green", "refuted": "red", "depends": "yellow", "unknown": "dim", "unjudged": "dim"}
 
 
 def to_text(bench: Bench, *, width: int = 100, color: bool = False, recorded: bool = False) -> str:
@@ -44,7 +45,7 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     yield Text(f"Claimed by: {texts()}.", "dim")
     judged = verdicts(bench)
     for known, result in ran(bench):
-        yield from _experiment(known, result, [verdict for verdict in judged if verdict.number == known.number])
+        yield from _experiment(bench, known, result, [verdict for verdict in judged if verdict.number == known.number])
     if not_run(bench):
         yield section("Not run")
         yield bullet(not_run(bench))
@@ -54,24 +55,25 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
         yield from (bullet(piece.text) for piece in found)
 
 
-def _experiment(known: Experiment, result: Result, judged: Sequence[Verdict]) -> Iterable[RenderableType]:
+def _experiment(bench: Bench, known: Experiment, result: Result, judged: Sequence[Verdict]) -> Iterable[RenderableType]:
     yield section(f"{known.number} {known.name}")
     yield Text(sentence(known.summary))
     if known.changed:
         yield Text(f"Different from the text: {known.changed}.", "dim")
     if result.problem:
         yield Text(f"Problem: {printable(result.problem)}", "bold red")
-    compared = rows(known, result)
+    compared = rows(bench, known, result)
     if compared:
         figures = table("figure", "here", "spread", "published", text_columns=1)
         for row in compared:
             figures.add_row(*row)
         yield figures
-    for grid in grids(result):
+    for grid in grids(bench, result):
         of_sizes = table(*map(printable, grid.columns), text_columns=0)
         for cells in grid.rows:
             of_sizes.add_row(*cells)
         yield of_sizes
+    yield from (bullet(f"not used: {reason}") for reason in not_used(bench, result))
     if said(known, result):
         yield bullet(f"published: {said(known, result)}")
     for verdict in judged:

@@ -1,18 +1,27 @@
 """What the bench of a machine says, in the words that the terminal, the page and traces/BENCH.md share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pinprof.bench.advice import Advice
 from pinprof.bench.catalogue import EXPERIMENTS
 from pinprof.bench.experiment import SOURCES, Experiment
-from pinprof.bench.order import amount, shown, spread
+from pinprof.bench.order import MATTERS, SAME, amount, shown, spread
+from pinprof.bench.refused import refused
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.verdicts import Verdict
 from pinprof.report.words import NOTHING, begun
 from pinprof.units import counted, percent, size
 
-OUTCOMES = {"confirmed": "confirmed", "refuted": "refuted", "depends": "it depends", "unknown": "not known"}
+OUTCOMES = {
+    "confirmed": "confirmed",
+    "refuted": "refuted",
+    "depends": "it depends",
+    "unknown": "not known",
+    "unjudged": "not judged",
+}
+NOT_USED = "(not used)"
+"""Marks a rate that is refused."""
 WORKERS = "batch, N workers"
 """The figure whose sizes are numbers of workers; those of all others are bytes."""
 ADVICE = {
@@ -27,13 +36,16 @@ ADVICE = {
 }
 """What each piece of advice is about."""
 SPREAD = (
-    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest. Each round is a "
+    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; of five rounds or more "
+    "these two are left out. Where rounds differ, it goes as far as another bench may. Each round is a "
     "process of its own; the rounds are spread over the whole bench. --quick makes one round."
 )
 HOW = (
     f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
-    "synchronize on both sides. Two figures differ if their spreads do not overlap and their medians are more than 3 % "
-    "apart. Published figures come from other machines."
+    f"synchronize on both sides. Two figures differ if their spreads do not overlap and their medians are more than "
+    f"{percent(SAME)} apart; they are the same if their medians are not, and their spreads allow no difference of more "
+    f"than {percent(MATTERS)}. A rate whose spread goes beyond what the link carries is not used. Published figures "
+    "come from other machines."
 )
 
 
@@ -86,11 +98,12 @@ def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
     return [(known, result) for known, result in found if result is not None]
 
 
-def rows(known: Experiment, result: Result) -> list[Row]:
+def rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
     """Return the figures without a size, each beside the published one of the same name."""
+    marks = _marks(bench, result)
     published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
     return [
-        Row(figure.name, shown(figure), spread(figure) or NOTHING, _published(figure, published))
+        Row(figure.name, shown(figure) + marks(figure), spread(figure) or NOTHING, _published(figure, published))
         for figure in result.figures
         if figure.size is None
     ]
@@ -128,32 +141,44 @@ def why(verdict: Verdict) -> str:
     return f"{verdict.text}. Why it may differ: {verdict.differs}" if verdict.differs else verdict.text
 
 
-def grids(result: Result) -> list[Grid]:
+def _marks(bench: Bench, result: Result) -> Callable[[Figure], str]:
+    """Return what marks a figure that is not used."""
+    found = {(each.figure, each.size) for each in refused(bench) if each.number == result.number}
+    return lambda figure: f" {NOT_USED}" if (figure.name, figure.size) in found else ""
+
+
+def not_used(bench: Bench, result: Result) -> list[str]:
+    """Return why rates of an experiment are not used."""
+    return [each.text for each in refused(bench) if each.number == result.number]
+
+
+def grids(bench: Bench, result: Result) -> list[Grid]:
     """Return the figures with sizes, those of the same sizes together."""
     names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
     by_sizes: dict[tuple[int, ...], list[str]] = {}
     for name in names:
         sizes = sorted({figure.size for figure in result.figures if figure.name == name and figure.size is not None})
         by_sizes.setdefault(tuple(sizes), []).append(name)
-    return [_grid(result, sizes, together) for sizes, together in by_sizes.items()]
+    marks = _marks(bench, result)
+    return [_grid(result, sizes, together, marks) for sizes, together in by_sizes.items()]
 
 
-def _grid(result: Result, sizes: Iterable[int], names: Sequence[str]) -> Grid:
+def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Grid:
     of_workers = names[0] == WORKERS
     found = (
-        (str(each) if of_workers else size(each), *(_cell(result.figure(name, each)) for name in names))
+        (str(each) if of_workers else size(each), *(_cell(result.figure(name, each), marks) for name in names))
         for each in sizes
     )
     return Grid(("workers" if of_workers else "size", *names), tuple(found))
 
 
-def _cell(figure: Figure | None) -> str:
+def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:
     if figure is None:
         return NOTHING
     if not spread(figure) or not figure.median:
-        return shown(figure)
+        return shown(figure) + marks(figure)
     most = max(figure.high - figure.median, figure.median - figure.low) / abs(figure.median)
-    return f"{shown(figure)} ±{percent(most)}"
+    return f"{shown(figure)} ±{percent(most)}{marks(figure)}"
 
 
 def sizes_line(known: Experiment, result: Result) -> str:

@@ -89,13 +89,23 @@ LINK = Record(
         "usual": number("what copies usually reach", GBPS),
     },
 )
+REFUSED = Record(
+    "bench_refused",
+    "A rate that is not used, as its spread goes beyond what the link carries",
+    {
+        "number": text("the experiment"),
+        "figure": text("the figure's name"),
+        "size": maybe(count("at which size, where it was measured at several")),
+        "text": words("why, with figures"),
+    },
+)
 VERDICT = Record(
     "bench_verdict",
     "What the figures say of a claim",
     {
         "number": text("the experiment"),
         "claim": words("what a text says"),
-        "outcome": one_of("whether it holds here", get_args(Outcome)),
+        "outcome": one_of("whether it holds here; `unjudged`: no figure of one machine decides", get_args(Outcome)),
         "text": words("why, with figures"),
         "sources": many("who says it", text("")),
         "published": words("the figures that were published"),
@@ -124,6 +134,7 @@ BENCH = Record(
         "pinprof_version": text("what measured it"),
         "schema": always("name and number of this schema", SCHEMA),
         "link": maybe(one("the link; null where it is not known", LINK)),
+        "refused": many("rates that are not used", REFUSED),
         "verdicts": many("on each claim", VERDICT),
         "advice": many("what to do", ADVICE),
     },

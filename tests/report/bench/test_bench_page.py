@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bench_builder import H200, BenchBuilder, ms
+from bench_builder import H200, BenchBuilder, gbps, ms
 from bench_example import example
 from chromium import open_file
 from page_reader import Page
@@ -53,6 +53,14 @@ def test_experiments_that_failed_or_did_not_run_are_named() -> None:
     text = words(Page(to_html(example())).text)
     assert "Problem: the child was killed: out of memory" in text
     assert "Not run: E7, E15." in text
+
+
+def test_a_rate_that_is_not_used_is_marked_and_the_reason_told() -> None:
+    wild = BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 30, 54, 13, 207)).build()
+    text = words(Page(to_html(wild)).text)
+    assert "54.0 GB/s ±283 % (not used)" in text
+    assert "Not used the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s" in text
+    assert "(not used)" not in words(Page(to_html(example())).text)
 
 
 def test_recorded_results_are_marked_as_such() -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
-from bench_builder import H200, BenchBuilder, ms
+from bench_builder import H200, BenchBuilder, gbps, ms
 from bench_example import example
 from fitting import fitting
 
+from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json
 from pinprof.report.bench.json import to_json
 from pinprof.report.bench.text import to_text
@@ -54,13 +56,32 @@ def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
     assert "\x1b" not in to_text(bench, recorded=True)
 
 
+WILD = BenchBuilder().add("E13", gbps("HtoD pinned", 4096, 1), gbps("HtoD pinned", 1 << 30, 54, 13, 207)).build()
+
+
+def test_a_rate_that_is_not_used_is_marked_and_the_reason_told() -> None:
+    text = flat(to_text(WILD))
+    assert "1.00 GiB 54.0 GB/s ±283 % (not used)" in text
+    assert "4.00 KiB 1.00 GB/s ±1 %" in text
+    assert text.count("(not used)") == 1
+    assert "not used: the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s" in text
+    assert "not used" not in flat(to_text(example()))
+
+
+def test_programs_read_which_rates_are_not_used() -> None:
+    (found,) = fitting(to_json(WILD))["refused"]
+    assert (found["number"], found["figure"], found["size"]) == ("E13", "HtoD pinned", 1 << 30)
+    assert found["text"].startswith("the rounds differ too much")
+    assert fitting(to_json(example()))["refused"] == []
+
+
 def test_programs_read_figures_verdicts_and_advice() -> None:
     document = fitting(to_json(example()))
     assert document["schema"] == "pinprof.bench/1"
     assert document["link"]["theoretical"] == pytest.approx(63.0, rel=1e-3)
     verdict = document["verdicts"][0]
     assert verdict.keys() == {"number", "claim", "outcome", "text", "sources", "published", "measured", "differs"}
-    assert {each["outcome"] for each in document["verdicts"]} == {"confirmed", "refuted", "depends", "unknown"}
+    assert {each["outcome"] for each in document["verdicts"]} == set(get_args(Outcome))
     values = {piece["name"]: piece["value"] for piece in document["advice"]}
     assert values["pageable_free_up_to"] == 65536
     assert values["pin_workers"] == 4
