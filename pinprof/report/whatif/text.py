@@ -45,7 +45,8 @@ WORDS = {
 }
 """What an option changes, one and several, and how."""
 NONE_THERE = {
-    "drop_syncs": "no wait to drop: the host waits nowhere in the code, but for allocations (--drop-allocs)",
+    "drop_syncs": "no wait to drop: the host waits nowhere in the code, but for allocations (--drop-allocs) and for "
+    "copies in flight (PIN216)",
     "pin": "no copy to pin: none is of pageable memory",
     "non_blocking": "no copy to make non-blocking: none blocks the host",
     "overlap_copies": "no copy to make ahead: none goes to the GPU",
@@ -169,6 +170,9 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
+    kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
+    if kept:
+        yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
     if change.blockers:
         held = listed([f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
         yield f"one graph cannot hold these, of which --drop-syncs all removes the waits: {held}"
