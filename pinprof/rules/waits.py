@@ -412,9 +412,7 @@ RULES = (
             "reads: pinprof run --guard runs the program and says whether anything is used too early. "
             f"{COST_OF_LATER}"
         ),
-        change=Change(
-            r"\bsynchronize\(", "do not remove it: wait for an event after the copy, where its memory is used"
-        ),
+        change=Change(r"\bsynchronize\(", "do not remove it: wait for the copy where its memory is used"),
         look=waits_of(*SYNCHRONIZES, guarding=True)["look"],
     ),
 )
