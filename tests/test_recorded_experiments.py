@@ -8,6 +8,7 @@ from recordings import TRACES, analysis_of
 
 from pinprof.analysis import analyse
 from pinprof.measurement.known import Known
+from pinprof.report.trace.changes import to_do
 from pinprof.report.whatif.text import to_text
 from pinprof.whatif import Scenario, predict
 from pinprof.whatif.fixes import changes_of
@@ -76,6 +77,7 @@ def test_batches_of_a_class_are_not_said_to_come_from_a_loader_that_does_not_pin
     said = "the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the batches"
     assert {each.rule.id for each in found} == {"PIN104"}
     assert all(said in each.evidence.text for each in found)
+    assert all(to_do(each, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or") for each in found)
     trace = analysis.trace
     told = replace(trace, info=replace(trace.info, loaders_pin=True))  # as it is recorded of a DataLoader that lives on
     found = [each for each in analyse(told).findings if each.rule.id in {"PIN104", "PIN105"}]

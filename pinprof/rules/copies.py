@@ -44,6 +44,11 @@ WHY_PAGEABLE = {
     ),
 }
 """Why batches are pageable, by whether the DataLoader pins."""
+PIN_OR_HAVE_PINNED = (
+    "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
+    "(PIN105); then non_blocking=True to the copies."
+)
+"""What to do where the trace does not show which of both it is."""
 
 
 def rule_of_batches(details: Details) -> str | None:
@@ -81,7 +86,9 @@ def _batches(rule: str, what: str) -> Look:
 
         def seen(some: Sequence[Copies]) -> Evidence:
             evidence = _pageable_evidence(details, of_all(some), what)
-            evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
+            pins = details.loader.pins
+            fix = PIN_OR_HAVE_PINNED if pins is None else ""
+            evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[pins]}", fix=fix)
             return _received_beside(evidence, details) if rule == "PIN104" else evidence
 
         yield from as_one(profile, copies_in_steps(details, profile, chosen), seen)

@@ -450,6 +450,22 @@ def test_recorded_shapes_tell_whether_an_op_reads_what_is_copied(tmp_path: Path,
     assert [", which has an input of the size of the copy" in each.evidence.text for each in found] == [True] * sized
 
 
+def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_may_have(tmp_path: Path) -> None:
+    """A loader with workers that pinprof recorded with its settings, and the same without: only the first is told."""
+
+    def of_workers(*, pins: bool | None) -> Finding:
+        def scene(builder: TraceBuilder, start: float) -> None:
+            pageable_batches(builder, start)
+            builder.metadata["pinprof"] = {} if pins is None else {"loaders_pin": pins}
+
+        (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id in {"PIN104", "PIN105"})
+        return found
+
+    assert of_workers(pins=True).rule.id == "PIN105"
+    assert of_workers(pins=False).fix.startswith("DataLoader(..., pin_memory=True), and")
+    assert of_workers(pins=None).fix.startswith("Add pin_memory=True to the DataLoader, or, if it has that, a method")
+
+
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         item(builder, start)

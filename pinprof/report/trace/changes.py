@@ -81,17 +81,20 @@ def saves(finding: Finding, profile: Profile) -> str:
 
 def to_do(finding: Finding, findings: Findings) -> str:
     """Return what to change, in a few words; `findings` are all of the trace."""
-    short = finding.rule.change.to if finding.rule.change else finding.fix.split(". ")[0].rstrip(".")
+    change = finding.rule.change if not finding.evidence.fix else None
+    short = change.to if change else finding.fix.split(". ")[0].rstrip(".")
     keep = f". But {finding.evidence.keep}" if finding.evidence.keep else ""
     return short + _pinned_by(finding, findings) + keep
 
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:
     """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding tells."""
-    unpinned = next((each.rule for each in findings if each.rule.id == UNPINNED_BATCHES), None)
+    unpinned = next((each for each in findings if each.rule.id == UNPINNED_BATCHES), None)
     if finding.rule.id != BLOCKING_COPIES or unpinned is None:
         return ""
-    return f": {unpinned.fix.split(', and')[0]} ({unpinned.id})"
+    if unpinned.evidence.fix:
+        return f" ({unpinned.rule.id})"
+    return f": {unpinned.rule.fix.split(', and')[0]} ({unpinned.rule.id})"
 
 
 def seen(finding: Finding) -> str:
