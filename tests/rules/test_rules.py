@@ -466,6 +466,19 @@ def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_m
     assert of_workers(pins=None).fix.startswith("Add pin_memory=True to the DataLoader, or, if it has that, a method")
 
 
+@pytest.mark.parametrize(("spawned", "told"), [(True, True), (False, False), (None, False)])
+def test_a_process_that_multiprocessing_started_is_told_where_to_pin(
+    tmp_path: Path, spawned: bool | None, told: bool
+) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        pageable(builder, start)
+        builder.metadata["pinprof"] = {} if spawned is None else {"spawned": spawned}
+
+    (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id == "PIN101")
+    assert ("multiprocessing started this process" in found.evidence.text) == told
+    assert found.fix.startswith("Pin it in this process, for a tensor that another process sends arrives") == told
+
+
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         item(builder, start)
