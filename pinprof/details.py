@@ -121,7 +121,7 @@ class Details:
     @cached_property
     def hazards(self) -> Hazards:
         """Copies that may be read before they have ended."""
-        return measure_hazards(self.trace)
+        return measure_hazards(self.trace, self.loader.times)
 
 
 def details_of(trace: Trace, sources: Sources | None = None) -> Details:

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+OWN = "pinprof"
+"""The name of a process that multiprocessing starts for pinprof, and not for the program that it measures."""
 PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import serve; serve()"
 
 

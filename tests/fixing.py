@@ -109,17 +109,17 @@ def mended(
 ) -> Outcome:
     """Return what becomes of a program in a folder; `pinned` says of what memory the copies at its places are.
 
-    `beside` is another one that the calls make which are marked for its kind.
+    `beside` is another one that the calls make which are marked for its kind. `keep` is the same of all findings.
     """
     content = code if isinstance(code, bytes) else code.encode()
     path = folder / FILE
     path.write_bytes(content)
     trace = folder / "trace.json"
     trace.write_text("{}")
-    text = content.decode("latin-1")
+    text, keep = content.decode("latin-1"), told.pop("keep", "")
     places = list(_marked(text))
     findings = [
-        Finding(rule_of(mark), "high", Evidence(1e6, "seen", *place), Saving(1e6, (0.5e6, 2e6)))
+        Finding(rule_of(mark), "high", Evidence(1e6, "seen", *place, keep=keep), Saving(1e6, (0.5e6, 2e6)))
         for mark, place in places
         if mark.startswith("PIN")
     ]

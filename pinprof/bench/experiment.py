@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pinprof.bench.judging import Judge, NotJudged
 
@@ -89,6 +90,12 @@ class Experiment:
     def sources(self) -> tuple[str, ...]:
         """The texts that its claims are from, without pinprof's own."""
         return tuple(dict.fromkeys(source for claim in self.claims for source in claim.sources if source != OURS))
+
+
+def traces_of(path: Path, processes: int) -> list[Path]:
+    """Return the path of the trace of each process of a case that several record: `e12.process0.json.gz` and so on."""
+    stem, dot, suffix = path.name.partition(".json")
+    return [path.with_name(f"{stem}.process{number}{dot}{suffix}") for number in range(processes)]
 
 
 def resized(known: Experiment, chosen: Mapping[str, int]) -> Experiment:

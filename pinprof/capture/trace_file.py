@@ -1,6 +1,7 @@
 """The file of a recording: whether it can be written, and what pinprof stores in it."""
 
 from dataclasses import asdict
+from multiprocessing import current_process, parent_process
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from pinprof.capture.job import rank_of_process
 from pinprof.capture.memory import host_memory
 from pinprof.capture.plain import PlainWindow, uses_cuda
 from pinprof.errors import CaptureError
+from pinprof.processes import OWN
 from pinprof.version import VERSION
 
 SUFFIXES = (".json", ".json.gz")
@@ -30,10 +32,16 @@ def writable_target(path: Path, *, force: bool) -> Path:
     return path.absolute()
 
 
+def was_spawned() -> bool:
+    """Return whether multiprocessing started this process for the program: what it was sent lies in shared memory."""
+    return parent_process() is not None and current_process().name != OWN
+
+
 def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     """Return what pinprof stores in the trace.
 
-    These are versions, GPU, rank, the marker of steps, the step without the profiler, and the memory pinned now.
+    These are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and
+    whether multiprocessing started the process.
     """
     rank, memory = rank_of_process(), host_memory()
     return {
@@ -44,5 +52,6 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
         "marker": marker,
         "plain": asdict(plain) if plain else None,
         "host_memory": asdict(memory) if memory else None,
+        "spawned": was_spawned(),
         **(rank._asdict() if rank else {}),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
-from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized
+from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized, traces_of
 from pinprof.cli.experiments import measured, need_gpu, print_bench
 from pinprof.cli.terminal import check_outputs, fail, progress, say, show
 
@@ -127,7 +127,7 @@ def _run(
     if case is not None and record is None:
         fail("--case needs --record; without it pinprof times all cases")
     files = _files(chosen, case, record) if record is not None else {}
-    check_outputs(files.values(), force=force)
+    check_outputs([trace for file in files.values() for trace in _traces(chosen, file)], force=force)
     need_gpu([known])
     if record is None:
         print_bench(measured([chosen], quick=quick))
@@ -135,7 +135,7 @@ def _run(
         return
     for name, file in files.items():
         _record(chosen, name, file, quick=quick)
-    say(f"Next: pinprof report {shlex.quote(file)}")
+    say(f"Next: pinprof report {shlex.quote(_traces(chosen, file)[0])}")
 
 
 def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
@@ -149,6 +149,12 @@ def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
         return {case: record}
     stem = record.removesuffix(suffix)
     return {each: f"{stem}.{_slug(each)}{suffix}" for each in known.cases}
+
+
+def _traces(known: Experiment, file: str) -> list[str]:
+    """Return the files of a case: one for each process, where several record it."""
+    processes = next((size.default for size in known.sizes if size.name == "processes"), None)
+    return [file] if processes is None else [str(path) for path in traces_of(Path(file), processes)]
 
 
 def _slug(case: str) -> str:
@@ -168,4 +174,5 @@ def _record(known: Experiment, case: str, file: str, *, quick: bool) -> None:
             list(apart.call(record_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
         except ApartError as error:
             raise CaptureError(f"{known.number}, {case}: {error}") from error
-    say(f"Wrote {file}")
+    for written in _traces(known, file):
+        say(f"Wrote {written}")

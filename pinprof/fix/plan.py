@@ -25,7 +25,7 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
         if work.chosen.rules and finding.rule.id not in work.chosen.rules:
             others.append(finding)
             continue
-        for outcome in OF_RULE.get(finding.rule.id, _by_hand)(finding, work):
+        for outcome in _of(finding)(finding, work):
             taken = _taken(outcome, work) if isinstance(outcome, Mend) else outcome
             if isinstance(taken, Mend):
                 mends.append(taken)
@@ -34,7 +34,7 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
             if work.chosen.has(taken.place):
                 refused.append(taken)
     for finding in others:
-        for outcome in OF_RULE.get(finding.rule.id, _by_hand)(finding, work):
+        for outcome in _of(finding)(finding, work):
             mends = _also_doing(mends, outcome, work)
     return mends, refused
 
@@ -100,9 +100,19 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
     return inside or (one.whole and source.is_within(other.node, one.node))
 
 
+def _of(finding: Finding) -> OfFinding:
+    """Return what mends a finding: nothing where one of its waits guards a copy in flight."""
+    return _guarding if finding.evidence.keep else OF_RULE.get(finding.rule.id, _by_hand)
+
+
 def _by_hand(finding: Finding, _work: Work) -> Iterator[Refused]:
     for site in finding.sites:
         yield Refused(finding.rule, site.evidence.place, by_hand(finding.rule.id))
+
+
+def _guarding(finding: Finding, _work: Work) -> Iterator[Refused]:
+    for site in finding.sites:
+        yield Refused(finding.rule, site.evidence.place, GUARDS)
 
 
 SAFE_SUM = (
@@ -115,6 +125,11 @@ SAFE_COPY = (
     "have on the host (float64, if Python adds them), and the program reads the sum where it uses it."
 )
 
+GUARDS = (
+    "a copy of pinned memory is in flight when this wait begins: without it the host would use the memory too early; "
+    "pinprof explain PIN216 says what to do"
+)
+
 OF_RULE: dict[str, OfFinding] = {
     **dict.fromkeys(("PIN101", "PIN102", "PIN104", "PIN105"), copies),
     "PIN201": each_place(numbers_read, "the number stays on the GPU until it is used", SAFE_SUM),
@@ -122,6 +137,7 @@ OF_RULE: dict[str, OfFinding] = {
     "PIN203": each_place(numbers_copied, "the number stays on the GPU until it is used", SAFE_COPY),
     "PIN209": each_place(constants, "no step copies the constant", SAFE_CONSTANT),
     "PIN210": each_place(synchronized, "one of two waits in a row is left", "They wait for one device."),
+    "PIN216": _guarding,
     "PIN303": allocations,
     "PIN401": workers,
     "PIN402": workers,

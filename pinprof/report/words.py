@@ -273,6 +273,7 @@ def step_known(step: StepEstimate) -> tuple[str, str] | None:
 
 
 NOT_TOLD = "the saving is unknown"
+HAZARD = "numbers may be wrong"
 
 
 def worth(finding: Finding, profile: Profile) -> str:
@@ -287,10 +288,12 @@ def worth(finding: Finding, profile: Profile) -> str:
 def untold(finding: Finding) -> str:
     """Return what is known of a fix whose saving no replay tells; nothing if that is what waits and copies cost."""
     if finding.most_ns is not None:
+        if finding.rule.family == "waits":
+            return f"saves {duration(finding.most_ns)} at most"
         of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
         return f"{duration(finding.most_ns)} of {of}"
     if not finding.evidence.cost_ns:
-        return NOT_TOLD
+        return HAZARD if finding.rule.family == "hazards" else NOT_TOLD
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""
 
 

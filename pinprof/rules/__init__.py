@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
@@ -77,6 +78,8 @@ OF_VERDICT: dict[str, tuple[str, ...]] = {
     "gpu": ("PIN7", "PIN606"),
 }
 """How the numbers of the rules begin that tell what to do about the cause of a verdict."""
+GUARDING: Final = "PIN216"
+"""The rule for waits that the program asks for and that guard a copy: causes alone do not tell them."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 
@@ -145,6 +148,8 @@ def rule_of_exposure(details: Details, reason: str, direction: str) -> str | Non
 
 def rule_of_wait(details: Details, stall: int) -> str | None:
     """Return the rule that is for a stall, a row of `Syncs.stalls`, the same that finds its site; None without one."""
+    if details.syncs.sites[details.syncs.site[stall]].is_kept:
+        return GUARDING
     cause, copy = CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
     if cause != "pageable_copy" or copy == NONE:
         return RULE_OF_CAUSE.get(cause)

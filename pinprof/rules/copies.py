@@ -44,6 +44,19 @@ WHY_PAGEABLE = {
     ),
 }
 """Why batches are pageable, by whether the DataLoader pins."""
+PIN_OR_HAVE_PINNED = (
+    "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
+    "(PIN105); then non_blocking=True to the copies."
+)
+"""What to do where the trace does not show which of both it is."""
+
+
+SENT = "a tensor that another process sends arrives in shared memory, unpinned, even if it was pinned there"
+PIN_HERE = (
+    f"Pin it in this process, for {SENT}. Allocate it once with pin_memory=True and refill it, each time after an "
+    "event that shows that its last copy has ended; or let a DataLoader of this process pin it (pin_memory=True)."
+)
+"""What to do in a process that multiprocessing started."""
 
 
 def rule_of_batches(details: Details) -> str | None:
@@ -67,9 +80,20 @@ def _pageable(code: int) -> Look:
         chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
         what = f"{DIRECTIONS[code]} copies of pageable memory"
         each = copies_in_steps(details, profile, chosen & ~by_library)
-        yield from as_one(profile, each, lambda some: _pageable_evidence(details, of_all(some), what))
+        to_gpu = code == HTOD
+
+        def seen(some: Sequence[Copies]) -> Evidence:
+            evidence = _pageable_evidence(details, of_all(some), what)
+            return _as_sent(evidence) if to_gpu and details.trace.info.spawned else evidence
+
+        yield from as_one(profile, each, seen)
 
     return look
+
+
+def _as_sent(evidence: Evidence) -> Evidence:
+    """Return what is seen in a process that multiprocessing started: what it was sent is unpinned, pinned or not."""
+    return replace(evidence, text=f"{evidence.text}; multiprocessing started this process: {SENT}", fix=PIN_HERE)
 
 
 def _batches(rule: str, what: str) -> Look:
@@ -81,7 +105,9 @@ def _batches(rule: str, what: str) -> Look:
 
         def seen(some: Sequence[Copies]) -> Evidence:
             evidence = _pageable_evidence(details, of_all(some), what)
-            evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[details.loader.pins]}")
+            pins = details.loader.pins
+            fix = PIN_OR_HAVE_PINNED if pins is None else ""
+            evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[pins]}", fix=fix)
             return _received_beside(evidence, details) if rule == "PIN104" else evidence
 
         yield from as_one(profile, copies_in_steps(details, profile, chosen), seen)
@@ -225,10 +251,11 @@ RULES = (
         "block the host.",
         why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
         "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and hides "
-        "nothing.",
+        f"nothing. {SENT[0].upper()}{SENT[1:]}: bare, in an object, or by a queue.",
         fix=(
             "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and "
-            "refill it, each time after an event that shows that its last copy has ended. What a fresh pinned tensor "
+            "refill it, each time after an event that shows that its last copy has ended. Pin it in the process that "
+            "copies it. What a fresh pinned tensor "
             "in each step costs or saves depends on the machine: pinprof bench measures it (E1)."
         ),
         before="for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",

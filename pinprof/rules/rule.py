@@ -55,6 +55,8 @@ class Evidence(Placed):
     """What the finding is called, where that is more exact than the title of its rule."""
     fix: str = ""
     """What to do, in words, where the trace tells more than the rule."""
+    keep: str = ""
+    """What must come in place of a wait that the fix takes away, as a clause; nothing where it may just go."""
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
@@ -181,7 +183,8 @@ class Finding:
     @property
     def fix(self) -> str:
         """What to do, in words."""
-        return self.evidence.fix or self.rule.fix
+        fix = self.evidence.fix or self.rule.fix
+        return f"{fix} But {self.evidence.keep}." if self.evidence.keep else fix
 
     @property
     def sites(self) -> tuple[FoundSite, ...]:

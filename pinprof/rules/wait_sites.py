@@ -7,7 +7,9 @@ from functools import reduce
 from operator import or_
 from typing import TypedDict
 
-from pinprof.analyses.syncs import ALLOCATIONS, Site
+import numpy as np
+
+from pinprof.analyses.syncs import ALLOCATIONS, SYNCHRONIZES, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import WAITS
@@ -15,15 +17,15 @@ from pinprof.rules.rule import Evidence, Look
 from pinprof.rules.sites import as_one
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place
-from pinprof.trace.tables import NONE, WHOLE_TRACE
-from pinprof.units import duration, how_many, shortened
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
+from pinprof.units import counted, duration, how_many, shortened
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
 CALLED = frozenset(
     (
         *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique", "equal"),
-        *("repeat_interleave", "device_synchronize", "stream_synchronize", "event_synchronize"),
+        *("repeat_interleave", *SYNCHRONIZES),
     )
 )
 """Causes of waits that are something that people call."""
@@ -31,6 +33,8 @@ MAX_CAUSES = 2
 """A title names so many causes."""
 MAX_NAMED = 4
 """Sites of one finding that are named."""
+USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
+"""What must wait for the end of a copy of pinned memory, by its direction."""
 
 
 class WaitFields(TypedDict):
@@ -40,12 +44,13 @@ class WaitFields(TypedDict):
     causes: tuple[str, ...]
 
 
-def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitFields:
+def waits_of(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> WaitFields:
     """Return the fields of a rule that looks for sites with one of the causes that are a problem.
 
     What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
     waits, so the finding names them without sites of their own. Not `fixable`: pinprof does not know whether there is
-    a fix, so it promises no saving.
+    a fix, so it promises no saving. `guarding`: only sites that must stay, or only the others; None for both. Of a site
+    that must stay is known at most what a fix saves: another wait comes in its place.
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -53,12 +58,16 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True) -> WaitF
             number
             for number, site in enumerate(details.syncs.sites)
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
+            if guarding in (None, site.is_kept)
         ]
 
         def seen(lines: Sequence[Sequence[int]]) -> Evidence:
             numbers = [number for line in lines for number in line]
             edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
-            return replace(_at_lines(details, profile, [_sites(details, line) for line in lines]), edits=edits)
+            evidence = _at_lines(details, profile, [_sites(details, line) for line in lines])
+            evidence = replace(evidence, keep="" if guarding else _instead(_sites(details, numbers)))
+            must_stay = any(site.must_stay for site in _sites(details, numbers))
+            return replace(evidence, at_most=edits) if must_stay else replace(evidence, edits=edits)
 
         def groups(line: Sequence[int]) -> frozenset[int]:
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
@@ -89,6 +98,14 @@ def _fixed(details: Details, site: int) -> Edits:
     return without_waits(details.syncs, [site])
 
 
+def _instead(sites: Sequence[Site]) -> str:
+    """Return what must come in place of waits that also await copies in flight; nothing where they await none."""
+    used = [words for direction, words in USED.items() if any(direction in site.guards for site in sites)]
+    if not used:
+        return ""
+    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(used)} (PIN216)"
+
+
 def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:
     return [details.syncs.sites[number] for number in numbers]
 
@@ -108,7 +125,7 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
     return Evidence(
         idle,
         f"{_named(lines)}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and "
-        f"{left}{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
+        f"{left}{_in_flight(details, profile, sites)}{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
         title=_title(sites),
         figures=f"{ops_of(sites)}{within(sites)}, {how_many(count)} {profile.steps.per}, as traced stall "
@@ -121,8 +138,12 @@ def _title(sites: Sequence[Site]) -> str:
     causes = list(dict.fromkeys(site.cause for site in sites))
     if len(causes) > MAX_CAUSES or not CALLED.issuperset(causes):
         return ""
-    verb = "wait" if len(causes) > 1 else "waits"
-    return f"{' and '.join(WAITS[cause] for cause in causes)} {verb} for the GPU"
+    one, several, what = (
+        ("guards", "guard", "a copy in flight")
+        if all(site.is_kept for site in sites)
+        else ("waits", "wait", "for the GPU")
+    )
+    return f"{' and '.join(WAITS[cause] for cause in causes)} {several if len(causes) > 1 else one} {what}"
 
 
 def _named(lines: Sequence[Sequence[Site]]) -> str:
@@ -143,6 +164,21 @@ def _names(sites: Sequence[Site]) -> list[str]:
         op = shortened(site.op or site.call, LONGEST_NAME)
         together.setdefault((site.place, None if site.library else op), []).append(site)
     return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in together.values()]
+
+
+def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str:
+    """Return how many copies of pinned memory are in flight when these waits begin; nothing where none is."""
+    numbers = [details.syncs.number(site) for site in sites if site.guards]
+    guarded, trace = details.syncs.guarded, details.trace
+    inside = np.isin(details.syncs.site[guarded.stall], numbers)
+    inside &= trace.steps.holds(details.syncs.stalls.call_step[guarded.stall])
+    directions = trace.gpu.direction[np.unique(guarded.copy[inside])]
+    each = [
+        counted(count / profile.steps.count, f"{DIRECTIONS[code]} copy", f"{DIRECTIONS[code]} copies")
+        for code in (HTOD, DTOH)
+        if (count := int((directions == code).sum()))
+    ]
+    return f"; it awaits {' and '.join(each)} of pinned memory {profile.steps.per} in flight" if each else ""
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:

@@ -1,7 +1,8 @@
 """Rules 2xx: what makes the host wait for the GPU, by cause."""
 
+from pinprof.analyses.syncs import SYNCHRONIZES
 from pinprof.rules.rule import Change, Rule
-from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
+from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, read_later
 from pinprof.rules.wait_sites import waits_of
 
 RULES = (
@@ -228,7 +229,7 @@ RULES = (
         title="`synchronize()` waits for the GPU",
         looks_at=(
             "torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by a "
-            "library, that leave the GPU idle."
+            "library, that leave the GPU idle, and await no copy of pinned memory in flight: those are PIN216."
         ),
         why="They stop the host until the GPU has caught up; the next kernels are queued late.",
         fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
@@ -253,12 +254,13 @@ RULES = (
         "torch.cuda.current_stream().wait_stream(side)\n"
         "use(result)",
         safe_if=(
-            "The host reads nothing that the synchronization protected. Events measure the GPU's time, including "
-            "gaps in which the host launches too slowly. Tensors made on a side stream are kept, or passed to "
-            "record_stream, until their use has ended."
+            "The host reads nothing that the synchronization protected, and writes to no memory that a copy still "
+            "reads: a trace shows which copies are in flight when the wait begins, not what the host reads. Events "
+            "measure the GPU's time, including gaps in which the host launches too slowly. Tensors made on a side "
+            "stream are kept, or passed to record_stream, until their use has ended."
         ),
         change=Change(r"\bsynchronize\(", "remove it from the step"),
-        **waits_of("device_synchronize", "stream_synchronize", "event_synchronize"),
+        **waits_of(*SYNCHRONIZES, guarding=False),
     ),
     Rule(
         id="PIN211",
@@ -375,5 +377,42 @@ RULES = (
         ),
         change=Change(r"\.step\(", "make the optimizer with fused=True, or capturable=True"),
         **waits_of("optimizer_state"),
+    ),
+    Rule(
+        id="PIN216",
+        title="`synchronize()` guards a copy in flight",
+        looks_at=(
+            "torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and await "
+            "a copy with non_blocking=True between the GPU and pinned memory: it was launched before, and is still in "
+            "flight when the wait begins."
+        ),
+        why=(
+            "Without the wait the host may read the result of the copy before it is there, or write to its source "
+            "while the copy still reads it: wrong numbers without an error. But a synchronize of the device or the "
+            "stream also waits for all other work, and one right behind the copy leaves the GPU without work."
+        ),
+        fix=(
+            "Do not remove it: record an event after the copy, and wait for that event where its result is read or its "
+            "source is written. That saves what lies between, if the host queues other work there. With two buffers in "
+            "turn the wait comes a step later, when the copy has ended."
+        ),
+        before="for batch in batches:\n"
+        "    host.copy_(train(batch).detach(), non_blocking=True)\n"
+        "    torch.cuda.synchronize()  # guards host\n"
+        "    log(host.tolist())\n\n"
+        "# or a source that is written:\n"
+        "for x in batches:\n"
+        "    staging.copy_(x)\n"
+        "    batch = staging.to(device, non_blocking=True)\n"
+        "    torch.cuda.synchronize()  # guards staging\n"
+        "    train(batch)",
+        code=read_later("shape, dtype=dtype", "host.tolist()") + "\n\n# or a source that is written:\n" + REFILL,
+        safe_if=(
+            "The memory of the copy is read, and written, only after its event. The trace does not show what the host "
+            "reads: pinprof run --guard runs the program and says whether anything is used too early. "
+            f"{COST_OF_LATER}"
+        ),
+        change=Change(r"\bsynchronize\(", "do not remove it: wait for the copy where its memory is used"),
+        look=waits_of(*SYNCHRONIZES, guarding=True)["look"],
     ),
 )

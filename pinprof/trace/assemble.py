@@ -323,6 +323,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         loaders_pin=_converted(pinprof.get("loaders_pin"), bool),
         made=_converted(pinprof.get("made"), Made),
         host_memory=_converted(pinprof.get("host_memory"), HostMemory),
+        spawned=_converted(pinprof.get("spawned"), bool),
         by_pinprof=bool(pinprof),
         host=host_of_metadata(_decoded(metadata.host)),
         with_memory=bool(_decoded(metadata.memory)),

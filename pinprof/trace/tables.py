@@ -231,6 +231,8 @@ class Info:
     made: Made | None = None
     """The DataLoaders and optimizers of the program; None where pinprof did not record it."""
     host_memory: HostMemory | None = None
+    spawned: bool | None = None
+    """Whether multiprocessing started the recorded process: tensors that it was sent are in shared memory, unpinned."""
     by_pinprof: bool = False
     """Whether pinprof recorded it: remedies then name the option to change, not pinprof itself."""
     host: HostProfile | None = None

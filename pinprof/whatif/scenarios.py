@@ -21,7 +21,7 @@ from pinprof.whatif.regions import Region, capture_of
 MOST_NAMED = 20
 """Places that an error names, the costliest, before it counts the rest."""
 ALL = "all"
-"""In place of a site: every one of the code's own."""
+"""In place of a site: every one of the code's own, but for those that allocate, and those that must stay."""
 
 READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
@@ -82,7 +82,7 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
     if not site.is_of_the_code:
         return False
     if ALL in wanted:
-        return site.cause not in ALLOCATIONS
+        return site.cause not in ALLOCATIONS and not site.must_stay
     return not set(wanted).isdisjoint(site.names)
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, final
 
 from pinprof.errors import PinprofError
+from pinprof.processes import OWN
 
 GOODBYE_S = 5
 """How long a process may take to end by itself."""
@@ -80,7 +81,7 @@ class Apart:
         if self._connection is None:
             context = get_context("spawn")
             self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,))
+            self._process = context.Process(target=_serve, args=(theirs,), name=OWN)
             self._process.start()
             theirs.close()
         return self._connection

@@ -74,15 +74,24 @@ def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoad
 
 
 def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
-    """E9, to be recorded: draw the batches of a loader and copy them."""
+    """E9, to be recorded: draw the batches of a loader and copy them.
 
-    def step(kind: type[PlainBatch]) -> list[PlainBatch]:
-        return [batch.to(device, non_blocking=True) for batch in loader_of(kind, sizes["rows"])]
+    The loader and its workers live on from step to step, as in training: a recording keeps the settings of loaders that
+    are at work when it begins.
+    """
 
-    return {
-        "pinned, without pin_memory()": lambda: step(PlainBatch),
-        "pinned, with pin_memory()": lambda: step(PinnableBatch),
-    }
+    def case(kind: type[PlainBatch]) -> Callable[[], list[PlainBatch]]:
+        loader: DataLoader[Any] = DataLoader(
+            Samples(sizes["rows"]),
+            batch_size=sizes["rows"],
+            collate_fn=kind,
+            pin_memory=True,
+            num_workers=WORKERS,
+            persistent_workers=True,
+        )
+        return lambda: [batch.to(device, non_blocking=True) for batch in loader]
+
+    return {"pinned, without pin_memory()": case(PlainBatch), "pinned, with pin_memory()": case(PinnableBatch)}
 
 
 def are_pinned(sizes: Sizes) -> Iterator[Figure]:

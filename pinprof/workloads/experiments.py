@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from pinprof.bench.article_judges import COPIED
+from pinprof.bench.catalogue import experiment
 from pinprof.bench.results import Figure, Picture
 from pinprof.capture.profiling import profile
 from pinprof.details import Details, details_of
@@ -38,6 +39,8 @@ ONE_WAIT = ", one synchronize"
 
 Found = Figure | Picture
 Timing = Callable[[torch.device, Sizes, Budget], Iterator[Figure]]
+Recording = Callable[[torch.device, Sizes, int, Path, processes.Record], Iterator[str]]
+"""Records a case, by its place, and yields the paths of its traces."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Timed:
     """Whether it is timed in more rounds than all else."""
     once: Timing | None = None
     """What is measured once, after the rounds: it takes long."""
+    recording: Recording | None = None
+    """How a case is recorded, where that takes processes of its own."""
     rounds: int = ROUNDS
     """In how many rounds it runs: once where it asks what is so and takes no time; less often where a round has several
     processes, each as good as a round."""
@@ -199,8 +204,18 @@ PROGRAMS: Mapping[str, Timed] = {
         custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), rounds=1
     ),
     "E10": Timed(training.prefetching, steps=training.STEPS, tell=_how_the_loop_runs, told=training.FETCHED),
-    "E11": Timed(processes.each_copies, timing=processes.first_and_later, rounds=SOME_ROUNDS),
-    "E12": Timed(processes.as_sent, timing=processes.pinned_in_object, rounds=SOME_ROUNDS),
+    "E11": Timed(
+        processes.each_copies,
+        timing=processes.first_and_later,
+        recording=processes.record_bare,
+        rounds=SOME_ROUNDS,
+    ),
+    "E12": Timed(
+        processes.as_sent,
+        timing=processes.pinned_in_object,
+        recording=processes.record_in_object,
+        rounds=SOME_ROUNDS,
+    ),
     "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth, more=True),
     "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
     "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=SOME_ROUNDS),
@@ -278,7 +293,11 @@ def record(run: Callable[[], object], path: Path, *, plain_steps: int = 20, line
 
 
 def record_case(number: str, sizes: Sizes, case: str, path: str, device: str = "cuda") -> Iterator[str]:
-    """Record a case of an experiment, its step timed without a profiler before; yield the path when it is written."""
-    cases = PROGRAMS[number].cases(torch.device(device), sizes)
-    record(cases[case], Path(path))
+    """Record a case of an experiment, its step timed without a profiler before; yield the paths that are written."""
+    program = PROGRAMS[number]
+    if program.recording is not None:
+        place = experiment(number).cases.index(case)
+        yield from program.recording(torch.device(device), sizes, place, Path(path), record)
+        return
+    record(program.cases(torch.device(device), sizes)[case], Path(path))
     yield path

@@ -1,9 +1,10 @@
 """E11, E12: copies in processes of their own, and what becomes of a pinned tensor on its way to another process."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, multiprocessing
 from torch.multiprocessing.spawn import ProcessException, spawn
 
+from pinprof.bench.experiment import traces_of
 from pinprof.bench.results import Figure
 from pinprof.workloads.timing import (
     Budget,
@@ -36,6 +38,8 @@ Sent = tuple[Callable[..., None], tuple[object, ...]]
 Times = Mapping[str, list[float]]
 Clock = Callable[[Callable[[], object], str], float]
 """Runs a copy to a device and returns its milliseconds."""
+Record = Callable[[Callable[[], object], Path], None]
+"""Records some steps, each a call, to a file; it can be sent to another process."""
 
 
 @dataclass
@@ -47,22 +51,64 @@ class Holder:
 
 
 def each_copies(device: torch.device, sizes: Sizes) -> Cases:
-    """E11, to be recorded: what each of the processes does, in this one."""
-    sent = as_sent(device, sizes)
-    names = ("pageable", "pinned, as it arrives", "pinned in the child")
-    return dict(zip(names, sent.values(), strict=True))
+    """E11: what each of the processes records, in this one."""
+    return _copies(*_made(device, sizes), device)
 
 
 def as_sent(device: torch.device, sizes: Sizes) -> Cases:
-    """E12, to be recorded: copies of what the other process has; sending moves a tensor to shared memory."""
-    pageable, sent, own = (torch.ones(sizes["floats"]) for _ in range(3))
-    sent = _pinned(sent, device).share_memory_()  # type: ignore[no-untyped-call]
-    own = _pinned(own, device)
+    """E12: what each of the processes records, in this one."""
+    names = ("pageable", "pinned, sent to the child", "pinned in the child itself")
+    return dict(zip(names, each_copies(device, sizes).values(), strict=True))
+
+
+def _made(device: torch.device, sizes: Sizes) -> tuple[Tensor, Tensor]:
+    return torch.ones(sizes["floats"]), _pinned(torch.ones(sizes["floats"]), device)
+
+
+def _copies(pageable: Tensor, pinned: Tensor, device: torch.device) -> Cases:
+    """Return copies of tensors as they are here, and of one that is pinned here."""
+    own = _pinned(pageable.clone(), device)
     return {
-        "pageable": lambda: pageable.to(device, non_blocking=True),
-        "pinned, sent to the child": lambda: sent.to(device, non_blocking=True),
-        "pinned in the child itself": lambda: own.to(device, non_blocking=True),
+        "pageable": partial(_sent, pageable, str(device)),
+        "pinned, as it arrives": partial(_sent, pinned, str(device)),
+        "pinned in the child": partial(_sent, own, str(device)),
     }
+
+
+def record_bare(device: torch.device, sizes: Sizes, case: int, path: Path, record: Record) -> Iterator[str]:
+    """E11: record a case, by its place, in each of the processes that get the tensors; yield the paths of the traces.
+
+    Sending moves a tensor to shared memory, in this process too.
+    """
+    yield from _recorded(sizes, _made(device, sizes), device, case, path, record)
+
+
+def record_in_object(device: torch.device, sizes: Sizes, case: int, path: Path, record: Record) -> Iterator[str]:
+    """E12: the same with the tensors in an object."""
+    yield from _recorded(sizes, Holder(*_made(device, sizes)), device, case, path, record)
+
+
+def _recorded(
+    sizes: Sizes, sent: "tuple[Tensor, Tensor] | Holder", device: torch.device, case: int, path: Path, record: Record
+) -> Iterator[str]:
+    traces = [str(each) for each in traces_of(path, sizes["processes"])]
+    yield from sorted(next(_spawned(sizes, (_record_what_was_sent, (sent, str(device), case, traces, record)))))
+
+
+def _record_what_was_sent(
+    number: int,
+    answers: Any,
+    sent: "tuple[Tensor, Tensor] | Holder",
+    device: str,
+    case: int,
+    traces: Sequence[str],
+    record: Record,
+) -> None:
+    """Record a case of what this process got, while the others do the same, and send back the path of its trace."""
+    pageable, pinned = (sent.pageable, sent.pinned) if isinstance(sent, Holder) else sent
+    run = tuple(_copies(pageable, pinned, torch.device(device)).values())[case]
+    record(run, Path(traces[number]))
+    answers.put(traces[number])
 
 
 def _pinned(tensor: Tensor, device: torch.device) -> Tensor:

@@ -63,10 +63,12 @@ def test_wrong_usage_is_one_line(words: tuple[str, ...], said: str) -> None:
 def test_outputs_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "bench.json").write_text("kept")
     (tmp_path / "e4.side-stream-pinned.json.gz").write_text("kept")
+    (tmp_path / "e12.pageable.process1.json.gz").write_text("kept")
     for words in (
         ("bench", "--json", tmp_path / "bench.json"),
         ("bench", "--html", tmp_path / "bench.json"),
         ("workload", "E4", "--record", tmp_path / "e4.json.gz"),
+        ("workload", "E12", "--record", tmp_path / "e12.json.gz"),
     ):
         result = invoke(*words)
         assert is_one_line_error(result)

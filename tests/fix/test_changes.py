@@ -911,6 +911,16 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     # the rest
     "one wait": ("import torch\ntorch.cuda.synchronize()  #? PIN210\nf()\n", {}, "what relies on the wait"),
+    "a wait that guards a copy": (
+        "import torch\ntorch.cuda.synchronize()  #? PIN216\ntorch.cuda.synchronize()\n",
+        {},
+        "a copy of pinned memory is in flight when this wait begins",
+    ),
+    "two waits of which one guards a copy": (
+        "import torch\ntorch.cuda.synchronize()  #? PIN210\ntorch.cuda.synchronize()\n",
+        {"keep": "wait for the copy"},
+        "a copy of pinned memory is in flight when this wait begins",
+    ),
     "waits for two devices": (
         "import torch\ntorch.cuda.synchronize(0)  #? PIN210\ntorch.cuda.synchronize(1)\n",
         {},

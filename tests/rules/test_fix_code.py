@@ -644,7 +644,7 @@ def keep(kept: list[Any]) -> Callable[[Any], None]:
     return lambda x: kept.append(x.copy() if hasattr(x, "copy") else x.clone())
 
 
-@trial("PIN501", "PIN502", "PIN504", "PIN506", on_cpu=False)
+@trial("PIN501", "PIN502", "PIN504", "PIN506", "PIN508", on_cpu=False)
 def reads_of_results(texts: Texts, _device: str, _folder: Path) -> None:
     """What the code reads is there; what was read before was a matter of luck, so it only has to run."""
     for kind in ("before", "code"):
@@ -672,6 +672,24 @@ def refills(texts: Texts, _device: str, _folder: Path) -> None:
     assert same(expected, [batch.cuda() for batch in names["batches"]])
     seen, names = of_batches()
     texts.code(**names)
+    assert same(seen, expected)
+
+
+@trial("PIN216", on_cpu=False)
+def guards(texts: Texts, _device: str, _folder: Path) -> None:
+    """Both log the same, the code a step late; and both send the batches that were staged."""
+    logged: dict[str, list[Any]] = {}
+    for kind in ("before", "code"):
+        logged[kind] = []
+        batches = [torch.full((3,), float(number), device="cuda") for number in range(4)]
+        host = torch.zeros(3, pin_memory=True)
+        names = {"batches": batches, "train": lambda x: x + 1, "log": logged[kind].append, "host": host}
+        texts.run(kind, 0, {**names, "shape": (3,), "dtype": torch.float32})
+    assert logged["code"] == logged["before"] == [[number + 1.0] * 3 for number in range(4)]
+    expected, names = of_batches()
+    texts.before(1, **names, staging=torch.empty(SHAPE, pin_memory=True))
+    seen, names = of_batches()
+    texts.code(1, **names)
     assert same(seen, expected)
 
 

@@ -12,27 +12,36 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
 from pinprof.bench.rates import pinning as pinning_of
-from pinprof.measurement.profile import measure
+from pinprof.measurement.profile import Profile, measure
 from pinprof.report.trace.headline import headline
 from pinprof.report.words import worth
 from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findings, find, gpu, launches
 from pinprof.trace import read_trace
-from pinprof.trace.tables import DIRECTIONS
+from pinprof.trace.tables import DIRECTIONS, Trace
 
 PINNED = "HtoD (Pinned -> Device)"
 Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, from the given time on."""
 
 
+def measured_of(scene: Scene, folder: Path) -> Profile:
+    """Return what is measured of a trace of four steps."""
+    return measure(recorded(scene, folder))
+
+
 def findings_of(scene: Scene, folder: Path, machine: Pinning | None = None) -> tuple[Finding, ...]:
+    trace = recorded(scene, folder)
+    return without_launches(find(measure(trace), trace, machine))
+
+
+def recorded(scene: Scene, folder: Path) -> Trace:
     builder = TraceBuilder()
     for number in range(4):
         builder.step(number, 1000 * number, 990)
         builder.kernel(1000 * number + 20, 80, launch=1000 * number + 10)
         scene(builder, 1000 * number)
         builder.kernel(1000 * number + 800, 180, launch=1000 * number + 790)
-    trace = read_trace(builder.write(folder / "trace.json"))
-    return without_launches(find(measure(trace), trace, machine))
+    return read_trace(builder.write(folder / "trace.json"))
 
 
 def without_launches(found: Findings) -> Findings:
@@ -264,6 +273,52 @@ def awaited_readback(builder: TraceBuilder, start: float) -> None:
     builder.call("cudaEventSynchronize", start + 880, 2)
 
 
+READBACK = "DtoH (Device -> Pinned)"
+
+
+def guarding(kind: str, call: str = "cudaDeviceSynchronize", ends: float = 400) -> Scene:
+    """Add an asynchronous copy of pinned memory that runs until `ends`, and a wait from 150 to 450."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.copy(kind, start + 100, ends - 100, launch=start + 90)
+        builder.call(call, start + 150, 300)
+
+    return scene
+
+
+def behind_a_copy(builder: TraceBuilder, start: float) -> None:
+    """Add a wait for a kernel, behind a copy to pinned memory that has ended."""
+    builder.copy(READBACK, start + 25, 20, launch=start + 15, stream=SIDE)
+    synchronize(builder, start)
+
+
+def item_that_guards(kind: str) -> Scene:
+    """Add a copy of pinned memory from 100 to 200, and an `.item()` whose own copy comes behind it."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.copy(kind, start + 100, 100, launch=start + 90)
+        builder.op("aten::item", start + 110, 150)
+        builder.copy(READBACK, start + 201, 2, launch=start + 115, size=4)
+        builder.call("cudaStreamSynchronize", start + 125, 90)
+
+    return scene
+
+
+def read_early(
+    name: str = "aten::mean", *, call: str = "", size: int = 10_000_000, ends: float = 700, begins: float = 105
+) -> Scene:
+    """Add a copy to pinned memory from 100 on, an op on the host that takes 600, and a wait behind both."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.copy(READBACK, start + 100, ends - 100, launch=start + 90, size=size)
+        if call:
+            builder.call(call, start + 100, 2)
+        builder.op(name, start + begins, 600)
+        builder.call("cudaDeviceSynchronize", start + 710, 50)
+
+    return scene
+
+
 def idle_only(builder: TraceBuilder, start: float) -> None:
     """Nothing but a late host."""
 
@@ -301,7 +356,11 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
         (code_loaded, "PIN304"),
         (loader, "PIN401"),
         (batches_made_in_process, "PIN402"),
+        (guarding(READBACK), "PIN216"),
+        (guarding(PINNED), "PIN216"),
+        (guarding(READBACK, "cudaEventSynchronize"), "PIN216"),
         (unawaited_readback, "PIN501"),
+        (read_early(), "PIN508"),
     ],
 )
 def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) -> None:
@@ -326,6 +385,98 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
 )
 def test_what_costs_nothing_is_not_found(tmp_path: Path, scene: Scene) -> None:
     assert findings_of(scene, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        behind_a_copy,
+        guarding("DtoH (Device -> Pageable)"),
+        guarding("DtoD"),
+        synchronize,
+    ],
+)
+def test_a_wait_that_guards_no_copy_in_flight_may_go(tmp_path: Path, scene: Scene) -> None:
+    found = {finding.rule.id: finding for finding in findings_of(scene, tmp_path)}
+    assert "PIN216" not in found
+    assert found["PIN210"].saving
+
+
+def test_a_wait_that_guards_a_copy_in_flight_does_not_go(tmp_path: Path) -> None:
+    found = findings_of(guarding(READBACK), tmp_path)
+    assert {finding.rule.id for finding in found if finding.rule.family == "waits"} == {"PIN216"}
+    (guard,) = (finding for finding in found if finding.rule.id == "PIN216")
+    assert guard.saving is None
+    assert guard.title == "`torch.cuda.synchronize()` guards a copy in flight"
+    assert guard.most_ns
+    assert worth(guard, measured_of(guarding(READBACK), tmp_path)).endswith(" at most")
+    assert "it awaits 1 DtoH copy of pinned memory per step in flight" in guard.evidence.text
+    assert guard.fix.startswith("Do not remove it: record an event after the copy")
+
+
+def test_what_an_item_guards_is_said_with_its_fix(tmp_path: Path) -> None:
+    (sent,) = (each for each in findings_of(item_that_guards(PINNED), tmp_path) if each.rule.id == "PIN201")
+    assert sent.saving  # its source is written in the next step
+    assert sent.fix.endswith(
+        "But wait for the copy in flight that it also awaits, by an event, before its source is written (PIN216)."
+    )
+    (read,) = (each for each in findings_of(item_that_guards(READBACK), tmp_path) if each.rule.id == "PIN201")
+    assert read.saving is None
+    assert read.fix.endswith("before its result is read (PIN216).")
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        read_early(call="cudaEventRecord"),  # to be awaited later: double buffering
+        read_early(call="cudaStreamSynchronize"),
+        read_early("aten::randn"),  # reads nothing
+        read_early(size=4),  # a loss: no op reads it for 600 us
+        read_early(ends=104),  # has ended before
+    ],
+)
+def test_what_does_not_read_a_copy_is_no_hazard(tmp_path: Path, scene: Scene) -> None:
+    assert "PIN508" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+
+
+@pytest.mark.parametrize(("rows", "sized"), [(2_500_000, True), (2_499_999, False)])
+def test_recorded_shapes_tell_whether_an_op_reads_what_is_copied(tmp_path: Path, rows: int, sized: bool) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        read_early()(builder, start)
+        op = next(each for each in reversed(builder.events) if each["name"] == "aten::mean")
+        op["args"] |= {"Input Dims": [[rows], []], "Input type": ["float", ""]}
+
+    found = [finding for finding in findings_of(scene, tmp_path) if finding.rule.id == "PIN508"]
+    assert [", which has an input of the size of the copy" in each.evidence.text for each in found] == [True] * sized
+
+
+def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_may_have(tmp_path: Path) -> None:
+    """A loader with workers that pinprof recorded with its settings, and the same without: only the first is told."""
+
+    def of_workers(*, pins: bool | None) -> Finding:
+        def scene(builder: TraceBuilder, start: float) -> None:
+            pageable_batches(builder, start)
+            builder.metadata["pinprof"] = {} if pins is None else {"loaders_pin": pins}
+
+        (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id in {"PIN104", "PIN105"})
+        return found
+
+    assert of_workers(pins=True).rule.id == "PIN105"
+    assert of_workers(pins=False).fix.startswith("DataLoader(..., pin_memory=True), and")
+    assert of_workers(pins=None).fix.startswith("Add pin_memory=True to the DataLoader, or, if it has that, a method")
+
+
+@pytest.mark.parametrize(("spawned", "told"), [(True, True), (False, False), (None, False)])
+def test_a_process_that_multiprocessing_started_is_told_where_to_pin(
+    tmp_path: Path, spawned: bool | None, told: bool
+) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        pageable(builder, start)
+        builder.metadata["pinprof"] = {} if spawned is None else {"spawned": spawned}
+
+    (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id == "PIN101")
+    assert ("multiprocessing started this process" in found.evidence.text) == told
+    assert found.fix.startswith("Pin it in this process, for a tensor that another process sends arrives") == told
 
 
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:

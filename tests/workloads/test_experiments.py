@@ -15,6 +15,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.bench.article_judges import COPIED
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
+from pinprof.bench.experiment import traces_of
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import TENSORDICT
 from pinprof.details import details_of
@@ -31,8 +32,9 @@ from pinprof.workloads import (
     processes,
     training,
 )
+from pinprof.workloads.apart import Apart
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
-from pinprof.workloads.experiments import PROGRAMS, measure_once, time_experiment, trace_experiment
+from pinprof.workloads.experiments import PROGRAMS, measure_once, record_case, time_experiment, trace_experiment
 from pinprof.workloads.timing import QUICK, Budget
 
 TINY = {
@@ -223,6 +225,26 @@ def test_on_the_cpu_a_value_that_is_read_at_once_is_right() -> None:
 def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
     found = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
     assert names(found) == NAMES["E12"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["E11", "E12"])
+def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, tmp_path: Path) -> None:
+    case, sizes = experiment(number).cases[1], {**tiny(number), "processes": 2}
+    path = tmp_path / "sent.json.gz"
+    written = list(record_case(number, sizes, case, str(path), device="cpu"))
+    assert written == [str(each) for each in traces_of(path, 2)]
+    assert [Path(each).name for each in written] == ["sent.process0.json.gz", "sent.process1.json.gz"]
+    for each in written:
+        trace = read_trace(each)
+        assert trace.info.spawned
+        assert int(trace.steps.complete.sum()) >= 4
+
+
+def test_a_process_of_pinprof_itself_is_not_one_of_the_program(tmp_path: Path) -> None:
+    with Apart() as apart:
+        (path,) = apart.call(record_case, "E2", tiny("E2"), "blocking", str(tmp_path / "e2.json"), "cpu", timeout_s=120)
+    assert read_trace(path).info.spawned is False
 
 
 @pytest.mark.slow

@@ -6,11 +6,13 @@ from pinprof.analyses.syncs.learned import learn_lines, line_of_each
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
 from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
+from pinprof.analyses.syncs.verdicts import SYNCHRONIZES
 
 __all__ = [
     "ALLOCATIONS",
     "CAUSES",
     "GONE",
+    "SYNCHRONIZES",
     "BareSite",
     "Cost",
     "Counted",

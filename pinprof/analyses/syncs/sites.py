@@ -10,16 +10,17 @@ import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, name_causes
 from pinprof.analyses.syncs.groups import group_sites
+from pinprof.analyses.syncs.guards import Guarded, guarded_copies
 from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.analyses.syncs.verdicts import HELD_UP, in_limiter, verdict_on
+from pinprof.analyses.syncs.verdicts import HELD_UP, SYNCHRONIZES, in_limiter, verdict_on
 from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.paths import CallPath, call_path, library_function, library_place
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace, rows_by
+from pinprof.trace.tables import DIRECTIONS, DTOH, NONE, Bools, Int32s, Int64s, Trace, rows_by
 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, str | None]
 """Cause, file, function and op; file and function of the library."""
@@ -87,6 +88,9 @@ class BareSite(Placed):
     is the user's own function, or not known. Files are named from the folder of installed libraries on."""
     path: tuple[str, ...] = ()
     """`FILE:LINE:FUNCTION` from the user's line to `library`, without the frames of torch and Python, as in `stack`."""
+    guards: tuple[str, ...] = ()
+    """Directions of the asynchronous copies of pinned memory that are in flight when a wait begins and that it awaits,
+    besides its own: without it the host might read, or write, their memory too early."""
 
     @property
     def is_wait(self) -> bool:
@@ -97,6 +101,19 @@ class BareSite(Placed):
     def is_of_the_code(self) -> bool:
         """Whether the code makes the host wait: the wait is neither the profiler's nor benign."""
         return self.verdict in {"hidden", "explicit"}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is a synchronize that guards a copy: another wait must come in its place."""
+        return bool(self.guards) and self.cause in SYNCHRONIZES
+
+    @property
+    def must_stay(self) -> bool:
+        """Whether what comes in its place may take as long.
+
+        It does not where a hidden wait guards copies to the GPU only: batches that are written anew in the next step.
+        """
+        return self.is_kept or DIRECTIONS[DTOH] in self.guards
 
     @property
     def identity(self) -> SiteIdentity:
@@ -134,6 +151,8 @@ class Syncs:
     """Per stall: index into `sites`."""
     op: Int32s
     """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
+    guarded: Guarded
+    """The copies in flight that stalls await."""
 
     @cached_property
     def rows(self) -> list[Int64s]:
@@ -165,8 +184,9 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     looked_up = (place if place and place.line is not None else None for place in places)
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
+    guarded = guarded_copies(trace, stalls)
     if len(cause) == 0:
-        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy)
+        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy, guarded)
     around = _around(trace, stalls.call, lines)
     site = np.unique(_keys(trace, stalls, cause, around), axis=1, return_inverse=True)[1].ravel()
     in_step = trace.steps.holds(stalls.call_step)
@@ -174,11 +194,13 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     sites = []
     for number, rows in enumerate(rows_by(site)):
         made = _site(trace, stalls, CAUSES[cause[rows[0]]], rows, in_step, around)
-        sites.append(replace(made, group=groups.get(number)))
+        copies = guarded.copy[np.isin(guarded.stall, rows)]
+        guards = tuple(DIRECTIONS[code] for code in np.unique(trace.gpu.direction[copies]).tolist())
+        sites.append(replace(made, group=groups.get(number), guards=guards))
     order = sorted(range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns))
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
-    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op)
+    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op, guarded)
 
 
 class _Around(NamedTuple):

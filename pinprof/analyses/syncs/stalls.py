@@ -52,6 +52,8 @@ class Stalls:
     copy: Int32s
     """Row in `Trace.gpu` of the copy that the call made or awaited, or the kernel that a launch waits for; else -1."""
     device: Int32s
+    stream: Int64s
+    """The stream that the call waits for; -1 for a device, and where it is unknown."""
     stall_ns: Int64s
     drain_ns: Int64s
     """Part in which earlier queued work of the stream or device was still to be done."""
@@ -129,6 +131,7 @@ def measure_stalls(trace: Trace) -> Stalls:
         kind=kind.astype(np.int64),
         copy=copy,
         device=device,
+        stream=stream,
         stall_ns=end - start,
         drain_ns=drain,
         worked_ns=_worked(trace, device, start, drained),

@@ -10,7 +10,7 @@ from pinprof.trace.frames import is_user_file
 from pinprof.trace.links import enclosing, within
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
-EXPLICIT = frozenset({"device_synchronize", "stream_synchronize", "event_synchronize"})
+SYNCHRONIZES = ("device_synchronize", "stream_synchronize", "event_synchronize")
 """Causes that the program asked for by name, when no op is around."""
 
 HELD_UP = frozenset({"queue_full", "module_load"})
@@ -36,7 +36,7 @@ def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack:
     if cause in HELD_UP or stalls.kept_busy[members].all() or limited[members[0]]:
         return "benign"
     in_op = trace.links.op[stalls.call[members[0]]] != NONE
-    return "explicit" if cause in EXPLICIT and not in_op and _asked_for(stack) else "hidden"
+    return "explicit" if cause in SYNCHRONIZES and not in_op and _asked_for(stack) else "hidden"
 
 
 def in_limiter(trace: Trace, call: Int64s) -> Bools:

@@ -5,6 +5,9 @@ from pinprof.report.schema.field import Record, count, flag, many, maybe, ms, nu
 from pinprof.report.schema.places import LIBRARY, PLACE, THREADS, VERDICTS
 
 CAUSE = one_of("what made the host wait", CAUSES)
+GUARDS = (
+    "directions of the copies of pinned memory in flight that it awaits: without it, their memory is used too early"
+)
 SITE = Record(
     "site",
     "The waits of one cause at one place, in the whole recording, as traced",
@@ -25,6 +28,7 @@ SITE = Record(
         "bubble_ms": maybe(ms("GPU idle time that the waits leave behind")),
         "verdict": one_of("whether the code asked for it, and whether it costs anything", VERDICTS),
         "group": maybe(count("waits of one group only move if one of them is removed")),
+        "guards": many(GUARDS, text("")),
     },
 )
 GROUP = Record(

@@ -22,7 +22,7 @@ from pinprof.report.schema.field import (
 )
 from pinprof.report.schema.places import BOUNDS, LIBRARY, PLACE, SOURCES
 from pinprof.report.schema.spent import BLOCKER
-from pinprof.report.schema.waits import CAUSE
+from pinprof.report.schema.waits import CAUSE, GUARDS
 from pinprof.report.whatif.json import SCHEMA
 from pinprof.report.whatif.verification import SCHEMA as VERIFY_SCHEMA
 from pinprof.whatif.fixes import FIXES
@@ -67,6 +67,7 @@ WAIT = Record(
         "op": maybe(text("the op around it")),
         **PLACE,
         "library": maybe(one("where it waits in a library", LIBRARY)),
+        "guards": many(GUARDS, text("")),
     },
 )
 CHANGE_FIELDS: Fields = {

@@ -62,10 +62,8 @@ def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis, q
 
 def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
     saving = finding.saving
-    if finding.most_ns is not None:
+    if finding.most_ns is not None or (saving is None and not finding.evidence.cost_ns):
         return untold(finding)
-    if saving is None and not finding.evidence.cost_ns:
-        return "saving not known"
     if saving is None:
         return f"{duration(finding.evidence.cost_ns)} go with it"
     if not saving.saving_ns:

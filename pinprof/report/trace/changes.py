@@ -29,7 +29,7 @@ LEAST_CODE = 24
 
 
 def chosen(findings: Findings, profile: Profile) -> list[Finding]:
-    """Return the findings worth doing in their order: those that save most.
+    """Return the findings worth doing in their order: those that save most, and one that may give wrong numbers.
 
     Where none alone saves much but all do together, the first ones.
     """
@@ -38,7 +38,9 @@ def chosen(findings: Findings, profile: Profile) -> list[Finding]:
     copies = next((each.rule.id for each in worth if each.rule.id in _BOTH), None)
     worth = [each for each in worth if each.rule.id not in _BOTH - {copies}]
     joint = findings.joint.saving_ns if findings.joint else 0.0
-    return (worth or (list(findings) if joint >= WORTH * step > 0 else []))[:MOST]
+    shown = (worth or (list(findings) if joint >= WORTH * step > 0 else []))[:MOST]
+    hazards = [each for each in worth if each.rule.family == "hazards" and each not in shown]
+    return shown + hazards[:1]
 
 
 def left_out(findings: Findings, shown: Sequence[Finding]) -> list[Finding]:
@@ -79,17 +81,20 @@ def saves(finding: Finding, profile: Profile) -> str:
 
 def to_do(finding: Finding, findings: Findings) -> str:
     """Return what to change, in a few words; `findings` are all of the trace."""
-    if finding.rule.change:
-        return finding.rule.change.to + _pinned_by(finding, findings)
-    return finding.fix.split(". ")[0].rstrip(".") + _pinned_by(finding, findings)
+    change = finding.rule.change if not finding.evidence.fix else None
+    short = change.to if change else finding.fix.split(". ")[0].rstrip(".")
+    keep = f". But {finding.evidence.keep}" if finding.evidence.keep else ""
+    return short + _pinned_by(finding, findings) + keep
 
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:
     """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding tells."""
-    unpinned = next((each.rule for each in findings if each.rule.id == UNPINNED_BATCHES), None)
+    unpinned = next((each for each in findings if each.rule.id == UNPINNED_BATCHES), None)
     if finding.rule.id != BLOCKING_COPIES or unpinned is None:
         return ""
-    return f": {unpinned.fix.split(', and')[0]} ({unpinned.id})"
+    if unpinned.evidence.fix:
+        return f" ({unpinned.rule.id})"
+    return f": {unpinned.rule.fix.split(', and')[0]} ({unpinned.rule.id})"
 
 
 def seen(finding: Finding) -> str:

@@ -330,6 +330,7 @@ def _site(profile: Profile, site: WaitSite) -> dict[str, Any]:
         "bubble_ms": whole and maybe_ms(whole.idle_ns),
         "verdict": site.verdict,
         "group": site.group,
+        "guards": list(site.guards),
     }
 
 

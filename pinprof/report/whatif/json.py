@@ -69,4 +69,5 @@ def wait_fields(site: Site) -> dict[str, Any]:
         "op": site.op,
         **site.place._asdict(),
         "library": site.library and site.library._asdict(),
+        "guards": list(site.guards),
     }

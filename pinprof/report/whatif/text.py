@@ -45,7 +45,7 @@ WORDS = {
 }
 """What an option changes, one and several, and how."""
 NONE_THERE = {
-    "drop_syncs": "no wait to drop: the host waits nowhere in the code, but for allocations (--drop-allocs)",
+    "drop_syncs": "no wait to drop but for allocations (--drop-allocs) and copies in flight (PIN216)",
     "pin": "no copy to pin: none is of pageable memory",
     "non_blocking": "no copy to make non-blocking: none blocks the host",
     "overlap_copies": "no copy to make ahead: none goes to the GPU",
@@ -87,9 +87,10 @@ def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int 
 
 def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
     yield from _title([trace for trace, _ in ranks])
-    yield Text(f"{_verdict(prediction, _whole([trace for trace, _ in ranks]))}.", "bold")
+    whole, bounded = _whole([trace for trace, _ in ranks]), _is_bound(ranks)
+    yield Text(f"{_verdict(prediction, whole, at_most=bounded)}.", "bold")
     yield section("Step")
-    yield from _step(prediction, _whole([trace for trace, _ in ranks]))
+    yield from _step(prediction, whole, at_most=bounded)
     yield section("What changes")
     yield from _changes(ranks, prediction.scenario)
     yield from (bullet(text) for text in _speeds(prediction.scenario))
@@ -100,7 +101,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
     )
     options |= dict.fromkeys(option for option in ("host_speed", "gpu_speed") if getattr(scenario, option) != 1)
     yield from (bullet(ASSUMES[option]) for option in options)
-    yield bullet(f"the rest of the {_whole([trace for trace, _ in ranks])} stays as recorded")
+    yield bullet(f"the rest of the {whole} stays as recorded")
 
 
 def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
@@ -132,30 +133,38 @@ def _whole(traces: Sequence[Trace]) -> str:
     return "trace" if any(trace.steps.source == WHOLE_TRACE for trace in traces) else "step"
 
 
-def _verdict(prediction: Prediction, whole: str) -> str:
+def _is_bound(ranks: Sequence[RankChanges]) -> bool:
+    """Return whether another wait must come in the place of one that is dropped, so that less is saved."""
+    dropped = (change for _, changes in ranks for change in changes if change.option == "drop_syncs")
+    return any(site.must_stay for change in dropped for site in change.sites)
+
+
+def _verdict(prediction: Prediction, whole: str, *, at_most: bool) -> str:
     """Return what the change brings, without the last full stop."""
     before, after = prediction.baseline_ns, prediction.predicted_ns
-    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole)
+    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole, at_most=at_most)
     return f"{duration(before)} now, {duration(after)} after the change: {brings}"
 
 
-def _step(prediction: Prediction, whole: str) -> Iterator[RenderableType]:
+def _step(prediction: Prediction, whole: str, *, at_most: bool) -> Iterator[RenderableType]:
     before, after = prediction.baseline_ns, prediction.predicted_ns
     yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
-    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole)
+    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole, at_most=at_most)
     yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUNDS[bound]}")
 
 
-def difference(before_ns: float, after_ns: float, *, is_certain: bool, whole: str = "step") -> str:
-    """Return what a change brings: "saves 1.90 ms, 15 % of the step"."""
+def difference(
+    before_ns: float, after_ns: float, *, is_certain: bool, whole: str = "step", at_most: bool = False
+) -> str:
+    """Return what a change brings, or at most: "saves 1.90 ms, 15 % of the step"."""
     off = abs(before_ns - after_ns)
     if off < NOTHING * before_ns:
         return "no measurable change"
     if not is_certain:
         return f"no certain change ({duration(off)} {'more' if after_ns > before_ns else 'less'})"
-    return saved(before_ns, after_ns, whole)
+    return saved(before_ns, after_ns, whole) + (", at most" if at_most and after_ns < before_ns else "")
 
 
 def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
@@ -169,6 +178,9 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
     yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
+    kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
+    if kept:
+        yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
     if change.blockers:
         held = listed([f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
         yield f"one graph cannot hold these, of which --drop-syncs all removes the waits: {held}"
