@@ -190,7 +190,7 @@ def _line(line: CalledLine, told: Told, quoting: Quoting) -> dict[str, Any]:
         "file": line.file and cut(line.file, LONGEST_PATH),
         "line": line.line,
         "function": line.function and _short(line.function),
-        "code": quoting.line(line.place) or None,
+        "code": quoting.line(line.place, of_call=False) or None,
         "share": share,
         "per_step_ms": maybe_ms(time_ns),
         "spent": _short(f"In {of_kind(line)}"),
