@@ -77,7 +77,7 @@ def to_json(
     told = [
         Told(place, *entry, place in diffs) for place, entry in enumerate(entries) if shown is None or place == shown
     ]
-    quoting = [Quoting(Sources(each.profile.path), code) for each in told]
+    quoting = [Quoting(Sources(each.profile.path, each.profile.info.made), code) for each in told]
     for room in ROOMS:
         traces = [_trace(*each, room) for each in zip(told, quoting, strict=True)]
         made = _document(traces, len(entries), ranks, room)
