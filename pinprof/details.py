@@ -127,4 +127,4 @@ class Details:
 def details_of(trace: Trace, sources: Sources | None = None) -> Details:
     """Return what can be measured of a trace; lines are looked up in `sources`, by default those beside the trace."""
     irregular = irregular_steps(trace, lambda: measure_loader(trace).times)
-    return Details(without(trace, irregular), sources or Sources(trace.path), irregular)
+    return Details(without(trace, irregular), sources or Sources(trace.path, trace.info.made), irregular)

@@ -67,6 +67,9 @@ SLOW = {
 }
 """Why a step is as long as it is."""
 
+AWAITED = "the host waits after {} to the GPU, which then has no work"
+"""The same of copies that cost most by the waits behind them, with how many these are."""
+
 LOST = {
     "launch": "launches",
     "python": "Python code",

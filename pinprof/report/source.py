@@ -12,7 +12,7 @@ from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
-from pinprof.trace.syntax import MODULE, fits
+from pinprof.trace.syntax import ANONYMOUS, MODULE, fits, may_call
 from pinprof.units import shortened
 
 AROUND = 2
@@ -57,7 +57,7 @@ class Quoting:
         if at.file is None or at.line is None or not self.code.quotes:
             return Markup()
         text = self._text(at.file)
-        if text is None and self._is_edited(at.file):
+        if self._is_edited(at.file) if text is None else not _may_be_it(text, at):
             return note(f"{at.file} was changed after the recording, so it is not quoted.")
         if text is None or not fits(text, at.function or MODULE, at.line):
             return Markup()
@@ -70,15 +70,27 @@ class Quoting:
             label, shown
         )
 
-    def line(self, at: Place) -> str:
-        """Return the line of code at a place without its indent; nothing where it is not at hand as it ran."""
+    def line(self, at: Place, *, of_call: bool = True) -> str:
+        """Return the line of code at a place without its indent; nothing where it is not at hand as it ran.
+
+        `of_call`: something was called there, and not only a sample taken.
+        """
         if at.file is None or at.line is None or not self.code.quotes:
             return ""
         text = self._text(at.file)
         if text is None or not fits(text, at.function or MODULE, at.line):
             return ""
+        if of_call and not may_call(text, at.line):
+            return ""
         lines = text.splitlines()
         return printable(shortened(lines[at.line - 1].strip().expandtabs(4), LONGEST)) if at.line <= len(lines) else ""
+
+    def is_changed(self, at: Place) -> bool:
+        """Return whether the source at hand is not the one that ran: at the place of a call it has none."""
+        if at.file is None or at.line is None or not self.code.quotes:
+            return False
+        text = self._text(at.file)
+        return text is not None and not _may_be_it(text, at)
 
     def _text(self, file: str) -> str | None:
         """Return the text of a source file as it was recorded, if it is at hand and no larger than people write."""
@@ -90,8 +102,13 @@ class Quoting:
     def _is_edited(self, file: str) -> bool:
         path = self.sources.path(file)
         with suppress(OSError):
-            return path is not None and self.sources.is_edited(path)
+            return path is not None and self.sources.is_edited(path, file)
         return False
+
+
+def _may_be_it(text: str, at: Place) -> bool:
+    """Return whether a source may be the one in which a call was made at a place."""
+    return may_call(text, at.line or 0) and (at.function not in ANONYMOUS or fits(text, at.function, at.line or 0))
 
 
 def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:

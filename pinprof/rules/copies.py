@@ -254,8 +254,7 @@ RULES = (
         f"nothing. {SENT[0].upper()}{SENT[1:]}: bare, in an object, or by a queue.",
         fix=(
             "Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and "
-            "refill it, each time after an event that shows that its last copy has ended. Pin it in the process that "
-            "copies it. What a fresh pinned tensor "
+            "refill it, each time after an event that shows that its last copy has ended. What a fresh pinned tensor "
             "in each step costs or saves depends on the machine: pinprof bench measures it (E1)."
         ),
         before="for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",

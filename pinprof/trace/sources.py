@@ -4,9 +4,11 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 from pinprof.git import REPOSITORY
+from pinprof.trace.made import Made
 
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran; files of one copy or checkout
@@ -31,8 +33,10 @@ class Sources:
     of the project, or in its `src`.
     """
 
-    def __init__(self, trace_path: str) -> None:
+    def __init__(self, trace_path: str, made: Made | None = None) -> None:
+        """Look beside a trace; `made` has the hashes of some files as they ran, which tell more than their times."""
         self._trace = Path(trace_path)
+        self._hashes = made.sources if made else {}
         self._found: dict[str, str | None] = {}
         self._at: dict[str, Path | None] = {}
 
@@ -61,7 +65,7 @@ class Sources:
     def _read(self, file: str) -> str | None:
         for path in self._paths(file):
             with suppress(OSError, ValueError):  # not readable, or not text
-                if self._is_as_recorded(path):
+                if not self.is_edited(path, file) and path.stat().st_size <= MAX_BYTES:
                     return path.read_text(encoding="utf-8-sig")
         return None
 
@@ -69,12 +73,15 @@ class Sources:
     def _project(self) -> Path:
         return project_of(Path.cwd())
 
-    def is_edited(self, path: Path) -> bool:
-        """Return whether a file was written after the trace; raises OSError if it is gone."""
-        return path.stat().st_mtime > self._recorded + EDITED_AFTER_S
+    def is_edited(self, path: Path, file: str) -> bool:
+        """Return whether a file at a path is not as the trace's program had it; raises OSError if it is gone.
 
-    def _is_as_recorded(self, path: Path) -> bool:
-        return not self.is_edited(path) and path.stat().st_size <= MAX_BYTES
+        Its recorded hash tells; without one, whether it was written after the trace.
+        """
+        recorded = self._hashes.get(file)
+        if recorded is not None and path.stat().st_size <= MAX_BYTES:
+            return sha256(path.read_bytes()).hexdigest() != recorded
+        return path.stat().st_mtime > self._recorded + EDITED_AFTER_S
 
     @cached_property
     def _recorded(self) -> float:

@@ -17,6 +17,16 @@ IMPLICIT = re.compile(r"__\w+__")
 """Methods that Python calls where the source does not name them: `Linear(3, 3)` calls `__init__`."""
 
 
+ANONYMOUS: dict[str, type[ast.expr]] = {
+    "<lambda>": ast.Lambda,
+    "<genexpr>": ast.GeneratorExp,
+    "<listcomp>": ast.ListComp,
+    "<setcomp>": ast.SetComp,
+    "<dictcomp>": ast.DictComp,
+}
+"""What Python calls functions without a name."""
+
+
 class _Place(NamedTuple):
     line: int
     certain: bool
@@ -40,10 +50,63 @@ def call_line(source: str, function: str, at: int, called: str, *, of_object: bo
 def fits(source: str, function: str, at: int) -> bool:
     """Return whether a source file has one function (or class) of this name that begins at a line or holds it.
 
-    The name may be qualified (`Trainer.step`). Lambdas and comprehensions have no name to look for, and fit.
+    The name may be qualified (`Trainer.step`). Of lambdas and comprehensions, which have none, any may hold the line;
+    other code without a name fits.
     """
     name = function.rpartition(".")[2]
+    if name in ANONYMOUS:
+        return at in _lines_of(source, name)
     return (name != MODULE and name.startswith("<")) or _function(source, name, at) is not None
+
+
+def may_call(source: str, at: int) -> bool:
+    """Return whether a line of a source file may call something, also by an operator, an attribute, `if x` or `for`.
+
+    Docstrings, blank lines, names, brackets and `def` do not: no frame stands on them while it waits for a call.
+    """
+    return at in _calling_lines(source)
+
+
+ACTS = (
+    *(
+        ast.Call,
+        ast.Attribute,
+        ast.Subscript,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.BoolOp,
+        ast.Compare,
+        ast.IfExp,
+        ast.AugAssign,
+    ),
+    *(ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Raise, ast.Delete),
+    *(ast.With, ast.AsyncWith, ast.Match, ast.pattern),
+)
+"""Nodes that run code of others: a call, an operator, a property, a method of `with`, an import."""
+TESTS = (ast.If, ast.While, ast.Assert)
+"""Statements that ask whether an object is true."""
+LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+
+
+@lru_cache(maxsize=64)
+def _calling_lines(source: str) -> frozenset[int]:
+    """Return the lines at which something may be called; of what spans lines those at which it begins."""
+    nodes: set[ast.AST] = set()
+    lines: set[int] = set()
+    for node in ast.walk(_parsed(source) or ast.Module([], [])):
+        if isinstance(node, ACTS):
+            nodes.add(node)
+        elif isinstance(node, TESTS):
+            nodes.add(node.test)
+        elif isinstance(node, LOOPS):
+            nodes |= {node.iter, node.target}
+        elif isinstance(node, ast.Assign) and any(isinstance(each, ast.Tuple | ast.List) for each in node.targets):
+            nodes |= {node.value, *node.targets}  # it iterates over the value
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            nodes |= set(node.decorator_list)
+        if isinstance(node, ast.Call):  # `x.\n    item()`: from Python 3.11 on it is called where its name stands
+            lines.add(node.func.end_lineno or 0)
+    return frozenset(lines | {line for node in nodes if (line := getattr(node, "lineno", None)) is not None})
 
 
 @lru_cache(maxsize=64)
@@ -54,6 +117,13 @@ def _parsed(source: str) -> ast.Module | None:
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+@lru_cache(maxsize=64)
+def _lines_of(source: str, name: str) -> frozenset[int]:
+    """Return the lines of a source file that expressions of a kind of `ANONYMOUS` hold."""
+    nodes = (node for node in ast.walk(_parsed(source) or ast.Module([], [])) if isinstance(node, ANONYMOUS[name]))
+    return frozenset(line for node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1))
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from pinprof.analyses.syncs import ALLOCATIONS
+from pinprof.analyses.syncs import CAUSES as CAUSES_OF_WAITS
 from pinprof.details import Details
 from pinprof.measurement.division import OUTSIDE, UNTOLD, busiest, divide
 from pinprof.measurement.profile import Profile
@@ -35,6 +36,8 @@ the one to look at."""
 
 COPYING = frozenset({"blocking_copy_htod", "pageable_copy"})
 """Causes of waits that are of copies to the GPU, and go with these."""
+MOSTLY_COPIES = 0.5
+"""Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 CALLS = 8_000
 """Calls of a replay: a third of what a prediction takes, for so many causes."""
 NOT_AGAIN = frozenset({"first", "compile"})
@@ -108,6 +111,24 @@ def _of_many_launches(costs: list[Cost], profile: Profile) -> list[Cost]:
 def _less(cost: Cost, ns: float) -> Cost:
     low, high = cost.range_ns
     return Cost(cost.cause, max(cost.ns - ns, 0.0), (max(low - ns, 0.0), max(high - ns, 0.0)))
+
+
+def awaited_copies(details: Details, profile: Profile, cost: Cost) -> float:
+    """Return how many copies to the GPU per step the host awaits one by one; 0 where that is not most of their cost.
+
+    `cost` is that of copies. It is mostly of waits where less than half of it is time in which copies run alone, and
+    the GPU is idle for as long as the rest, as traced, behind waits for copies.
+    """
+    mean, syncs = busiest(profile), details.syncs
+    if mean is None or not profile.steps.count:
+        return 0.0
+    alone = divide(profile, mean).copies_ns
+    rows = np.flatnonzero(np.isin(syncs.cause, [CAUSES_OF_WAITS.index(cause) for cause in COPYING]))
+    rows = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
+    idle = float(syncs.stalls.idle_ns[rows].sum()) / profile.steps.count
+    if alone >= MOSTLY_COPIES * cost.ns or idle < cost.ns - alone:
+        return 0.0
+    return len(np.unique(syncs.stalls.copy[rows])) / profile.steps.count
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
-from pinprof.verdict.costs import CAUSES, GPU, HOST, LAUNCH, PYTHON, Cost, costs_of
+from pinprof.verdict.costs import CAUSES, COPY, GPU, HOST, LAUNCH, PYTHON, Cost, awaited_copies, costs_of
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
@@ -29,6 +29,9 @@ class Verdict:
     """The step without the profiler, of which the costs are."""
     costs: tuple[Cost, ...] = ()
     """What each cause costs, the largest first; they overlap and do not add up."""
+    awaited: float = 0.0
+    """Copies to the GPU per step that the host awaits one by one, where most of what copies cost is the GPU's idle time
+    behind these waits; else 0."""
 
     @property
     def cost(self) -> Cost | None:
@@ -54,7 +57,8 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
         return UNTOLD
     costs = tuple(costs_of(details, profile, replay))
-    return Verdict(_cause({cost.cause: cost for cost in costs}, step), step, costs)
+    by_cause = {cost.cause: cost for cost in costs}
+    return Verdict(_cause(by_cause, step), step, costs, awaited_copies(details, profile, by_cause[COPY]))
 
 
 def _cause(costs: dict[str, Cost], step_ns: float) -> str | None:

@@ -46,10 +46,12 @@ def loader(device: torch.device, chosen: Chosen) -> Cases:
     batches = host_batches(size)
     resident = batches[0].to(device)
 
+    def drawn(*, pinned: bool) -> Iterator[Tensor]:
+        """Yield batches of a loader that begins at the first step: at work are only those of the cases that ran."""
+        yield from DataLoader(BatchStream(batches), batch_size=None, num_workers=chosen["workers"], pin_memory=pinned)
+
     def step(*, pinned: bool, non_blocking: bool) -> Step:
-        stream = iter(
-            DataLoader(BatchStream(batches), batch_size=None, num_workers=chosen["workers"], pin_memory=pinned)
-        )
+        stream = drawn(pinned=pinned)
 
         def run() -> None:
             training.train(next(stream).to(device, non_blocking=non_blocking))

@@ -143,7 +143,7 @@ def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profile
     described = profiler.metadata["pinprof"]
     versions = {"pinprof_version", "torch_version", "cuda_version"}
     of_memory = {"host_memory", "loaders_pin"}
-    assert described.keys() == {*versions, *of_memory, "gpu", "made", "marker", "plain", "steps_before"}
+    assert described.keys() == {*versions, *of_memory, "gpu", "made", "marker", "plain", "spawned", "steps_before"}
     assert described["torch_version"] == torch.__version__
     assert described["plain"] == {
         "steps": 2,

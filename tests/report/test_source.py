@@ -83,9 +83,28 @@ def test_a_line_without_what_the_rule_changes_has_no_hint(here: Path) -> None:
     assert "read it later" not in quoted(5, change=ITEM).text
 
 
-@pytest.mark.parametrize(("line", "function"), [(5, "other"), (9, "step"), (99, "<module>"), (99, None)])
+@pytest.mark.parametrize(("line", "function"), [(5, "other"), (9, "step")])
 def test_a_line_that_is_not_in_the_function_is_not_quoted(here: Path, line: int, function: str | None) -> None:
     assert quoted(line, function).tags == []
+
+
+@pytest.mark.parametrize(
+    ("line", "function"), [(7, "<module>"), (99, "<module>"), (99, None), (3, None), (5, "<lambda>")]
+)
+def test_a_line_that_calls_nothing_is_of_another_version_and_not_quoted(
+    here: Path, line: int, function: str | None
+) -> None:
+    """Git gives all files of a checkout the same time, so that the time does not tell that one was edited."""
+    at = Place("train.py", line, function)
+    assert "train.py was changed after the recording" in quoted(line, function).text
+    quoting = Quoting(Sources("trace.json"))
+    assert (quoting.line(at), quoting.is_changed(at)) == ("", True)
+    assert not quoting.is_changed(Place("train.py", 5, "step"))
+
+
+def test_a_sample_may_be_taken_on_any_line(here: Path) -> None:
+    quoting = Quoting(Sources("trace.json"))
+    assert quoting.line(Place("train.py", 3, "step"), of_call=False) == "def step(x):"
 
 
 def test_the_first_and_the_last_lines_have_fewer_around_them(here: Path) -> None:

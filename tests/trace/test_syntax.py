@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.syntax import call_line, fits
+from pinprof.trace.syntax import call_line, fits, may_call
 
 
 class Fake:
@@ -170,18 +170,79 @@ def test_a_class_body_and_the_module_are_frames_too() -> None:
     assert fits(source, "Net", 1)
 
 
-@pytest.mark.parametrize("function", ["Net.forward", "build.<locals>.Net.forward", "Net.forward.<locals>.<lambda>"])
+@pytest.mark.parametrize("function", ["Net.forward", "build.<locals>.Net.forward", "Net.forward.<locals>.<other>"])
 def test_a_qualified_name_fits_as_the_name_alone(function: str) -> None:
     source = "class Net:\n    def forward(self):\n        return x.item()\n"
     assert fits(source, function, 3)
     assert not fits(source, "Net.backward", 3)
 
 
-@pytest.mark.parametrize("function", ["<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>"])
-def test_code_without_a_name_fits_but_has_no_line(function: str) -> None:
-    source = body("(lambda: x.item())()", "[y.item() for y in x]")
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        ("<lambda>", "(lambda: x.item())()"),
+        ("<listcomp>", "[y.item() for y in x]"),
+        ("<setcomp>", "{y.item() for y in x}"),
+        ("<dictcomp>", "{y: y.item() for y in x}"),
+        ("<genexpr>", "sum(y.item() for y in x)"),
+    ],
+)
+def test_code_without_a_name_fits_where_there_is_some_but_has_no_line(function: str, code: str) -> None:
+    source = body(code, "x.item()")
     assert fits(source, function, 2)
+    assert not fits(source, function, 3)
     assert item_line(source, function, 2) is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x.item()",
+        "y = x + 1",
+        "y = -x",
+        "y = x[0]",
+        "y = x.loss",
+        "y = x if x else 0",
+        "y = f'{x}'",
+        "if x: pass",
+        "while x: pass",
+        "assert x",
+        "for y in x: pass",
+        "with x: pass",
+        "y, z = x",
+        "x += 1",
+        "del x[0]",
+        "import x",
+        "return {y: z for y in x}",
+        "return x > 0",
+    ],
+)
+def test_a_line_of_any_call_may_be_one(code: str) -> None:
+    assert may_call(body(code), 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "at"),
+    [
+        ('"""What it does with x.item()."""', 2),
+        ("y = 1", 2),
+        ("return {", 2),
+        ("return {\n        'loss': x.item(),\n    }", 4),
+        ("x.to(\n        device,\n    )", 3),
+        ("if x:\n        pass\n    else:\n        y = x", 4),
+        ("# x.item()", 2),
+        ("pass", 1),
+        ("pass", 99),
+    ],
+)
+def test_a_line_without_any_call_is_none(code: str, at: int) -> None:
+    assert not may_call(body(f"{code}\n    return {{\n    }}" if code == "return {" else code), at)
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_call_over_several_lines_begins_at_its_first_or_where_its_name_stands(at: int) -> None:
+    assert may_call(body("y = (x\n        .item())"), at)
+    assert may_call("@retry(3)\n@traced\ndef f(x):\n    return x\n", at - 1)  # decorators are called
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recordings import TRACES
+from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text
+from pinprof.report.trace.verdict import told
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.verdict import CAUSES, Cost, Verdict
@@ -57,6 +58,14 @@ def copying(builder: TraceBuilder, start: float) -> None:
     builder.op("aten::mm", start + 510, 30)
     builder.kernel(start + 535, 420, launch=start + 520)
     builder.op("aten::sum", start + 545, 440)
+
+
+def awaiting_copies(builder: TraceBuilder, start: float) -> None:
+    """Ten small copies, each of 5 us, in whose synchronize the host stands for 79: the GPU idles for 95 behind each."""
+    for at in range(int(start), int(start) + 1000, 100):
+        builder.op("aten::to", at, 95)
+        builder.copy("HtoD (Pageable -> Device)", at + 12, 5, launch=at + 5, call=5, size=4000)
+        builder.call("cudaStreamSynchronize", at + 11, 79)
 
 
 def allocating(builder: TraceBuilder, start: float) -> None:
@@ -156,6 +165,28 @@ def test_a_trace_that_cannot_tell_says_between_what_and_how_to_find_out() -> Non
     assert "collectives run alone for 63 % of it, and the trace cannot tell which costs most: collectives (0 to" in text
     assert "a report on all ranks of the job shows" in text
     assert "pinprof run SCRIPT measures the step" in text
+
+
+def test_copies_that_cost_by_the_waits_behind_them_are_said_to_be_awaited(tmp_path: Path) -> None:
+    findings = findings_of(awaiting_copies, tmp_path)
+    assert (findings.verdict.cause, findings.verdict.awaited) == ("copy", 10)
+    text = to_text(analyse(read_trace(tmp_path / "trace.json")).profile, findings, width=1000)
+    assert "the host waits after each of 10 copies to the GPU, which then has no work. That costs" in text
+    assert findings_of(copying, tmp_path).verdict.awaited == 0  # its copy takes 480 of 490 us
+
+
+@pytest.mark.parametrize(
+    ("memory", "advised"),
+    [
+        ("e11.pinned-in-the-child", "copy one batch ahead, or copy less: uint8 or float16, converted on the GPU"),
+        ("e5.read-after-synchronize", "copy less to the host: compute on the GPU what is read of it"),
+    ],
+)
+def test_what_to_do_about_copies_is_what_they_lack(memory: str, advised: str) -> None:
+    analysis = analysis_of(TRACES / "experiments" / f"{memory}.json.gz")
+    said = told(analysis.profile, analysis.findings)
+    assert said
+    assert said.do == advised
 
 
 def test_the_pause_costs_what_it_takes(tmp_path: Path) -> None:

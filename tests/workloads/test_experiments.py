@@ -1,5 +1,6 @@
 """Each experiment gives its figures by name; on the CPU those that mean something there, with tiny sizes."""
 
+import gc
 import multiprocessing
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ import pytest
 import torch
 from bench_parts import fails, says_when
 from recordings import TRACES
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.bench.article_judges import COPIED
@@ -225,6 +227,19 @@ def test_on_the_cpu_a_value_that_is_read_at_once_is_right() -> None:
 def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
     found = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
     assert names(found) == NAMES["E12"]
+
+
+@pytest.mark.usefixtures("nothing_is_pinned")
+@pytest.mark.parametrize("number", ["E8", "E9", "E14"])
+def test_no_loader_is_at_work_before_its_case_runs(number: str) -> None:
+    """A recording keeps whether the loaders at work pin: those of other cases would make that unknown."""
+
+    def at_work() -> int:
+        return sum(issubclass(type(thing), _BaseDataLoaderIter) for thing in gc.get_objects())
+
+    before = at_work()
+    cases = PROGRAMS[number].cases(torch.device("cpu"), tiny(number))
+    assert (tuple(cases), at_work()) == (experiment(number).cases, before)
 
 
 @pytest.mark.slow

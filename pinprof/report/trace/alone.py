@@ -46,7 +46,7 @@ def slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
     yield Text("\nLines that take the time, timed without the profiler", "bold")
     for number, line in enumerate(lines, start=1):
         yield hanging(Text(f"{number:>3}. "), Text(f"{_time(profile, line)}"))
-        code = quoting.line(line.place)
+        code = quoting.line(line.place, of_call=False)
         where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
         yield hanging(Text(INDENT), where)
         remedy = way_out(profile, line)

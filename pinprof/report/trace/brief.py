@@ -64,7 +64,7 @@ def to_text(
 def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diffs: bool) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
-    shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path), code)
+    shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path, profile.info.made), code)
     if not profile.gpus:
         yield from slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)

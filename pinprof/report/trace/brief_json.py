@@ -77,7 +77,7 @@ def to_json(
     told = [
         Told(place, *entry, place in diffs) for place, entry in enumerate(entries) if shown is None or place == shown
     ]
-    quoting = [Quoting(Sources(each.profile.path), code) for each in told]
+    quoting = [Quoting(Sources(each.profile.path, each.profile.info.made), code) for each in told]
     for room in ROOMS:
         traces = [_trace(*each, room) for each in zip(told, quoting, strict=True)]
         made = _document(traces, len(entries), ranks, room)
@@ -190,7 +190,7 @@ def _line(line: CalledLine, told: Told, quoting: Quoting) -> dict[str, Any]:
         "file": line.file and cut(line.file, LONGEST_PATH),
         "line": line.line,
         "function": line.function and _short(line.function),
-        "code": quoting.line(line.place) or None,
+        "code": quoting.line(line.place, of_call=False) or None,
         "share": share,
         "per_step_ms": maybe_ms(time_ns),
         "spent": _short(f"In {of_kind(line)}"),

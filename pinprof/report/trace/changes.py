@@ -24,6 +24,7 @@ _BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 INDENT = 5
 LONGEST = 220
 """Characters of what was seen of a finding without a place."""
+CHANGED = "(the source has changed since the recording)"
 LEAST_CODE = 24
 """Characters of a line of code that tell it; with less room it stands below its place."""
 
@@ -116,6 +117,7 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
         return
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""
+    others += f"  {CHANGED}" if quoting.is_changed(at) else ""
     where, code = whole_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
     room = width - INDENT - cell_len(where) - cell_len(others) - 2
     if code and room < LEAST_CODE:

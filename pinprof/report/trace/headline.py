@@ -6,13 +6,13 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import LOST, SLOW
+from pinprof.phrases import AWAITED, LOST, SLOW
 from pinprof.report.trace.alone import first_line, time_of_host
 from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
 from pinprof.report.words import at_sites, begun, either, printable, step_known, untold
 from pinprof.rules import Findings, unsearched
 from pinprof.units import between, duration, how_many, percent
-from pinprof.verdict import COMMUNICATION, GPU, IRREGULAR, Verdict
+from pinprof.verdict import COMMUNICATION, COPY, GPU, IRREGULAR, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -55,7 +55,7 @@ def sentence(profile: Profile, verdict: Verdict) -> str:
 
 
 def _why(profile: Profile, verdict: Verdict) -> str:
-    why, cost, mean = SLOW[verdict.cause or ""], verdict.cost, busiest(profile)
+    why, cost, mean = _because(verdict), verdict.cost, busiest(profile)
     if cost is None or not verdict.step_ns or (verdict.cause == GPU and mean is None):
         return why
     if verdict.cause == GPU and mean:
@@ -64,6 +64,14 @@ def _why(profile: Profile, verdict: Verdict) -> str:
     if verdict.cause == IRREGULAR:
         return f"{why}. That adds {duration(cost.ns)} to each step on average"
     return f"{why}. That costs {duration(cost.ns)} of it ({percent(cost.ns / verdict.step_ns)})"
+
+
+def _because(verdict: Verdict) -> str:
+    """Return why the step is long, without what it costs."""
+    if verdict.cause != COPY or not verdict.awaited:
+        return SLOW[verdict.cause or ""]
+    several = verdict.awaited > 1
+    return AWAITED.format(f"each of {how_many(verdict.awaited)} copies" if several else "each copy")
 
 
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:

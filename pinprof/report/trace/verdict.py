@@ -4,20 +4,22 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pinprof.measurement.division import busiest
+from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import LOST
 from pinprof.report.trace.headline import host_alone, sentence
 from pinprof.report.trace.step import of_step
 from pinprof.report.words import at_sites, printable
 from pinprof.rules import Finding, Findings, finding_of_verdict
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import between, duration
-from pinprof.verdict import COMMUNICATION, Cost, Verdict
+from pinprof.verdict import COMMUNICATION, COPY, Cost, Verdict
 
 ADVICE = {
     "launch": "launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
     "python": "take what needs no GPU out of the loop, or do it in workers",
     "sync": "make the host wait for the GPU less often",
-    "copy": "pin memory, copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
+    "copy": "copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
     "input": "use more workers, persistent_workers=True, or less work per sample",
     "communication": "report on all ranks of the job: it shows who waits for whom",
     "allocation": "keep shapes constant, and free nothing in the loop",
@@ -26,6 +28,8 @@ ADVICE = {
     "gpu": "give the GPU less to do: lower precision, fused kernels (torch.compile), or a smaller model",
 }
 """What to do first where no finding tells more."""
+LESS_READ = "copy less to the host: compute on the GPU what is read of it"
+"""The same of copies to the host."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """How to find out what an estimated step cannot tell: its range is why the causes' ranges hold 0."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
@@ -96,7 +100,22 @@ def removes_more(findings: Findings, finding: Finding) -> bool:
 def _advice(profile: Profile, verdict: Verdict) -> str:
     if verdict.cause is None:
         return how_to_tell(verdict)
+    if verdict.cause == COPY:
+        return _of_copies(profile)
     return (host_alone(profile).rstrip(".") if verdict.cause in BY_HOST else "") or ADVICE[verdict.cause]
+
+
+def _of_copies(profile: Profile) -> str:
+    """Return what to do about the copies that there are: where most of their time goes, and whether any is pageable."""
+    times = dict.fromkeys((DIRECTIONS[HTOD], DIRECTIONS[DTOH]), 0)
+    for group in profile.copies:
+        copied = given(group.copied)
+        if copied and group.direction in times:
+            times[group.direction] += copied.time_ns
+    if times[DIRECTIONS[DTOH]] > times[DIRECTIONS[HTOD]]:
+        return LESS_READ
+    pageable = any(group.host_memory == "pageable" for group in profile.copies)
+    return f"pin memory, {ADVICE[COPY]}" if pageable else ADVICE[COPY]
 
 
 def how_to_tell(verdict: Verdict) -> str:
