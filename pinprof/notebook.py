@@ -26,7 +26,7 @@ from pinprof.report.elements import Markup
 from pinprof.report.frames import framed
 from pinprof.report.job import text as job_text
 from pinprof.report.trace.json import to_json
-from pinprof.report.trace.page import to_html
+from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import to_text
 from pinprof.rules import Findings
 from pinprof.streams import is_terminal
@@ -267,12 +267,16 @@ def timeline(
 def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
-    from pinprof.report.charts.looks import dressed  # noqa: PLC0415  plotly is slow to load
-    from pinprof.report.timeline.bars import timeline_figure, window_of_steps, window_of_times  # noqa: PLC0415  plotly is slow to load
+    import plotly.graph_objects as go  # noqa: PLC0415  slow to load
+
+    from pinprof.report.charts.chart import escaped  # noqa: PLC0415  it and the next load the pages
+    from pinprof.report.charts.looks import dressed  # noqa: PLC0415
+    from pinprof.report.charts.timeline import timeline_chart  # noqa: PLC0415
+    from pinprof.report.timeline.window import window_of_steps, window_of_times  # noqa: PLC0415
 
     if steps is not None and range_ms is not None:
         raise PinprofError("steps and range_ms exclude each other; give one of them")
-    trace, window, drawn = analysis.trace, None, ""
+    trace, window, part = analysis.trace, None, ""
     if steps is not None:
         first, last = (steps, steps) if isinstance(steps, int) else steps
         if not 1 <= first <= last <= len(trace.steps):
@@ -282,8 +286,9 @@ def _timeline(
         if not range_ms[0] < range_ms[1]:
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
-        drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
-    return dressed(timeline_figure(trace, analysis, window, drawn))
+        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1."
+    chart = timeline_chart(analysis, timeline_title(analysis), window, part)
+    return dressed(go.Figure(escaped(chart.data), escaped(chart.layout)))
 
 
 def profile_step(

@@ -6,6 +6,8 @@ from pathlib import PurePath
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
+from pinprof.report.charts.chart import shown
+from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -46,6 +48,18 @@ def timeline_page(analysis: Analysis) -> Markup:
     """Return the timeline alone as one page that needs nothing else."""
     name = PurePath(analysis.profile.path).name
     return page(f"pinprof: {name}", Markup("<main><h1>{}</h1>\n{}\n</main>").format(name, fragment(analysis)))
+
+
+def plotly_page(analysis: Analysis) -> Markup:
+    """Return the timeline as a plotly figure on one page that needs nothing else; see `timeline_chart`."""
+    title = timeline_title(analysis)
+    chart = shown(timeline_chart(analysis, title))
+    return page(f"pinprof: {title[0]}", Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], chart))
+
+
+def timeline_title(analysis: Analysis) -> tuple[str, str]:
+    """Return the name of a trace and the sentence of its report, for a timeline."""
+    return PurePath(analysis.profile.path).name, headline(analysis.profile, analysis.findings).what
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:
