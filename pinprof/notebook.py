@@ -252,9 +252,12 @@ def timeline(
         fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
         fig.update_traces(marker_color="teal", selector={"name": "kernel"})
 
-    `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU work that they
-    launched. `range_ms` is the start and the end in ms since the start of step 1. By default the figure shows some
-    steps from the middle. It has the lanes, colours and texts of the page, and a plotly trace for each kind of event.
+    It is the figure of `pinprof timeline --plotly`: the lanes, colours and texts of the page, a plotly trace for each
+    kind of event, copies in their exposed and overlapped parts, and ms from the start of the first step that is drawn.
+    By default the figure shows all complete steps, or the first of them that have no more than 20,000 bars, which its
+    subtitle says. `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU
+    work that they launched. `range_ms` is the start and the end in ms since the start of step 1. If these have more
+    bars, short events are merged, which the subtitle says. `fig.show(config={"scrollZoom": True})` lets the wheel zoom.
 
     Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """

@@ -31,7 +31,7 @@ BAR_HEIGHT = 0.84
 """Of a row."""
 ROW, LINE, BUTTONS, AXIS = 22, 17, 40, 50
 """Pixels of a row, of a line of text or of the legend, of the buttons with their margin, and of the axis below."""
-TITLE = 34
+TITLE = 42
 """Pixels of the title's first line, with the margin above."""
 LEAST_WIDTH = 900
 """Pixels; on a narrower screen the figure scrolls by itself."""
@@ -53,10 +53,7 @@ SAME = {
 """Kinds of the overlap band that share the entry of the legend of what they are."""
 STEERING = {"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 """What plotly is told beside the figure: the wheel zooms."""
-HINT = (
-    "The wheel zooms, dragging moves, Shift-drag zooms to what it marks, a double click shows all. Hover over a bar to "
-    "read what it is, press an entry of the legend to hide its bars."
-)
+HINT = "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars."
 
 
 class Bars(NamedTuple):
@@ -64,13 +61,13 @@ class Bars(NamedTuple):
 
     kind: int
     """Index into KINDS."""
-    row: Sequence[int]
-    start_ms: Sequence[float]
-    length_ms: Sequence[float]
-    hover: Sequence[str]
+    row: list[int]
+    start_ms: list[float]
+    length_ms: list[float]
+    hover: list[str]
     """What is said of each bar; only `Markup` is HTML."""
-    text: Sequence[str] = ()
-    """What stands in each bar, if anything does."""
+    text: list[str]
+    """What stands in each bar; empty if nothing does."""
 
 
 def timeline_chart(
@@ -84,9 +81,10 @@ def timeline_chart(
     trace = analysis.trace
     drawing = arrange(trace, analysis, window, max_bars)
     said = in_words(analysis, drawing, part)
-    rows, places = _rows(drawing.lanes)
+    texts, places = _rows(drawing.lanes)
     data = series(_bars(trace, analysis, drawing, places))
-    shape = _layout(trace, drawing, rows, data, (title[0], title[1], said))
+    axis = row_axis(texts, max(places, default=0) + 1)
+    shape = _layout(trace, drawing, axis, data, (title[0], title[1], said))
     return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
 
 
@@ -113,7 +111,7 @@ def _series(each: Bars, entry: int, *, in_legend: bool) -> dict[str, Any]:
         "orientation": "h",
         "width": BAR_HEIGHT,
         "hovertext": each.hover,
-        "hovertemplate": "%{hovertext}<extra></extra>",
+        "hoverinfo": "text",
         "legendgroup": KINDS[entry].label,
         "showlegend": in_legend,
         **(text if each.text else {"textposition": "none"}),
@@ -121,9 +119,9 @@ def _series(each: Bars, entry: int, *, in_legend: bool) -> dict[str, Any]:
 
 
 def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
-    """Return the axis of rows with texts beside some of them, the first row on top."""
+    """Return the axis of so many rows with texts beside some of them."""
     return {
-        "range": [count - 0.4, -0.6],
+        "range": [count - 0.4, -0.6],  # the first on top
         "tickmode": "array",
         "tickvals": list(texts),
         "ticktext": list(texts.values()),
@@ -173,14 +171,13 @@ def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int])
 
 
 def _layout(
-    trace: Trace, drawing: Drawing, rows: dict[int, str], data: list[dict[str, Any]], title: tuple[str, str, str]
+    trace: Trace, drawing: Drawing, axis: dict[str, Any], data: list[dict[str, Any]], title: tuple[str, str, str]
 ) -> dict[str, Any]:
     """Return the layout; from top to bottom: title, buttons, legend, rows, axis. All but the width is in pixels."""
     name, verdict, said = title
     below = [Markup.escape(line) for text in (verdict, said) for line in wrap(text, WRAPPED)]
-    legend = LINE * _legend_lines([each["name"] for each in data if each["showlegend"]]) + 8
-    count = max(rows, default=0) + 2
-    plot = ROW * count
+    legend = LINE * _legend_lines([each["name"] for each in data if each["showlegend"]]) + 12
+    plot = round(ROW * (axis["range"][0] - axis["range"][1]))
     steer, extra = _steps(trace, drawing, plot, legend)
     top = TITLE + LINE * len(below) + (BUTTONS if steer else 8) + legend
     bottom = AXIS + extra
@@ -204,7 +201,7 @@ def _layout(
             "tracegroupgap": 0,
         },
         xaxis={"range": _shown(0, drawing.window.span_ns), "fixedrange": False, "exponentformat": "none"},
-        yaxis=row_axis(rows, count),
+        yaxis=axis,
         title={
             "text": Markup.escape(name),
             "x": 0,

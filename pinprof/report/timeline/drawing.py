@@ -10,7 +10,7 @@ from pinprof.analyses.parts import steps_on_gpu
 from pinprof.analysis import Analysis
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.copy_parts import with_copy_parts
-from pinprof.report.timeline.lane import Lane, LeftOut, lane_at
+from pinprof.report.timeline.lane import Lane, LeftOut, chosen, lane_at
 from pinprof.report.timeline.lanes import lay_out, merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.thin import Drawing, fitted, thinned
@@ -63,9 +63,13 @@ def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:
 
 
 def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[LeftOut]]:
-    """Return the lanes of the page with the steps on each GPU below those on the host, and with copies in parts."""
+    """Return the lanes of the page with the steps on each GPU below those on the host, and with copies in parts.
+
+    The next step, which the host begins before the GPU has done the last one, has no bar: it is not drawn whole.
+    """
     lanes, left_out = lay_out(trace, analysis, window)
-    host = [lane for lane in lanes if lane.source == "steps"]
+    marks = (lane for lane in lanes if lane.source == "steps")
+    host = [chosen(lane, (lane.row >= window.first) & (lane.row <= window.last)) for lane in marks]
     others = [lane for lane in lanes if lane.source != "steps"]
     if not why_no_band(analysis):
         others = [with_copy_parts(trace, lane) if lane.source == "gpu" else lane for lane in others]
@@ -95,7 +99,9 @@ def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
     events, blocks = merged(drawing.lanes)
     if blocks:
         what = f"{events:,} events shorter than {duration(drawing.narrow_ns)} are merged into {blocks:,} blocks"
-        sentences.append(f"{what}, and hovering over a block says how many it holds; {_draws_all(analysis)} each event.")
+        sentences.append(
+            f"{what}, and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
+        )
     sentences += not_drawn(drawing.left_out)
     reason = why_no_band(analysis)
     if reason and len(analysis.trace.gpu):
@@ -116,9 +122,9 @@ def _steps(analysis: Analysis, drawing: Drawing) -> str:
         every = f"The only {kind}" if len(shown) == 1 else f"All {counted(len(shown), kind)}"
         return f"{every}{but}, {duration(window.span_ns)}."
     first, last = names[window.first], names[window.last]
-    named = first if first == last else f"{first} to {last}"
-    drawn = f"{named}, the first {len(shown):,} of {counted(len(usable), kind)}{but}, {duration(window.span_ns)}"
-    return f"{drawn}. {left:,} more would be too many bars for plotly: {_draws_all(analysis)} all steps."
+    named, count = (first, "") if first == last else (f"{first} to {last}", f" {len(shown):,}")
+    drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{but}, {duration(window.span_ns)}"
+    return f"{drawn}. More would be too many bars for plotly: {_draws_all(analysis)} all steps."
 
 
 def _draws_all(analysis: Analysis) -> str:

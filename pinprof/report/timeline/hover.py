@@ -32,7 +32,9 @@ Values: TypeAlias = Mapping[str, Any]
 """
 
 COPY_PARTS = {COPY_ONLY: "exposed", BOTH: "overlapped"}
-ON_GPU = "on the GPU: from the end of the work of the step before (the first: from its first work) to the end of its own"
+ON_GPU = (
+    "on the GPU: from the end of the work of the step before (the first: from its first work) to the end of its own"
+)
 
 
 def said(lines: list[list[str]], values: Values) -> Iterator[str]:

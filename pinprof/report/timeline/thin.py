@@ -9,6 +9,7 @@ from pinprof.report.timeline.lane import Lane, LeftOut
 from pinprof.report.timeline.window import Window
 from pinprof.trace.tables import Bools, Int64s
 
+
 @dataclass(frozen=True)
 class Drawing:
     """All that is drawn of a trace, and what is not."""

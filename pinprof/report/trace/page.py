@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from pinprof.analysis import Analysis
+from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
 from pinprof.report.charts.chart import shown
@@ -51,10 +52,16 @@ def timeline_page(analysis: Analysis) -> Markup:
 
 
 def plotly_page(analysis: Analysis) -> Markup:
-    """Return the timeline as a plotly figure on one page that needs nothing else; see `timeline_chart`."""
+    """Return the timeline as a plotly figure on one page that needs nothing else; see `timeline_chart`.
+
+    Raises PinprofError if the trace has nothing to draw.
+    """
     title = timeline_title(analysis)
-    chart = shown(timeline_chart(analysis, title))
-    return page(f"pinprof: {title[0]}", Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], chart))
+    chart = timeline_chart(analysis, title)
+    if not chart.data:
+        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
+    body = Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], shown(chart))
+    return page(f"pinprof: {title[0]}", body)
 
 
 def timeline_title(analysis: Analysis) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.phrases import wait_label
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, hues, kinds
-from pinprof.report.timeline.bars import timeline_figure
+from pinprof.notebook import Report
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.lane import LeftOut, levels
