@@ -270,10 +270,7 @@ def timeline(
 def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
-    import plotly.graph_objects as go  # noqa: PLC0415  slow to load
-
-    from pinprof.report.charts.chart import escaped  # noqa: PLC0415  it and the next load the pages
-    from pinprof.report.charts.looks import dressed  # noqa: PLC0415
+    from pinprof.report.charts.looks import figure_of  # noqa: PLC0415  plotly is slow to load
     from pinprof.report.charts.timeline import timeline_chart  # noqa: PLC0415
     from pinprof.report.timeline.window import window_of_steps, window_of_times  # noqa: PLC0415
 
@@ -290,8 +287,7 @@ def _timeline(
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
         part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1."
-    chart = timeline_chart(analysis, timeline_title(analysis), window, part)
-    return dressed(go.Figure(escaped(chart.data), escaped(chart.layout)))
+    return figure_of(timeline_chart(analysis, timeline_title(analysis), window, part))
 
 
 def profile_step(

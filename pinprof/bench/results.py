@@ -82,7 +82,7 @@ class Bar:
     """`host` (its calls), `stalls` (its waits), or the stream."""
     name: str
     """`copy`, `launch` or `wait` of the host, the cause of a stall; of a stream `kernel`, `exposed copy` or `overlapped
-    copy`, and in results of pinprof 0.1 a whole `copy`."""
+    copy`, in older results a whole `copy`."""
     start_ms: float
     end_ms: float
 

@@ -11,6 +11,7 @@ from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across
 from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
 from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
+from pinprof.trace.tables import UNKNOWN
 from pinprof.units import NS_PER_MS, duration, rate, size
 
 ROW = 44
@@ -32,7 +33,7 @@ TICKS = 16
 
 HOST, STALLS = "host", "stalls"
 """Rows of a picture that are of no stream."""
-STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY}
+STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
 """Of bars of streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 
 
