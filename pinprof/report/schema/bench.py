@@ -17,6 +17,7 @@ from pinprof.report.schema.field import (
     number,
     one,
     one_of,
+    optional,
     text,
     words,
 )
@@ -51,7 +52,7 @@ PICTURE = Record(
         "case": text("which case"),
         "bars": many("what ran", BAR),
         "why": words("what the report says of its copies"),
-        "step_ms": maybe(ms("how long the step is, where the bars are of its beginning alone")),
+        "step_ms": optional(maybe(ms("how long the step is, where the bars are of its beginning alone"))),
     },
 )
 RESULT = Record(

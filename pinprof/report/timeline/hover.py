@@ -32,9 +32,8 @@ Values: TypeAlias = Mapping[str, Any]
 """
 
 COPY_PARTS = {COPY_ONLY: "exposed", BOTH: "overlapped"}
-ON_GPU = (
-    "on the GPU: from the end of the work of the step before (the first: from its first work) to the end of its own"
-)
+ON_GPU = "on the GPU: from the end of the step before (of the first: from its first work) to the end of its work"
+"""What a step on the GPU is, in the words of `StepParts`."""
 
 
 def said(lines: list[list[str]], values: Values) -> Iterator[str]:
