@@ -179,7 +179,7 @@ def _layout(
     legend = LINE * _legend_lines([each["name"] for each in data if each["showlegend"]]) + 12
     plot = round(ROW * (axis["range"][0] - axis["range"][1]))
     steer, extra = _steps(trace, drawing, plot, legend)
-    top = TITLE + LINE * len(below) + (BUTTONS if steer else 8) + legend
+    top = TITLE + LINE * len(below) + (BUTTONS if "updatemenus" in steer else 8) + legend
     bottom = AXIS + extra
     shape = layout(
         top + plot + bottom,
