@@ -55,6 +55,23 @@ def covered(a: Intervals, start: IntArray, end: IntArray) -> IntArray:
     return np.maximum(_measure_before(a, end) - _measure_before(a, start), 0)
 
 
+def divided(a: Intervals, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
+    """Return the parts of each interval [start, end) inside and outside of `a`: start, end, whether inside, and whose.
+
+    The parts of an interval follow each other and add up to it; an empty one is a part of itself.
+    """
+    bounds = _bounds(a)
+    first = np.searchsorted(bounds, start, side="right")
+    cuts = np.maximum(np.searchsorted(bounds, end, side="left") - first, 0)
+    whose = np.repeat(np.arange(len(start)), cuts + 1)
+    number = np.arange(len(whose)) - np.repeat(np.cumsum(cuts + 1) - cuts - 1, cuts + 1)
+    inner, before_last = number > 0, number < cuts[whose]
+    begin, finish = start[whose], end[whose]
+    begin[inner] = bounds[(first[whose] + number - 1)[inner]]
+    finish[before_last] = bounds[(first[whose] + number)[before_last]]
+    return begin, finish, contains(a, begin), whose
+
+
 def contains(a: Intervals, time: IntArray) -> BoolArray:
     """Return for each time whether it lies in `a`."""
     return (np.searchsorted(_bounds(a), time, side="right") & 1).astype(bool)

@@ -26,7 +26,7 @@ from pinprof.report.elements import Markup
 from pinprof.report.frames import framed
 from pinprof.report.job import text as job_text
 from pinprof.report.trace.json import to_json
-from pinprof.report.trace.page import to_html
+from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import to_text
 from pinprof.rules import Findings
 from pinprof.streams import is_terminal
@@ -252,9 +252,12 @@ def timeline(
         fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
         fig.update_traces(marker_color="teal", selector={"name": "kernel"})
 
-    `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU work that they
-    launched. `range_ms` is the start and the end in ms since the start of step 1. By default the figure shows some
-    steps from the middle. It has the lanes, colours and texts of the page, and a plotly trace for each kind of event.
+    It is the figure of `pinprof timeline --plotly`: the lanes, colours and texts of the page, a plotly trace for each
+    kind of event, copies in their exposed and overlapped parts, and ms from the start of the first step that is drawn.
+    By default the figure shows all complete steps, or the first of them that have no more than 20,000 bars, which its
+    subtitle says. `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU
+    work that they launched. `range_ms` is the start and the end in ms since the start of step 1. If these have more
+    bars, short events are merged, which the subtitle says. `fig.show(config={"scrollZoom": True})` lets the wheel zoom.
 
     Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """
@@ -267,12 +270,13 @@ def timeline(
 def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
-    from pinprof.report.charts.looks import dressed  # noqa: PLC0415  plotly is slow to load
-    from pinprof.report.timeline.bars import timeline_figure, window_of_steps, window_of_times  # noqa: PLC0415  plotly is slow to load
+    from pinprof.report.charts.looks import figure_of  # noqa: PLC0415  plotly is slow to load
+    from pinprof.report.charts.timeline import timeline_chart  # noqa: PLC0415
+    from pinprof.report.timeline.window import window_of_steps, window_of_times  # noqa: PLC0415
 
     if steps is not None and range_ms is not None:
         raise PinprofError("steps and range_ms exclude each other; give one of them")
-    trace, window, drawn = analysis.trace, None, ""
+    trace, window, part = analysis.trace, None, ""
     if steps is not None:
         first, last = (steps, steps) if isinstance(steps, int) else steps
         if not 1 <= first <= last <= len(trace.steps):
@@ -282,8 +286,8 @@ def _timeline(
         if not range_ms[0] < range_ms[1]:
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
-        drawn = f"Drawn: {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1"
-    return dressed(timeline_figure(trace, analysis, window, drawn))
+        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1."
+    return figure_of(timeline_chart(analysis, timeline_title(analysis), window, part))
 
 
 def profile_step(

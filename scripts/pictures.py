@@ -1,4 +1,4 @@
-"""Take the pictures of the README anew: a page, its timeline, and the terminal.
+"""Take the pictures of the README anew: a page, its timeline, the timeline as a plotly figure, and the terminal.
 
 Run from the repository root:  PYTHONPATH=.:tests python scripts/pictures.py
 
@@ -62,23 +62,24 @@ def as_html(text: str) -> str:
 def main() -> None:
     """Write the pictures."""
     with chromium() as browser, tempfile.TemporaryDirectory() as folder:
-        page, terminal = Path(folder, "page.html"), Path(folder, "terminal.html")
-        shown = report("--html", str(page)).splitlines()[:LINES]
+        page, terminal, plotly = (Path(folder, f"{name}.html") for name in ("page", "terminal", "plotly"))
+        shown = report("--html", str(page), "--plotly", str(plotly)).splitlines()[:LINES]
         terminal.write_text(as_html("\n".join([f"$ pinprof report {Path(RECORDING).name}", *shown])))
         take(browser, terminal, "terminal.png", "pre")
         take(browser, page, "page.png", "body", 1060)
         take(browser, page, "timeline.png", "#timeline-heading-1", 780)
+        take(browser, plotly, "plotly.png", "figure")
 
 
 def take(browser: Browser, file: Path, name: str, element: str, height: int = 800) -> None:
-    """Take the picture of a window with an element at its top; of a terminal, of the text alone."""
+    """Take the picture of a window with an element at its top; of a terminal or a figure, of that alone."""
     tab = browser.new_page(viewport={"width": WIDTH, "height": height})
     tab.goto(file.as_uri())
     shown = tab.locator(element)
     shown.evaluate("element => element.scrollIntoView()")
     tab.wait_for_timeout(3000)
     target = GUIDES / name
-    (shown if element == "pre" else tab).screenshot(path=target)
+    (shown if element in {"pre", "figure"} else tab).screenshot(path=target)
     print(f"{target}: {target.stat().st_size / 1000:.0f} kB")
 
 

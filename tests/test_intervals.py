@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.intervals import Intervals, contains, covered, gaps, intersect, length, subtract, union
+from pinprof.intervals import Intervals, contains, covered, divided, gaps, intersect, length, subtract, union
 
 TIMES = st.integers(-12, 12)
 PAIRS = st.lists(st.tuples(TIMES, TIMES), max_size=12)
@@ -83,6 +83,21 @@ def test_contains_knows_every_time(a: list[tuple[int, int]], asked: list[int]) -
     result = contains(united(a), np.array(asked, dtype=np.int64))
     assert result.tolist() == [time in listed(a) for time in asked]
     assert result.dtype == bool
+
+
+@given(PAIRS, PAIRS)
+def test_divided_cuts_each_interval_at_the_ends_of_the_others(
+    a: list[tuple[int, int]], b: list[tuple[int, int]]
+) -> None:
+    asked = [(start, end) for start, end in b if start <= end]
+    parts = list(zip(*(column.tolist() for column in divided(united(a), *columns(asked))), strict=True))
+    for place, (start, end) in enumerate(asked):
+        mine = [part for part in parts if part[3] == place]
+        assert (mine[0][0], mine[-1][1]) == (start, end)
+        assert [part[1] for part in mine[:-1]] == [part[0] for part in mine[1:]]
+        assert [part[2] for part in mine[:-1]] != [part[2] for part in mine[1:]] or len(mine) == 1
+        inside = {time for begin, finish, is_inside, _ in mine if is_inside for time in range(begin, finish)}
+        assert inside == listed(a) & listed([(start, end)])
 
 
 @given(PAIRS, PAIRS)

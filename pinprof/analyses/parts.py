@@ -147,8 +147,17 @@ def _talking(trace: Trace, mine: Int64s, kernels: Intervals, copies: Intervals) 
 def step_windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Return the complete steps with work on a device, and the times from where the step before ended to their end.
 
-    `mine` are the rows of the device in `Trace.gpu`.
+    `mine` are the rows of the device in `Trace.gpu`. When the first step with work began is not known: it is left out,
+    unless it is the only one.
     """
+    step, start, end = steps_on_gpu(trace, mine)
+    first = trace.links.activity_step[mine]
+    known = slice(1 if len(step) > 1 and step[0] == first[first != NONE].min() else 0, None)
+    return step[known], start[known], end[known]
+
+
+def steps_on_gpu(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return what `step_windows` does, and of the first step with work the time from its first work on."""
     gpu, step = trace.gpu, trace.links.activity_step[mine]
     if not (step != NONE).any():
         nothing = np.empty(0, np.int64)
@@ -159,6 +168,4 @@ def step_windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     first = gpu.start_ns[mine][step == working[0]].min()
     start = np.concatenate(([first], end[:-1]))
     kept = trace.steps.complete[working] & (end > start)
-    if kept[1:].any():
-        kept[0] = False
     return working[kept], start[kept], end[kept]

@@ -100,8 +100,10 @@ class Bar:
     """Something that ran, for a picture; times in ms from the beginning of the step."""
 
     row: str
-    """`host`, or the stream."""
+    """`host` (its calls), `stalls` (its waits), or the stream."""
     name: str
+    """`copy`, `launch` or `wait` of the host, the cause of a stall; of a stream `kernel`, `exposed copy` or `overlapped
+    copy`, in older results a whole `copy`."""
     start_ms: float
     end_ms: float
 
@@ -114,6 +116,8 @@ class Picture:
     bars: Sequence[Bar]
     why: str = ""
     """What the report on the trace says about its copies."""
+    step_ms: float | None = None
+    """How long the step is, if it has so many bars that they are of its beginning alone."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from pinprof.cli.traces import (
     say_what_has_no_effect,
     text_options,
     write_page,
+    write_plotly,
 )
 from pinprof.urls import STANDARD_INPUT
 
@@ -58,6 +59,9 @@ NAMED = 4
 @json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
 @html_options
+@click.option(
+    "--plotly", "plotly_file", metavar="FILE", help="Also write the timeline of one trace as a plotly figure."
+)
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @text_options
 @machine_option
@@ -70,6 +74,7 @@ def report(  # noqa: PLR0913  options of one command
     *,
     brief: bool,
     html: HtmlPage,
+    plotly_file: str | None,
     with_hta: bool,
     text: TextOptions,
     machine: MachineFile | None,
@@ -96,6 +101,7 @@ def report(  # noqa: PLR0913  options of one command
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --html report.html --editor vscode
+      pinprof report trace.json.gz --plotly timeline.html
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
       pinprof report trace.json.gz --json --brief
       pinprof report trace.json.gz --hta
@@ -110,10 +116,12 @@ def report(  # noqa: PLR0913  options of one command
         fail("--brief is about the JSON; add --json")
     if brief and with_hta:
         fail("--brief has no room for HTA's figures; leave out --hta or --brief")
-    check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))
+    check_outputs((json_file, html.file, plotly_file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html, with_hta, machine, text, brief)
+    if plotly_file and len(files) > 1:
+        fail(f"--plotly draws one trace, and here are {len(files)}; pinprof timeline TRACE -o FILE --plotly draws each")
+    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief)
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(measured_ranks(files, job, machine), job, wanted)
     else:
@@ -121,7 +129,7 @@ def report(  # noqa: PLR0913  options of one command
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
         say_what_has_no_effect(job)
-    if not json_file and not html.file and STANDARD_INPUT not in files:  # which can be read once
+    if not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
         say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
 
@@ -131,15 +139,21 @@ class _Wanted(NamedTuple):
 
     json_file: str | None
     html: HtmlPage
+    plotly_file: str | None
     with_hta: bool
     machine: MachineFile | None
     of_text: TextOptions
     brief: bool
 
     @property
+    def files(self) -> list[str]:
+        """The files to write."""
+        return [file for file in (self.json_file, self.html.file, self.plotly_file) if file]
+
+    @property
     def text(self) -> bool:
         """Whether standard output is free for the text."""
-        return "-" not in (self.json_file, self.html.file)
+        return "-" not in self.files
 
     def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
         """Return HTA's figures as `hta_of` does; none if it is not asked."""
@@ -191,6 +205,8 @@ def _report_each(
     wanted.write_json(measured, hta)
     if wanted.html.file:
         write_page(wanted.html.file, analyses(), wanted.html.code)
+    if wanted.plotly_file:
+        write_plotly(wanted.plotly_file, analyses()[0])
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
@@ -241,19 +257,30 @@ def _read_again(measured: "MeasuredFiles", machine: MachineFile | None) -> "list
 @click.command()
 @click.argument("trace", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
+@click.option("--plotly", is_flag=True, help="Draw the complete steps as a plotly figure, up to 20,000 bars.")
 @jobs_option
 @force_option
-def timeline(trace: str, output: str, *, force: bool) -> None:
+def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     """Draw the interactive timeline of a trace: host threads above, GPU streams below.
 
     TRACE is one trace, a file, a URL or - for standard input, as for pinprof report.
 
+    By default the page has all events, up to a million, and names in the bars; keys, search and sums of a selection
+    work as in Perfetto. With --plotly it has a plotly figure of the complete steps: each copy in its overlapped and
+    exposed parts, the waits of the host by cause, and a button for each step. Both are one file that needs no network.
+    If the steps have more than 20,000 bars, the figure has the first steps that fit, and says so.
+
     \b
     Examples:
       pinprof timeline trace.json.gz -o timeline.html
+      pinprof timeline trace.json.gz -o timeline.html --plotly
       pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.trace.page import timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
-    write(output, timeline_page(read(one_trace(trace), analysing())))
+    analysis = read(one_trace(trace), analysing())
+    if plotly:
+        write_plotly(output, analysis)
+    else:
+        write(output, timeline_page(analysis))

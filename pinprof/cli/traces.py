@@ -286,3 +286,12 @@ def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = 
     with progress("drawing the page"):
         page = to_html(measured, code or code_of())
     write(path, page)
+
+
+def write_plotly(path: str, analysis: "Analysis") -> None:
+    """Write the timeline of a trace as a plotly figure, and say so."""
+    from pinprof.report.trace.page import plotly_page
+
+    with progress("drawing the timeline"):
+        page = plotly_page(analysis)
+    write(path, page)

@@ -41,9 +41,9 @@
     const canvas = chart.querySelector(".canvas");
     try {
       const content = JSON.parse(chart.querySelector("script").textContent);
-      const { data, layout, columns } = content;
+      const { data, layout, columns, config } = content;
       if (columns) for (const series of data) tell(series, columns, series.x);
-      Plotly.newPlot(canvas, data, layout, CONFIG);
+      Plotly.newPlot(canvas, data, layout, { ...CONFIG, ...config });
       canvas.on("plotly_click", ({ points: [{ x, customdata: text }] }) => {
         chart.dispatchEvent(new CustomEvent("picked", { bubbles: true, detail: { x, text } }));
       });

@@ -81,11 +81,12 @@ def _count(what: str, case: str, unit: str, total: int, measured: Details) -> Fi
     return Figure(f"{what}, {case.removesuffix(ONE_WAIT)}", unit, each, each, each, measured.steps.count)
 
 
-def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
+def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _waits(case, trace, measured)
     in_steps = np.isin(trace.links.call_step, np.flatnonzero(trace.steps.complete))
     copies = int((in_steps & (call_kinds(trace.calls) == ASYNC_COPY)).sum())
     yield _count("asynchronous copies", case, "calls", copies, measured)
+    yield picture(case, trace, measured)
 
 
 def _overlapped(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
@@ -122,12 +123,13 @@ def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterato
     yield picture(case, trace, measured)
 
 
-def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
+def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _waits(case, trace, measured)
     yield from _overlapped(case, trace, measured)
+    yield picture(case, trace, measured)
 
 
-def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
+def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _waits_and_overlap(case, trace, measured)
     gpu = trace.gpu
     copies = (gpu.category == MEMCPY) & (gpu.direction == HTOD) & (gpu.bytes != NONE) & (gpu.duration_ns > 0)
@@ -136,7 +138,7 @@ def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Itera
         yield figure(f"rate, {case}", "GB/s", rates)
 
 
-def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
+def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _waits_and_overlap(case, trace, measured)
     yield from _ahead(case, trace)
     yield from _ended_before_the_next_kernel(case, trace)

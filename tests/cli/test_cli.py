@@ -178,7 +178,33 @@ def test_timeline_writes_a_page(trace: Path, tmp_path: Path) -> None:
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Path) -> None:
+    alone, beside = tmp_path / "alone.html", tmp_path / "beside.html"
+    assert invoke("timeline", trace, "-o", alone, "--plotly").exit_code == 0
+    assert alone.read_text().count('<figure class="chart wide">') == 1
+    assert '<div class="timeline"' not in alone.read_text()
+    result = invoke("report", trace, "--plotly", beside)
+    assert beside.read_text() == alone.read_text()
+    assert "per step" in result.stdout
+    assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
+
+
+def test_a_plotly_timeline_is_of_one_trace(trace: Path, tmp_path: Path) -> None:
+    result = invoke("report", trace, trace, "--plotly", tmp_path / "out.html")
+    assert is_one_line_error(result)
+    assert "--plotly draws one trace, and here are 2; pinprof timeline TRACE -o FILE --plotly" in result.stderr
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_a_plotly_timeline_of_nothing_is_one_line(tmp_path: Path) -> None:
+    empty = without_known_events().write(tmp_path / "empty.json")
+    result = invoke("timeline", empty, "-o", tmp_path / "out.html", "--plotly")
+    assert is_one_line_error(result)
+    assert "has no events on host threads or GPU streams to draw" in result.stderr
+    assert not (tmp_path / "out.html").exists()
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--plotly"])
 def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path, option: str) -> None:
     out = tmp_path / "out"
     out.write_text("precious")

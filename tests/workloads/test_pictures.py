@@ -8,7 +8,7 @@ from pinprof.bench.results import Bar, Figure, Picture
 from pinprof.details import details_of
 from pinprof.trace import read_trace
 from pinprof.workloads.experiments import PROGRAMS
-from pinprof.workloads.pictures import picture
+from pinprof.workloads.pictures import MOST_BARS, picture
 
 
 def drawn(path: Path, copy: str, stream: int) -> Picture:
@@ -30,11 +30,40 @@ def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> 
     assert made.case == "a case"
     assert made.bars == (
         Bar("host", "copy", 0.01, 0.012),
-        Bar("stream 20", "copy", 0.02, 0.42),
+        Bar("stream 20", "exposed copy", 0.02, 0.12),
         Bar("host", "launch", 0.11, 0.112),
         Bar("stream 7", "kernel", 0.12, 0.72),
+        Bar("stream 20", "overlapped copy", 0.12, 0.42),
         Bar("host", "wait", 0.13, 0.73),
+        Bar("stalls", "stream_synchronize", 0.13, 0.73),
     )
+    assert made.step_ms is None
+
+
+def test_a_copy_beside_a_kernel_of_the_step_before_is_overlapped(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        builder.copy("HtoD (Pinned -> Device)", start + 20, 100, launch=start + 10, stream=SIDE)
+        builder.kernel(start + 500, 600, launch=start + 200)  # until 100 µs into the next step
+    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    copies = [bar for bar in picture("a case", trace, details_of(trace)).bars if bar.row == "stream 20"]
+    assert copies == [Bar("stream 20", "overlapped copy", 0.02, 0.1), Bar("stream 20", "exposed copy", 0.1, 0.12)]
+
+
+def test_of_a_step_of_many_bars_the_picture_has_the_beginning(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 10_000 * number, 9_990)
+        for place in range(MOST_BARS):
+            at = 10_000 * number + 20 * place
+            builder.copy("HtoD (Pinned -> Device)", at + 10, 15, launch=at + 5)
+    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    made = picture("many", trace, details_of(trace))
+    assert len(made.bars) == MOST_BARS
+    assert made.bars[-1] == Bar("stream 7", "exposed copy", 2.39, 2.405)  # the next begins at 2.405
+    assert made.step_ms == 9.99
 
 
 def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:
@@ -69,8 +98,9 @@ def test_figures_of_a_trace(tmp_path: Path) -> None:
     for experiment, case in (("E2", "non_blocking, one synchronize"), ("E14", "as written"), ("E10", "prefetcher")):
         tell = PROGRAMS[experiment].tell
         assert tell is not None
-        figures = (each for each in tell(case, trace, measured) if isinstance(each, Figure))
-        found |= {figure.name: figure.median for figure in figures}
+        told = list(tell(case, trace, measured))
+        found |= {figure.name: figure.median for figure in told if isinstance(figure, Figure)}
+        assert [each.case for each in told if isinstance(each, Picture)] == [case]
     assert found == {
         "waits, non_blocking": 2,
         "asynchronous copies, non_blocking": 1,

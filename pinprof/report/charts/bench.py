@@ -3,11 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.order import amount, by_size, shown, spread
-from pinprof.bench.results import Figure, Picture, Result
+from pinprof.bench.results import Bar, Figure, Picture, Result
 from pinprof.links import Link
 from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across
-from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
+from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
+from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
+from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
+from pinprof.trace.tables import UNKNOWN
 from pinprof.units import NS_PER_MS, duration, rate, size
 
 ROW = 44
@@ -27,12 +31,10 @@ RATES = {
 TICKS = 16
 """From one label of a size to the next, as a factor."""
 
-CALL = Key("host launches or copies", SKY)
-WAIT = Key("host waits", PALE, pattern="-")
-COPY = Key("copy", ORANGE, pattern="/")
-KERNEL = Key("kernel", BLUE)
-THICK = {CALL: 0.5, WAIT: 0.5, COPY: 0.7, KERNEL: 0.7}
-"""How much of a row each takes: what the host does is thinner than what the GPU does."""
+HOST, STALLS = "host", "stalls"
+"""Rows of a picture that are of no stream."""
+STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
+"""Of bars of streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 
 
 def times_chart(figures: Sequence[Figure], published: dict[str, float]) -> Chart | None:
@@ -182,39 +184,41 @@ def _of_rates(series: dict[Key, list[Figure]], link: Link | None) -> str:
 
 
 def picture_chart(picture: Picture, end_ms: float) -> Chart:
-    """Return what ran when in one step of a case; `end_ms` is the end of the axis, common to the cases."""
-    rows = list(dict.fromkeys(bar.row for bar in picture.bars))
-    rows.sort(key=lambda row: row != "host")
-    keys = list(dict.fromkeys(_kind(bar.row, bar.name) for bar in picture.bars))
-    data = []
-    for key in keys:
-        mine = [bar for bar in picture.bars if _kind(bar.row, bar.name) == key]
-        data.append(
-            bars(
-                key.label,
-                key,
-                x=[round(bar.end_ms - bar.start_ms, 6) for bar in mine],
-                base=[round(bar.start_ms, 6) for bar in mine],
-                y=[rows.index(bar.row) for bar in mine],
-                orientation="h",
-                width=THICK[key],
-                hovertext=[
-                    f"{bar.row}: {bar.name}, {duration((bar.end_ms - bar.start_ms) * NS_PER_MS)}" for bar in mine
-                ],
-                hoverinfo="text",
-            )
-        )
-    yaxis = {
-        "range": [len(rows) - 0.5, -0.5],
-        "tickmode": "array",
-        "tickvals": list(range(len(rows))),
-        "ticktext": rows,
-    }
-    shape = layout(34 * len(rows) + 62, "ms", "", barmode="overlay", yaxis=yaxis, xaxis={"range": [0, end_ms]})
-    return Chart(f"{picture.case}: {picture.why}" if picture.why else picture.case, data, shape, tuple(keys))
+    """Return the timeline of one step of a case; `end_ms` is the end of the axis, common to the cases."""
+    rows = sorted(dict.fromkeys(bar.row for bar in picture.bars), key=lambda row: (row != HOST, row != STALLS))
+    by_kind: dict[int, Bars] = {}
+    for kind, bar in ((_kind(bar), bar) for bar in picture.bars):
+        length_ms = bar.end_ms - bar.start_ms
+        bars_of = by_kind.setdefault(kind, Bars(kind, [], [], [], [], []))
+        bars_of.row.append(rows.index(bar.row))
+        bars_of.start_ms.append(round(bar.start_ms, 6))
+        bars_of.length_ms.append(round(length_ms, 6))
+        named = bar.name if kind == CALL else KINDS[kind].label
+        bars_of.hover.append(f"{bar.row}: {named}, {duration(length_ms * NS_PER_MS)}")
+    used = [by_kind[kind] for kind in sorted(by_kind)]
+    looks = [(KINDS[each.kind].label, KINDS[each.kind].colour, KINDS[each.kind].pattern) for each in used]
+    keys = tuple(Key(label, colour, pattern=pattern) for label, colour, pattern in looks)
+    shape = layout(
+        34 * len(rows) + 62,
+        "ms",
+        "",
+        barmode="overlay",
+        yaxis=row_axis(dict(enumerate(rows)), len(rows)),
+        xaxis={"range": [0, end_ms], "fixedrange": False},
+        dragmode="pan",
+    )
+    return Chart(_caption(picture), series(used), shape, keys, config=STEERING)
 
 
-def _kind(row: str, name: str) -> Key:
-    if row == "host":
-        return WAIT if name == "wait" else CALL
-    return COPY if name == "copy" else KERNEL
+def _caption(picture: Picture) -> str:
+    shown = max((bar.end_ms for bar in picture.bars), default=0.0) * NS_PER_MS
+    length = picture.step_ms
+    beginning = f"the first {duration(shown)} of a step of {duration(length * NS_PER_MS)}" if length else ""
+    case = f"{picture.case} ({beginning})" if beginning else picture.case
+    return f"{case}: {picture.why}" if picture.why else case
+
+
+def _kind(bar: Bar) -> int:
+    if bar.row == STALLS:
+        return STALL + CAUSES.index(bar.name if bar.name in CAUSES else "other")
+    return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)

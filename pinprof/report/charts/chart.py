@@ -65,6 +65,8 @@ class Chart:
     """What hovering says of each category of the axis x, as `customdata`."""
     min_width: int = 0
     """Pixels that it needs; on a narrower screen it scrolls by itself."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """How it is steered, where that is not as in other charts."""
 
 
 def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
@@ -112,6 +114,8 @@ def shown(chart: Chart) -> Markup:
         content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
     if chart.columns:
         content["columns"] = chart.columns
+    if chart.config:
+        content["config"] = chart.config
     legend = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), unbroken(key.label)) for key in chart.keys)
     keys = Markup('<ul class="keys">{}</ul>').format(legend) if legend else ""
     width = f";min-width:{chart.min_width}px" if chart.min_width else ""

@@ -1,8 +1,10 @@
 """The page's looks for figures that people get as objects: its font, lines and colours, on white."""
 
+import json
+
 import plotly.graph_objects as go
 
-from pinprof.report.charts.chart import STANDOFF
+from pinprof.report.charts.chart import STANDOFF, Chart, escaped
 from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
 
 TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"
@@ -31,8 +33,18 @@ LOOKS = {
 }
 """A template of plotly."""
 
+OF_PAGE = ("paper_bgcolor", "plot_bgcolor", "font")
+"""Parts of a chart's layout that fit it into a page."""
+
 
 def dressed(figure: go.Figure) -> go.Figure:
     """Return a figure with the page's looks, which another template replaces."""
     figure.update_layout(template=LOOKS)
     return figure
+
+
+def figure_of(chart: Chart) -> go.Figure:
+    """Return a chart as a figure with the page's looks."""
+    shape = {name: value for name, value in chart.layout.items() if name not in OF_PAGE}
+    plain = json.loads(json.dumps(escaped({"data": chart.data, "layout": shape})))
+    return dressed(go.Figure(plain))

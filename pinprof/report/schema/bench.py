@@ -17,6 +17,7 @@ from pinprof.report.schema.field import (
     number,
     one,
     one_of,
+    optional,
     text,
     words,
 )
@@ -38,8 +39,8 @@ BAR = Record(
     "bar",
     "Something that ran",
     {
-        "row": text("`host`, or the stream"),
-        "name": text("what it is"),
+        "row": text("`host` for its calls, `stalls` for its waits, or the stream"),
+        "name": text("what it is: a call, the cause of a stall, `kernel`, `exposed copy` or `overlapped copy`"),
         "start_ms": ms("its begin, from that of the step"),
         "end_ms": ms("its end"),
     },
@@ -51,6 +52,7 @@ PICTURE = Record(
         "case": text("which case"),
         "bars": many("what ran", BAR),
         "why": words("what the report says of its copies"),
+        "step_ms": optional(maybe(ms("how long the step is, where the bars are of its beginning alone"))),
     },
 )
 RESULT = Record(

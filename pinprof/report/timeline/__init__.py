@@ -1,9 +1,10 @@
 """The interactive timeline: some steps of a trace, host threads and GPU streams on one time axis."""
 
 from pinprof.report.timeline.detail import MAX_EVENTS
+from pinprof.report.timeline.drawing import arrange
 from pinprof.report.timeline.fragment import Shared, Zero, beside, fragment
 from pinprof.report.timeline.lane import Lane
-from pinprof.report.timeline.thin import Drawing, arrange
+from pinprof.report.timeline.thin import Drawing
 from pinprof.report.timeline.zoom import zoom_attribute
 
 __all__ = ["MAX_EVENTS", "Drawing", "Lane", "Shared", "Zero", "arrange", "beside", "fragment", "zoom_attribute"]

@@ -70,8 +70,7 @@ def detailed(
         *more,
         *(lane for lane in found if lane.source != "steps"),
     ]
-    bare = analysis.profile.withheld.busy or analysis.profile.withheld.overlap
-    lanes = [by_start(lane) for lane in found if not (bare and lane.source == "overlap")]
+    lanes = list(map(by_start, found))
     inner = [lane for lane in lanes if lane.folded]
     few = int(FOLDED_SHARE * max_events)
     folded = _thin(inner, few, window, trace, lambda limit: _first_seen(view, limit))

@@ -14,7 +14,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.lane import Lane
-from pinprof.report.timeline.lanes import merged, not_drawn
+from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.toolbar import toolbar
@@ -120,10 +120,9 @@ def in_words(
         sentences.append("Each event is here; events narrower than a pixel are drawn as a block with their number.")
     sentences += _inside(detail)
     sentences += not_drawn(detail.left_out)
-    why = analysis.profile.withheld
-    reason = analysis.profile.gravest(why.busy, why.overlap)
+    reason = why_no_band(analysis)
     if reason:
-        sentences.append(f"The overlap band is not drawn: {reason.what}.")
+        sentences.append(f"The overlap band is not drawn: {reason}.")
     return " ".join(sentences)
 
 

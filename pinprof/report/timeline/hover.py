@@ -13,7 +13,7 @@ from pinprof.analysis import Analysis
 from pinprof.phrases import EXPOSED
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.calls import Surroundings
-from pinprof.report.timeline.kinds import KINDS, PROFILER, STALL
+from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS, PROFILER, STALL
 from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.window import choose_window
@@ -30,6 +30,10 @@ Values: TypeAlias = Mapping[str, Any]
 
 `around` is the place in `Surroundings.lines` of what is said of the call.
 """
+
+COPY_PARTS = {COPY_ONLY: "exposed", BOTH: "overlapped"}
+ON_GPU = "on the GPU: from the end of the step before (of the first: from its first work) to the end of its work"
+"""What a step on the GPU is, in the words of `StepParts`."""
 
 
 def said(lines: list[list[str]], values: Values) -> Iterator[str]:
@@ -79,7 +83,8 @@ def _texts(facts: Facts, lane: Lane) -> Iterator[Markup]:
         values: Values = block or {"name": kind, "length": busy}
         if lane.source in DESCRIBED:
             own = DESCRIBED[lane.source](facts, row)
-            values = {**block, **own, "group": lane.group, "longest": own["name"] if block else None}
+            drawn = {} if block else _of_bar(lane.source, code, end - start, own)
+            values = {**block, **own, **drawn, "group": lane.group, "longest": own["name"] if block else None}
         lines = [*said(SENTENCES["lines"], values), *facts.around.lines[values.get("around", 0)]]
         yield Markup("<br>").join((bold(lines[0]), *lines[1:]))
 
@@ -93,6 +98,10 @@ def _of_step(facts: Facts, row: int) -> Values:
         "unlike": "" if steps.unlike is not None and steps.unlike[row] else None,
         "incomplete": None if steps.complete[row] else "",
     }
+
+
+def _of_gpu_step(facts: Facts, row: int) -> Values:
+    return {"name": facts.names[row], "where": ON_GPU}
 
 
 def _of_event(facts: Facts, table: HostEvents, row: int) -> Values:
@@ -137,6 +146,7 @@ def _of_activity(facts: Facts, row: int) -> Values:
 
 DESCRIBED: dict[str, Callable[[Facts, int], Values]] = {
     "steps": _of_step,
+    "gpu_steps": _of_gpu_step,
     "stalls": _of_stall,
     "annotations": lambda facts, row: _of_event(facts, facts.trace.annotations, row),
     "ops": lambda facts, row: _of_event(facts, facts.trace.ops, row),
@@ -168,6 +178,15 @@ def _exposure(facts: Facts, row: int, length: int) -> Values:
         return {"overlapped": ""}
     reason = None if why.causes else EXPOSED[REASONS[overlap.reason[place]]]
     return {"exposed": exposed, "share": exposed / length, "reason": reason}
+
+
+def _of_bar(source: str, code: int, length: int, own: Values) -> Values:
+    """Return what the bar itself shows: how long a step takes the GPU, or a part of a copy if it is not all of it."""
+    if source == "gpu_steps":
+        return {"range": length}
+    if code in COPY_PARTS and length < own["length"]:
+        return {"part": COPY_PARTS[code], "part_length": length}
+    return {}
 
 
 def _launched(facts: Facts, row: int, start: int) -> Values:

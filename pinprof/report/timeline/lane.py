@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.trace.tables import NONE, Int64s, Table
+from pinprof.trace.tables import NONE, Bools, Int64s, Table
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,13 @@ def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
         level[rest[outer]] = depth
         rest = rest[~outer]
     return level
+
+
+def chosen(lane: Lane, kept: Bools) -> Lane:
+    """Return a lane with some of its rectangles."""
+    columns = (lane.start_ns, lane.end_ns, lane.kind, lane.row, lane.count, lane.busy_ns)
+    start, end, kind, row, count, busy = (column[kept] for column in columns)
+    return replace(lane, start_ns=start, end_ns=end, kind=kind, row=row, count=count, busy_ns=busy)
 
 
 def lane_of(

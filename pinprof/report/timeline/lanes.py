@@ -43,7 +43,7 @@ def lay_out(
     Those that are folded at first are there if `nested`.
     """
     lanes, left_out = [_step_lane(trace, window)], []
-    for found in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, window)):
+    for found in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, analysis, window)):
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:
@@ -63,6 +63,13 @@ def not_drawn(left_out: Iterable[LeftOut]) -> list[str]:
     for entry in left_out:
         counts[entry.what] += entry.count
     return [f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in counts.items())}."] if counts else []
+
+
+def why_no_band(analysis: Analysis) -> str:
+    """Return why the overlap band is not drawn; nothing where it is."""
+    why = analysis.profile.withheld
+    reason = analysis.profile.gravest(why.busy, why.overlap)
+    return reason.what if reason else ""
 
 
 def _clipped(lane: Lane, window: Window) -> Lane:
@@ -134,7 +141,7 @@ def _stack(
         yield LeftOut(int((level == NONE).sum()), f"{label} nested deeper than {limit}")
 
 
-def _gpu_lanes(trace: Trace, window: Window) -> Iterator[Lane | LeftOut]:
+def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | LeftOut]:
     gpu = trace.gpu
     here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
     named = {device.index: device.name for device in trace.info.devices}
@@ -142,7 +149,8 @@ def _gpu_lanes(trace: Trace, window: Window) -> Iterator[Lane | LeftOut]:
         mine = here[gpu.device[here] == device]
         name = named.get(int(device))
         group = f"GPU {device}" + (f" ({name})" if name else "")
-        yield _overlap_lane(trace, window, group, mine)
+        if not why_no_band(analysis):
+            yield _overlap_lane(trace, window, group, mine)
         streams, counts = np.unique(gpu.stream[mine], return_counts=True)
         drawn = np.sort(np.argsort(-counts, kind="stable")[:MAX_STREAMS])
         for stream in streams[drawn]:

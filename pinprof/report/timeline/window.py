@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
+from pinprof.units import NS_PER_MS
 
 MAX_STEPS = 3
 """Two steps show how one hands over to the next, the third that it was no accident."""
@@ -37,12 +38,16 @@ def choose_window(trace: Trace, limit: int = MAX_STEPS) -> Window:
     steps = trace.steps
     if steps.source == WHOLE_TRACE:
         return whole_window(trace)
-    usable = np.flatnonzero(steps.complete) if steps.complete.any() else np.arange(len(steps))
+    usable = usable_steps(trace)
     skipped = max(len(usable) - limit + 1, 0) // 2
     chosen = usable[skipped : skipped + limit]
-    first, last = int(chosen[0]), int(chosen[-1])
-    start, end = step_range(trace, first, last)
-    return Window(start, end, first, last, len(steps))
+    return window_of_steps(trace, int(chosen[0]), int(chosen[-1]))
+
+
+def usable_steps(trace: Trace) -> Int64s:
+    """Return the steps that can be drawn whole, as indices into `Trace.steps`: all where none is complete."""
+    complete = np.flatnonzero(trace.steps.complete)
+    return complete if len(complete) else np.arange(len(trace.steps))
 
 
 def whole_window(trace: Trace) -> Window:
@@ -58,3 +63,17 @@ def step_range(trace: Trace, first: int, last: int) -> tuple[int, int]:
     launched = (trace.links.activity_step >= first) & (trace.links.activity_step <= last)
     end = int(trace.steps.end_ns[last])
     return int(trace.steps.start_ns[first]), int(trace.gpu.end_ns[launched].max(initial=end))
+
+
+def window_of_steps(trace: Trace, first: int, last: int) -> Window:
+    """Return the part of a trace from one step to another, as indices, with the GPU work that they launched."""
+    return Window(*step_range(trace, first, last), first, last, len(trace.steps))
+
+
+def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
+    """Return the part of a trace between two times, in ms since the start of its first step."""
+    zero = int(trace.steps.start_ns[0]) if len(trace.steps) else choose_window(trace).start_ns
+    start, end = zero + round(start_ms * NS_PER_MS), zero + round(end_ms * NS_PER_MS)
+    steps = np.flatnonzero((trace.steps.start_ns < end) & (trace.steps.end_ns > start))
+    first, last = (int(steps[0]), int(steps[-1])) if len(steps) else (0, 0)
+    return Window(start, end, first, last, max(len(trace.steps), 1))

@@ -4,8 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from pinprof.analysis import Analysis
+from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import Doubt
+from pinprof.report.charts.chart import shown
+from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -46,6 +49,24 @@ def timeline_page(analysis: Analysis) -> Markup:
     """Return the timeline alone as one page that needs nothing else."""
     name = PurePath(analysis.profile.path).name
     return page(f"pinprof: {name}", Markup("<main><h1>{}</h1>\n{}\n</main>").format(name, fragment(analysis)))
+
+
+def plotly_page(analysis: Analysis) -> Markup:
+    """Return the timeline as a plotly figure on one page that needs nothing else; see `timeline_chart`.
+
+    Raises PinprofError if the trace has nothing to draw.
+    """
+    title = timeline_title(analysis)
+    chart = timeline_chart(analysis, title)
+    if not chart.data:
+        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
+    body = Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], shown(chart))
+    return page(f"pinprof: {title[0]}", body)
+
+
+def timeline_title(analysis: Analysis) -> tuple[str, str]:
+    """Return the name of a trace and the sentence of its report, for a timeline."""
+    return PurePath(analysis.profile.path).name, headline(analysis.profile, analysis.findings).what
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:

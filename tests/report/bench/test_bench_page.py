@@ -18,6 +18,7 @@ from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
+from pinprof.report.timeline import hues
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -109,13 +110,25 @@ def test_a_picture_has_the_host_above_its_streams() -> None:
     bars = (
         Bar("stream 7", "kernel", 1.0, 3.0),
         Bar("host", "launch", 0.0, 0.5),
-        Bar("stream 7", "copy", 0, 1),
+        Bar("stream 7", "overlapped copy", 0, 1),
+        Bar("stalls", "item", 2.0, 3.0),
     )
-    chart = picture_chart(Picture("side stream, pinned", bars, "it overlaps"), 4.0)
-    assert chart.layout["yaxis"]["ticktext"] == ["host", "stream 7"]
-    assert chart.caption == "side stream, pinned: it overlaps"
-    kernel = next(each for each in chart.data if each["name"] == "kernel")
-    assert (kernel["base"], kernel["x"], kernel["y"]) == ([1.0], [2.0], [1])
+    chart = picture_chart(Picture("side stream, pinned", bars, "it overlaps", 40.0), 4.0)
+    assert chart.layout["yaxis"]["ticktext"] == ["host", "stalls", "stream 7"]
+    assert chart.caption == "side stream, pinned (the first 3.00 ms of a step of 40.0 ms): it overlaps"
+    series = {each["name"]: each for each in chart.data}
+    assert series.keys() == {"runtime call", ".item()", "kernel", "overlapped copies"}
+    kernel = series["kernel"]
+    assert (kernel["base"], kernel["x"], kernel["y"]) == ([1.0], [2.0], [2])
+    assert series["overlapped copies"]["marker"]["color"] == hues.OVERLAPPED
+    assert series[".item()"]["hovertext"] == ["stalls: .item(), 1.00 ms"]
+
+
+def test_a_whole_copy_of_an_older_result_is_drawn_as_a_copy() -> None:
+    chart = picture_chart(Picture("default stream", (Bar("stream 7", "copy", 0, 1),)), 1.0)
+    assert [(each["name"], each["hovertext"]) for each in chart.data] == [
+        ("copy HtoD", ["stream 7: copy HtoD, 1.00 ms"])
+    ]
 
 
 def test_what_a_file_holds_is_no_code_of_the_page() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,15 +15,16 @@ from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.phrases import wait_label
+from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, hues, kinds
-from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
+from pinprof.report.timeline.drawing import in_words
 from pinprof.report.timeline.lane import LeftOut, levels
 from pinprof.report.timeline.lanes import merged
 from pinprof.report.timeline.names import short, step_names
-from pinprof.report.timeline.thin import in_words, thinned
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.thin import thinned
+from pinprof.report.timeline.window import choose_window, window_of_steps
 from pinprof.report.words import cut
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Trace
@@ -64,8 +64,9 @@ def lane_named(drawing: Drawing, label: str) -> Lane:
     return next(lane for lane in drawing.lanes if lane.label == label)
 
 
-def hovers(fig: go.Figure, name: str) -> list[str]:
-    return [text for bars in fig.data if bars.name == name for text in bars.hovertext]
+def hovers(analysis: Analysis, name: str, **options: Any) -> list[str]:
+    chart = timeline_chart(analysis, ("trace.json", ""), **options)
+    return [text for series in chart.data if series["name"] == name for text in series["hovertext"]]
 
 
 # which part is drawn
@@ -96,8 +97,8 @@ def test_the_window_lasts_until_the_work_of_its_steps_has_ended(tmp_path: Path) 
 
 
 def test_what_is_drawn_is_said(tmp_path: Path) -> None:
-    *_, drawing = drawn(loop(7), tmp_path)
-    assert in_words(drawing).startswith("Drawn: steps 3 to 5 of 7, ")
+    _, analysis, drawing = drawn(loop(7), tmp_path)
+    assert in_words(analysis, drawing) == "All 7 complete steps, 6.99 ms."
 
 
 # lanes
@@ -130,6 +131,7 @@ def test_host_threads_come_above_the_gpu_and_streams_have_a_lane_each(tmp_path: 
     labels = [(lane.group.split(" (")[0], lane.label) for lane in drawing.lanes]
     assert labels == [
         ("Steps", "host"),
+        ("Steps", "GPU"),
         ("Host thread 100", "ops"),
         ("Host thread 100", "calls"),
         ("Host thread 101", "ops"),
@@ -212,8 +214,9 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
         builder.activity("kernel", "tiny", 1900 + time / 100, 0.005, correlation=0, device=0, stream=SIDE)
     for depth in range(6):
         builder.op("aten::deep", 2500 + depth, 20 - 2 * depth)
-    trace, _, drawing = drawn(builder, tmp_path)
-    window = drawing.window
+    trace, analysis = measured(builder, tmp_path)
+    window = window_of_steps(trace, 0, 2)
+    drawing = arrange(trace, analysis, window, max_bars=300)
     here = sum(int(window.holds(table.start_ns, table.end_ns).sum()) for table in (trace.ops, trace.calls, trace.gpu))
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source in {"ops", "calls", "gpu"})
     assert drawing.left_out == (LeftOut(2, "ops nested deeper than 4"),)
@@ -221,14 +224,15 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     events, blocks = merged(drawing.lanes)
     assert 190 <= events <= 200
     assert 2 * blocks <= events
-    said = in_words(drawing)
+    said = in_words(analysis, drawing)
     assert f"{events} events shorter than 155 ns are merged into {blocks} blocks" in said
     assert "Not drawn: 2 ops nested deeper than 4." in said
 
 
 def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
     trace, analysis = measured(loop(3, kernels=11), tmp_path)
-    whole, few = arrange(trace, analysis), arrange(trace, analysis, max_rectangles=60)
+    window = window_of_steps(trace, 0, 2)
+    whole, few = arrange(trace, analysis), arrange(trace, analysis, window, max_bars=60)
     assert sum(map(len, few.lanes)) <= 60 < sum(map(len, whole.lanes))
     assert sum(lane.count.sum() for lane in few.lanes) == sum(lane.count.sum() for lane in whole.lanes)
     assert few.narrow_ns > whole.narrow_ns
@@ -320,10 +324,12 @@ def test_steps_have_the_names_of_the_trace(tmp_path: Path) -> None:
 
 
 def test_times_are_ms_since_the_first_step_drawn(tmp_path: Path) -> None:
-    trace, analysis = measured(loop(7), tmp_path)
-    (steps,) = [bars for bars in timeline_figure(trace, analysis).data if bars.name == "step"]
-    assert list(steps.base) == pytest.approx([0, 1, 2])
-    assert list(steps.x) == pytest.approx([0.99] * 3)
+    _, analysis = measured(loop(3), tmp_path)
+    (steps,) = [series for series in timeline_chart(analysis, ("", "")).data if series["name"] == "step"]
+    assert steps["base"] == [0, 1, 2, 0.015, 0.875, 1.875]  # on the host, then from work to work on the GPU
+    assert steps["x"] == [0.99, 0.99, 0.99, 0.86, 1, 1]
+    assert steps["y"] == [1, 1, 1, 2, 2, 2]
+    assert steps["text"] == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"] * 2
 
 
 def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
@@ -332,8 +338,8 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
     builder.op("aten::to", 895, 40)
     builder.op("aten::copy_", 896, 38)
     builder.copy("HtoD (Pageable -> Device)", 920, 10, launch=900, size=48 * 2**20)
-    trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, analysis), "copy HtoD pageable")
+    _trace, analysis = measured(builder, tmp_path)
+    (text,) = hovers(analysis, "exposed copies")[1:]  # the first is of the band
     assert text.split("<br>") == [
         "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
         "starts 920 µs into ProfilerStep#0",
@@ -353,8 +359,8 @@ def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp
     builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f00>", 100, 800)
     builder.op("autograd::engine::evaluate_function: MmBackward0", 200, 100, thread=AUTOGRAD)
     builder.kernel(300, 50, launch=210, thread=AUTOGRAD)
-    trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, analysis), "kernel")
+    _trace, analysis = measured(builder, tmp_path)
+    (text,) = hovers(analysis, "kernel")
     assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
@@ -363,8 +369,8 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
     builder.kernel(910, 50, launch=905)
     builder.call("cudaDeviceSynchronize", 920, 60)
     builder.kernel(1000, 50, launch=985)
-    trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(timeline_figure(trace, analysis), "torch.cuda.synchronize()")
+    _trace, analysis = measured(builder, tmp_path)
+    (text,) = hovers(analysis, "torch.cuda.synchronize()")
     assert text.split("<br>") == [
         "<b>torch.cuda.synchronize(): cudaDeviceSynchronize</b>",
         "starts 920 µs into ProfilerStep#0",
@@ -374,9 +380,8 @@ def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) ->
 
 
 def test_a_block_tells_how_many_events_it_holds(tmp_path: Path) -> None:
-    trace, analysis = measured(loop(3), tmp_path)
-    fig = timeline_figure(trace, analysis, max_bars=1)
-    text = next(text for text in hovers(fig, "kernel") if "events" in text)
+    _trace, analysis = measured(loop(3), tmp_path)
+    text = next(text for text in hovers(analysis, "kernel", max_bars=1) if "events" in text)
     assert re.match(r"<b>\d+ events, most time in: kernel</b><br>.* in .*<br>the longest: gemm<br>starts ", text)
 
 
@@ -384,9 +389,8 @@ def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
     builder = loop(1)
     builder.kernel(950, 20, launch=940, name=HOSTILE)
     builder.op(HOSTILE, 935, 10)
-    trace, analysis = measured(builder, tmp_path)
-    fig = timeline_figure(trace, analysis)
-    texts = [text for name in ("kernel", "op") for text in hovers(fig, name)]
+    _trace, analysis = measured(builder, tmp_path)
+    texts = [text for name in ("kernel", "op") for text in hovers(analysis, name)]
     assert sum("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&lt;b&gt;%{x}" in text for text in texts) == 2
     assert not any("<img" in text for text in texts)
     assert "</script>" not in fragment(analysis).split('class="columns">')[1].split("</script>")[0]
@@ -430,11 +434,11 @@ def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None
 
 
 def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
-    trace, analysis, drawing = drawn(without_known_events(), tmp_path)
+    _trace, analysis, drawing = drawn(without_known_events(), tmp_path)
     assert drawing.lanes == ()
     assert sum(map(len, drawing.lanes)) == 0
     assert "Nothing to draw" in fragment(analysis)
-    assert len(timeline_figure(trace, analysis).data) == 0
+    assert timeline_chart(analysis, ("", "")).data == []
 
 
 def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
@@ -448,9 +452,9 @@ def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
 def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "k", 0, 5, correlation=0, device=0, stream=7)
-    trace, analysis, drawing = drawn(builder, tmp_path)
+    _trace, analysis, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["overlap", "stream 7"]
-    assert "its launch is not in the trace" in hovers(timeline_figure(trace, analysis), "kernel")[0]
+    assert "its launch is not in the trace" in hovers(analysis, "kernel")[0]
 
 
 @pytest.mark.parametrize("path", mostly_slow(WORKLOADS))

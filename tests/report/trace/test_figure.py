@@ -14,8 +14,8 @@ import pinprof
 from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
+from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import arrange, hues
-from pinprof.report.timeline.bars import timeline_figure
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 
@@ -46,9 +46,16 @@ def report() -> Report:
 
 
 def bars(figure: go.Figure, name: str) -> list[tuple[float, float]]:
-    """Return start and length of the bars of a kind in ms, in order."""
+    """Return start and length in ms of the bars of a kind, in order; those of the overlap band are left out."""
     (found,) = [one for one in figure.data if one.name == name]
-    return sorted((round(base, 6), round(length, 6)) for base, length in zip(found.base, found.x, strict=True))
+    band = [row for row, text in rows(figure).items() if text == "overlap"]
+    columns = zip(found.base, found.x, found.y, strict=True)
+    return sorted((round(base, 6), round(length, 6)) for base, length, row in columns if row not in band)
+
+
+def subtitle(figure: go.Figure) -> list[str]:
+    lines: list[str] = figure.layout.title.subtitle.text.split("<br>")
+    return lines
 
 
 def rows(figure: go.Figure) -> dict[float, str]:
@@ -59,10 +66,10 @@ def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None
     figure = pinprof.timeline(trace, steps=2)
     assert isinstance(figure, go.Figure)
     assert bars(figure, "kernel") == [(0.1, 0.3)]
-    assert bars(figure, "copy HtoD pageable") == [(0.5, 0.4)]
+    assert bars(figure, "exposed copies") == [(0.5, 0.4)]
     assert bars(figure, "pageable copy") == [(0.45, 0.43)]
     assert {one.name: one.marker.color for one in figure.data}["kernel"] == hues.KERNEL
-    assert {one.name: one.marker.color for one in figure.data}["copy HtoD pageable"] == hues.COPY_OUT[0]
+    assert {one.name: one.marker.color for one in figure.data}["exposed copies"] == hues.COPY_OUT[0]
     assert figure.layout.meta["start_ns"] == str(1_001_000_000)
 
 
@@ -78,15 +85,15 @@ def test_lanes_are_those_of_the_page(report: Report) -> None:
 
 
 def test_hover_texts_say_what_a_bar_is(trace: Path) -> None:
-    (copies,) = [one for one in pinprof.timeline(trace, steps=1).data if one.name == "copy HtoD pageable"]
-    assert "exposed for 400 µs (100 %): the memory is not pinned" in copies.hovertext[0]
+    (copies,) = [one for one in pinprof.timeline(trace, steps=1).data if one.name == "exposed copies"]
+    assert "exposed for 400 µs (100 %): the memory is not pinned" in copies.hovertext[-1]
 
 
 def test_a_part_is_chosen_by_steps_or_by_times(trace: Path) -> None:
     assert len(bars(pinprof.timeline(trace, steps=(2, 4)), "kernel")) == 3
     figure = pinprof.timeline(trace, range_ms=(1.2, 2.45))
     assert bars(figure, "kernel") == [(0.0, 0.2), (0.9, 0.3)]  # cut at the edge
-    assert figure.layout.title.subtitle.text.startswith("Drawn: 1.2 to 2.45 ms after the start of step 1.")
+    assert subtitle(figure)[1] == "From 1.2 to 2.45 ms after the start of step 1."
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 5}, {"steps": (3, 2)}, {"range_ms": (2, 2)}])
@@ -115,14 +122,13 @@ def test_it_can_be_restyled(trace: Path) -> None:
     figure.update_traces(marker_color="teal", selector={"name": "kernel"})
     figure.update_layout(template="plotly_dark", title_text="mine")
     assert [one.marker.color for one in figure.data if one.name == "kernel"] == ["teal"]
-    assert figure.layout.title.subtitle.text.startswith("Drawn: ")
+    assert subtitle(figure)[1] == "All 4 complete steps, 3.99 ms."
 
 
 def test_what_is_merged_is_said() -> None:
-    recorded = read_trace(RECORDED)
-    figure = timeline_figure(recorded, analyse(recorded), max_bars=100)
-    assert sum(len(one.x) for one in figure.data) < 250
-    assert "are merged into" in figure.layout.title.subtitle.text
+    chart = timeline_chart(analyse(read_trace(RECORDED)), ("", ""), max_bars=100)
+    assert sum(len(one["x"]) for one in chart.data) < 250
+    assert "are merged into" in chart.layout["title"]["subtitle"]["text"]
 
 
 def test_an_empty_trace_has_an_empty_timeline(tmp_path: Path) -> None:
@@ -199,7 +205,7 @@ def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     shown = [[output["data"] for output in cell.outputs if "data" in output] for cell in notebook.cells[1:]]
     plotly = "application/vnd.plotly.v1+json"
     timeline, copies = ([data[plotly] for data in outputs if plotly in data] for outputs in (shown[0], shown[2]))
-    assert [figure["layout"]["title"]["text"] for figure in timeline] == ["Timeline"]
+    assert [figure["layout"]["title"]["text"] for figure in timeline] == ["trace.json.gz"]
     assert [figure["data"][0]["name"] for figure in copies] == ["overlapped copies"]
     (report,) = shown[1]
     assert "<iframe" in report["text/html"]

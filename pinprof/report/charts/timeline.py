@@ -1,0 +1,279 @@
+"""The timeline as bars of plotly: a series for each kind of event, a row for each lane, buttons for the steps.
+
+The page of a report draws the same lanes, colours and texts on a canvas of its own, and all events; here all is in a
+figure, which people can restyle, put into a notebook or a document, and steer as any other of plotly.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from math import ceil
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pinprof.analysis import Analysis
+from pinprof.report.charts.chart import Chart, Key, bars, layout
+from pinprof.report.elements import Markup, bold
+from pinprof.report.timeline import kinds
+from pinprof.report.timeline.drawing import MAX_BARS, arrange, in_words
+from pinprof.report.timeline.hover import in_words as hovers_of
+from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.lane import Lane
+from pinprof.report.timeline.names import shown_numbers, step_names
+from pinprof.report.timeline.thin import Drawing
+from pinprof.report.timeline.window import Window, step_range, usable_steps
+from pinprof.report.words import cut
+from pinprof.trace.tables import WHOLE_TRACE, Trace
+from pinprof.units import ms
+
+BAR_HEIGHT = 0.84
+"""Of a row."""
+ROW, LINE, BUTTONS, AXIS = 22, 17, 40, 50
+"""Pixels of a row, of a line of text or of the legend, of the buttons with their margin, and of the axis below."""
+TITLE = 42
+"""Pixels of the title's first line, with the margin above."""
+LEAST_WIDTH = 900
+"""Pixels; on a narrower screen the figure scrolls by itself."""
+LETTER, SWATCH = 6.6, 44
+"""Pixels of the legend: of a letter, and of what stands before each entry."""
+WRAPPED = 140
+"""Letters of a line below the title."""
+MOST_BUTTONS = 12
+"""Steps that have buttons; more are chosen by a slider."""
+MARGIN = 0.01
+"""Of the time that is shown, left and right of it."""
+NAMED = (kinds.STEP, *range(kinds.STALL, kinds.KERNEL_KIND))
+"""Kinds whose bars have their name in them, where it has room."""
+SAME = {
+    kinds.COMPUTE_ONLY: kinds.KERNEL_KIND,
+    kinds.COLLECTIVE_ONLY: kinds.COLLECTIVE_KIND,
+    kinds.MEMSET_ONLY: kinds.MEMSET_KIND,
+}
+"""Kinds of the overlap band that share the entry of the legend of what they are."""
+STEERING = {"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+"""What plotly is told beside the figure: the wheel zooms."""
+HINT = "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars."
+
+
+class Bars(NamedTuple):
+    """Bars of one kind; times in ms."""
+
+    kind: int
+    """Index into KINDS."""
+    row: list[int]
+    start_ms: list[float]
+    length_ms: list[float]
+    hover: list[str]
+    """What is said of each bar; only `Markup` is HTML."""
+    text: list[str]
+    """What stands in each bar; empty if nothing does."""
+
+
+def timeline_chart(
+    analysis: Analysis, title: tuple[str, str], window: Window | None = None, part: str = "", max_bars: int = MAX_BARS
+) -> Chart:
+    """Return the timeline of a part of a trace, by default of its complete steps, the first of them if they are many.
+
+    `title` is the name of the trace and the sentence below it; `part` names a part that is asked for by its times. The
+    axis counts ms from the start of the part, which is `layout["meta"]["start_ns"]` on the clock of the trace.
+    """
+    trace = analysis.trace
+    drawing = arrange(trace, analysis, window, max_bars)
+    said = in_words(analysis, drawing, part)
+    texts, places = _rows(drawing.lanes)
+    data = series(_bars(trace, analysis, drawing, places))
+    axis = row_axis(texts, max(places, default=0) + 1)
+    shape = _layout(trace, drawing, axis, data, (title[0], title[1], said))
+    return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
+
+
+def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
+    """Return a series of plotly for each kind of bars; those that look alike are one entry of the legend."""
+    made: list[dict[str, Any]] = []
+    named: set[int] = set()
+    for each in all_bars:
+        entry = SAME.get(each.kind, each.kind)
+        made.append(_series(each, entry, in_legend=entry not in named))
+        named.add(entry)
+    return made
+
+
+def _series(each: Bars, entry: int, *, in_legend: bool) -> dict[str, Any]:
+    kind = KINDS[each.kind]
+    looks = bars(kind.label, Key(kind.label, kind.colour, pattern=kind.pattern))
+    text = {"text": each.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+    return {
+        **looks,
+        "x": each.length_ms,
+        "base": each.start_ms,
+        "y": each.row,
+        "orientation": "h",
+        "width": BAR_HEIGHT,
+        "hovertext": each.hover,
+        "hoverinfo": "text",
+        "legendgroup": KINDS[entry].label,
+        "showlegend": in_legend,
+        **(text if each.text else {"textposition": "none"}),
+    }
+
+
+def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
+    """Return the axis of so many rows with texts beside some of them."""
+    return {
+        "range": [count - 0.4, -0.6],  # the first on top
+        "tickmode": "array",
+        "tickvals": list(texts),
+        "ticktext": list(texts.values()),
+        "automargin": True,
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+        "title": None,
+    }
+
+
+def _rows(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
+    """Return the texts beside the rows, and the row of each lane; groups have a row for their name."""
+    places: list[int] = []
+    texts: dict[int, str] = {}
+    row = 0
+    for group, members in groupby(lanes, key=lambda lane: lane.group):
+        texts[row] = bold(cut(group))
+        for lane in members:
+            row += 1
+            places.append(row)
+            if lane.label:
+                texts[row] = Markup.escape(cut(lane.label))
+        row += 1
+    return texts, places
+
+
+def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
+    """Yield the bars of each kind; in the legend the kinds come in their own order."""
+    words = hovers_of(trace, analysis, drawing.lanes)
+    names = step_names(trace) if trace.steps.source != WHOLE_TRACE else []
+    used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
+    zero = drawing.window.start_ns
+    for kind in used:
+        made = Bars(kind, [], [], [], [], [])
+        for lane, row, texts in zip(drawing.lanes, places, words, strict=True):
+            chosen = np.flatnonzero(lane.kind == kind).tolist()
+            made.row.extend([row] * len(chosen))
+            made.start_ms.extend(ms(int(lane.start_ns[at]) - zero) for at in chosen)
+            made.length_ms.extend(ms(int(lane.end_ns[at] - lane.start_ns[at])) for at in chosen)
+            made.hover.extend(texts[at] for at in chosen)
+            if kind == kinds.STEP:
+                made.text.extend(names[lane.row[at]] for at in chosen)
+            elif kind in NAMED:
+                made.text.extend([KINDS[kind].label] * len(chosen))
+        yield made
+
+
+def _layout(
+    trace: Trace, drawing: Drawing, axis: dict[str, Any], data: list[dict[str, Any]], title: tuple[str, str, str]
+) -> dict[str, Any]:
+    """Return the layout; from top to bottom: title, buttons, legend, rows, axis. All but the width is in pixels."""
+    name, verdict, said = title
+    below = [Markup.escape(line) for text in (verdict, said) for line in wrap(text, WRAPPED)]
+    legend = LINE * _legend_lines([each["name"] for each in data if each["showlegend"]]) + 12
+    plot = round(ROW * (axis["range"][0] - axis["range"][1]))
+    steer, extra = _steps(trace, drawing, plot, legend)
+    top = TITLE + LINE * len(below) + (BUTTONS if "updatemenus" in steer else 8) + legend
+    bottom = AXIS + extra
+    shape = layout(
+        top + plot + bottom,
+        _since(trace, drawing.window),
+        "",
+        margin={"l": 8, "r": 12, "t": top, "b": bottom},
+        barmode="overlay",
+        dragmode="pan",
+        hoverlabel={"align": "left"},
+        uniformtext={"mode": "hide", "minsize": 10},
+        showlegend=True,
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1 + legend / plot,
+            "yanchor": "top",
+            "groupclick": "togglegroup",
+            "tracegroupgap": 0,
+        },
+        xaxis={"range": _shown(0, drawing.window.span_ns), "fixedrange": False, "exponentformat": "none"},
+        yaxis=axis,
+        title={
+            "text": Markup.escape(name),
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "pad": {"l": 8},
+            "y": 1 - 18 / (top + plot + bottom),
+            "yref": "container",
+            "yanchor": "top",
+            "subtitle": {"text": Markup("<br>").join(below)},
+        },
+        meta={"start_ns": str(drawing.window.start_ns), "drawn": said},
+    )
+    return shape | steer
+
+
+def _legend_lines(names: Sequence[str]) -> int:
+    """Return how many lines a legend takes on the narrowest screen."""
+    return ceil(sum(LETTER * len(name) + SWATCH for name in names) / (LEAST_WIDTH - 250)) if names else 0
+
+
+def _since(trace: Trace, window: Window) -> str:
+    steps = trace.steps
+    if steps.source == WHOLE_TRACE or window.start_ns != steps.start_ns[window.first]:
+        return "ms from the beginning of what is drawn"
+    return f"ms from the beginning of {step_names(trace)[window.first]}"
+
+
+def _shown(start_ns: int, end_ns: int) -> list[float]:
+    margin = MARGIN * (end_ns - start_ns)
+    return [ms(start_ns - margin), ms(end_ns + margin)]
+
+
+def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> tuple[dict[str, Any], int]:
+    """Return what chooses one of the drawn steps, if there are several, and the pixels that it needs below the axis."""
+    window = drawing.window
+    usable = usable_steps(trace)
+    drawn = usable[(usable >= window.first) & (usable <= window.last)].tolist()
+    if trace.steps.source == WHOLE_TRACE or len(drawn) < 2:  # noqa: PLR2004  one is all
+        return {}, 0
+    numbers, zero = shown_numbers(trace), window.start_ns
+    views = [("all steps", 0, window.span_ns)]
+    for step in drawn:
+        start, end = step_range(trace, step, step)
+        views.append((f"{numbers[step]}", start - zero, end - zero))
+    choices = [
+        {"label": label, "method": "relayout", "args": [{"xaxis.range": _shown(start, end)}]}
+        for label, start, end in views
+    ]
+    if len(drawn) > MOST_BUTTONS:
+        slider = {
+            "steps": choices,
+            "active": 0,
+            "currentvalue": {"prefix": "step: "},
+            "pad": {"t": AXIS},
+            "x": 0,
+            "len": 1,
+        }
+        return {"sliders": [slider]}, 2 * BUTTONS
+    buttons = {
+        "type": "buttons",
+        "direction": "right",
+        "buttons": choices,
+        "active": 0,
+        "showactive": True,
+        "x": 0,
+        "xanchor": "left",
+        "y": 1 + (legend + 4) / plot,
+        "yanchor": "bottom",
+        "pad": {"t": 0, "b": 0},
+        "bgcolor": "rgba(127,127,127,0.12)",
+        "bordercolor": "rgba(127,127,127,0.5)",
+        "font": {"size": 12},
+    }
+    return {"updatemenus": [buttons]}, 0

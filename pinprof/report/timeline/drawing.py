@@ -1,0 +1,132 @@
+"""What the plotly timeline draws of a trace: whole steps from the first complete one on, as many as a browser takes."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import numpy as np
+
+from pinprof.analyses.parts import steps_on_gpu
+from pinprof.analysis import Analysis
+from pinprof.report.timeline import kinds
+from pinprof.report.timeline.copy_parts import with_copy_parts
+from pinprof.report.timeline.lane import Lane, LeftOut, chosen, lane_at
+from pinprof.report.timeline.lanes import lay_out, merged, not_drawn, why_no_band
+from pinprof.report.timeline.names import step_names
+from pinprof.report.timeline.thin import Drawing, fitted, thinned
+from pinprof.report.timeline.window import Window, usable_steps, whole_window, window_of_steps
+from pinprof.trace.links import work_ends
+from pinprof.trace.tables import WHOLE_TRACE, Trace
+from pinprof.units import counted, duration
+
+MAX_BARS = 20_000
+"""Chromium without a GPU on two cores opens 20,000 bars in 0.7 s and zooms in 0.5 s; 50,000 take it 2 s each, 100,000
+4 and 6 s. WebGL (`scattergl`) is no faster there, and says what a bar is at its ends only."""
+PIXELS = 1200
+"""Width of the plot on a laptop's screen."""
+FRACTION = 1 / 16
+"""Where a single step has too many bars, events narrower than this part of a pixel of the full view are merged, so that
+one can zoom in 16 times and still see each; the part doubles until what is drawn is few enough."""
+
+
+def arrange(trace: Trace, analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
+    """Return what to draw of a part of a trace, by default of the first complete steps that have no more bars.
+
+    Only where the part that is asked for, or a single step, has more bars are events merged; then there are no more
+    bars than given, unless there are more lanes and kinds.
+    """
+    window = window or first_steps(trace, analysis, max_bars)
+    lanes, left_out = _lanes(trace, analysis, window)
+    if sum(map(len, lanes)) <= max_bars:
+        return Drawing(window, tuple(lanes), 0, tuple(left_out))
+    finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
+    thin, narrow = fitted(lambda narrow: [thinned(lane, narrow) for lane in lanes], max_bars, finest_ns, window)
+    return Drawing(window, thin, narrow, tuple(left_out))
+
+
+def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:
+    """Return the part of a trace from its first complete step on that has no more bars, at least one step.
+
+    A trace in which no step is marked is one part.
+    """
+    steps = trace.steps
+    if steps.source == WHOLE_TRACE:
+        return whole_window(trace)
+    usable = usable_steps(trace)
+    first = int(usable[0])
+    everything = window_of_steps(trace, first, int(usable[-1]))
+    lanes, _ = _lanes(trace, analysis, everything)
+    starts = np.sort(np.concatenate([np.empty(0, np.int64), *(lane.start_ns for lane in lanes)]))
+    ends = np.maximum.accumulate(np.maximum(steps.end_ns, work_ends(trace))[first:])[usable - first]
+    fits = np.flatnonzero(np.searchsorted(starts, ends) <= max_bars)
+    return window_of_steps(trace, first, int(usable[fits[-1]])) if len(fits) else window_of_steps(trace, first, first)
+
+
+def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[LeftOut]]:
+    """Return the lanes of the page with the steps on each GPU below those on the host, and with copies in parts.
+
+    The next step, which the host begins before the GPU has done the last one, has no bar: it is not drawn whole.
+    """
+    lanes, left_out = lay_out(trace, analysis, window)
+    marks = (lane for lane in lanes if lane.source == "steps")
+    host = [chosen(lane, (lane.row >= window.first) & (lane.row <= window.last)) for lane in marks]
+    others = [lane for lane in lanes if lane.source != "steps"]
+    if not why_no_band(analysis):
+        others = [with_copy_parts(trace, lane) if lane.source == "gpu" else lane for lane in others]
+    return [*host, *_gpu_steps(trace, window), *others], left_out
+
+
+def _gpu_steps(trace: Trace, window: Window) -> Iterator[Lane]:
+    """Yield a lane for each GPU with the steps of the window as it ran them, where the host marks the steps."""
+    steps = trace.steps
+    if steps.source == WHOLE_TRACE or not steps.on_host:
+        return
+    for device, rows in trace.gpu.of_device.items():
+        step, start, end = steps_on_gpu(trace, rows)
+        inside = window.holds(start, end) & (step >= window.first) & (step <= window.last)
+        start, end = (np.clip(times[inside], window.start_ns, window.end_ns) for times in (start, end))
+        if inside.any():
+            label = "GPU" if len(trace.gpu.of_device) == 1 else f"GPU {device}"
+            yield lane_at("Steps", label, "gpu_steps", start, end, np.full(len(start), kinds.STEP), step[inside])
+
+
+def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
+    """Return in plain text what is drawn, what is merged and what is left out; `part` names a part that was asked for.
+
+    Steps that are left out since they are too many are named, with the way to see them.
+    """
+    sentences = [part or _steps(analysis, drawing)]
+    events, blocks = merged(drawing.lanes)
+    if blocks:
+        what = f"{events:,} events shorter than {duration(drawing.narrow_ns)} are merged into {blocks:,} blocks"
+        sentences.append(
+            f"{what}, and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
+        )
+    sentences += not_drawn(drawing.left_out)
+    reason = why_no_band(analysis)
+    if reason and len(analysis.trace.gpu):
+        sentences.append(f"Neither the overlap band nor the parts of copies are drawn: {reason}.")
+    return " ".join(sentences)
+
+
+def _steps(analysis: Analysis, drawing: Drawing) -> str:
+    trace, window = analysis.trace, drawing.window
+    if trace.steps.source == WHOLE_TRACE:
+        return f"The whole trace, in which no step is marked: {duration(window.span_ns)}."
+    usable, names = usable_steps(trace), step_names(trace)
+    shown = usable[(usable >= window.first) & (usable <= window.last)]
+    kind = "complete step" if trace.steps.complete.any() else "step"
+    but = "" if trace.steps.complete.any() else ", none of which is complete"
+    left = len(usable) - len(shown)
+    if not left:
+        every = f"The only {kind}" if len(shown) == 1 else f"All {counted(len(shown), kind)}"
+        return f"{every}{but}, {duration(window.span_ns)}."
+    first, last = names[window.first], names[window.last]
+    named, count = (first, "") if first == last else (f"{first} to {last}", f" {len(shown):,}")
+    drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{but}, {duration(window.span_ns)}"
+    return f"{drawn}. More would be too many bars for plotly: {_draws_all(analysis)} all steps."
+
+
+def _draws_all(analysis: Analysis) -> str:
+    name = PurePath(analysis.profile.path).name
+    return f"pinprof timeline {shlex.quote(name)} -o timeline.html (without --plotly) draws"

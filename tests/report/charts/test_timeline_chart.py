@@ -1,0 +1,345 @@
+"""The plotly timeline: bars that can be checked by eye, identities with the report, and the page in Chromium."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import open_file
+from playwright.sync_api import Browser, Page
+from recordings import TRACES, analysis_of
+from trace_builder import SIDE, TraceBuilder, without_known_events
+
+import pinprof
+from pinprof.analysis import Analysis, analyse
+from pinprof.errors import PinprofError
+from pinprof.measurement.known import given
+from pinprof.report.charts.chart import Chart
+from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
+from pinprof.report.timeline import hues
+from pinprof.report.timeline.window import whole_window
+from pinprof.report.trace.page import plotly_page, timeline_title
+from pinprof.trace import read_trace
+from pinprof.units import NS_PER_MS
+
+TITLE = ("trace.json", "1.00 ms per step.")
+RECORDED = (
+    *(
+        "loss_item.stack",
+        "readback_blocking.stack",
+        "overlap_side_pinned",
+        "overlap_default_pageable",
+        "prefetch.stack",
+    ),
+    *("experiments/e10.prefetcher", "experiments/e14.as-written", "ranks/averaged_loss.rank0.before"),
+)
+
+
+def steps(count: int, *, cut_off: bool = False) -> TraceBuilder:
+    """Return steps of 1 ms: a kernel from 100 to 400 µs, a copy from 300 to 500 on another stream, a wait for it."""
+    builder = TraceBuilder()
+    for number in range(count):
+        at = 1000 * number
+        builder.step(number + 3, at, 990)
+        builder.kernel(at + 100, 300, launch=at + 50)
+        builder.copy("HtoD (Pinned -> Device)", at + 300, 200, launch=at + 60, stream=SIDE)
+        builder.call("cudaDeviceSynchronize", at + 70, 440)
+    if cut_off:
+        builder.step(count + 3, 1000 * count, 990)
+        builder.kernel(1000 * count + 100, 50, launch=1000 * count + 50)
+    return builder
+
+
+def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
+    return analyse(read_trace(str(builder.write(folder / "trace.json"))))
+
+
+def drawn(chart: Chart) -> list[tuple[str, str, float, float]]:
+    """Return row, kind, start and length of each bar, by row and start."""
+    axis = chart.layout["yaxis"]
+    texts = dict(zip(axis["tickvals"], axis["ticktext"], strict=True))
+    bars = [
+        (row, start, texts.get(row, ""), each["name"], length)
+        for each in chart.data
+        for row, start, length in zip(each["y"], each["base"], each["x"], strict=True)
+    ]
+    return [(text, kind, start, length) for _, start, text, kind, length in sorted(bars)]
+
+
+def one(chart: Chart, name: str) -> dict[str, Any]:
+    (found,) = [each for each in chart.data if each["name"] == name]
+    return found
+
+
+def lines_of(chart: Chart) -> list[str]:
+    """Return what stands below the title."""
+    lines: list[str] = chart.layout["title"]["subtitle"]["text"].split("<br>")
+    return lines
+
+
+# what is drawn
+
+
+def test_each_event_has_its_bar(tmp_path: Path) -> None:
+    assert drawn(timeline_chart(analysed(steps(2), tmp_path), TITLE)) == [
+        ("host", "step", 0.0, 0.99),
+        ("host", "step", 1.0, 0.99),
+        ("GPU", "step", 0.1, 0.4),  # from its first work
+        ("GPU", "step", 0.5, 1.0),  # from the end of the step before
+        ("stalls", "torch.cuda.synchronize()", 0.07, 0.44),
+        ("stalls", "torch.cuda.synchronize()", 1.07, 0.44),
+        ("calls", "runtime call", 0.05, 0.002),
+        ("calls", "runtime call", 0.06, 0.002),
+        ("calls", "runtime call", 0.07, 0.44),
+        ("calls", "runtime call", 1.05, 0.002),
+        ("calls", "runtime call", 1.06, 0.002),
+        ("calls", "runtime call", 1.07, 0.44),
+        ("overlap", "kernels alone", 0.1, 0.2),
+        ("overlap", "overlapped copies", 0.3, 0.1),
+        ("overlap", "exposed copies", 0.4, 0.1),
+        ("overlap", "idle", 0.5, 0.6),
+        ("overlap", "kernels alone", 1.1, 0.2),
+        ("overlap", "overlapped copies", 1.3, 0.1),
+        ("overlap", "exposed copies", 1.4, 0.1),
+        ("stream 7", "kernel", 0.1, 0.3),
+        ("stream 7", "kernel", 1.1, 0.3),
+        ("stream 20", "overlapped copies", 0.3, 0.1),
+        ("stream 20", "exposed copies", 0.4, 0.1),
+        ("stream 20", "overlapped copies", 1.3, 0.1),
+        ("stream 20", "exposed copies", 1.4, 0.1),
+    ]
+
+
+def test_kinds_have_the_hues_of_the_page_and_one_entry_of_the_legend_each(tmp_path: Path) -> None:
+    chart = timeline_chart(analysed(steps(2), tmp_path), TITLE)
+    assert one(chart, "exposed copies")["marker"]["color"] == hues.COPY_OUT[0]
+    assert one(chart, "overlapped copies")["marker"]["color"] == hues.OVERLAPPED
+    assert one(chart, "kernels alone")["marker"]["color"] == one(chart, "kernel")["marker"]["color"] == hues.KERNEL
+    assert one(chart, "kernels alone")["legendgroup"] == one(chart, "kernel")["legendgroup"]
+    assert [each["name"] for each in chart.data if each["showlegend"]] == [
+        *("step", "runtime call", "torch.cuda.synchronize()", "kernel", "idle", "exposed copies", "overlapped copies"),
+    ]
+
+
+def test_a_part_of_a_copy_says_what_it_is_a_part_of(tmp_path: Path) -> None:
+    chart = timeline_chart(analysed(steps(1), tmp_path), TITLE)
+    text = one(chart, "overlapped copies")["hovertext"][-1].split("<br>")
+    assert text[0] == "<b>Memcpy HtoD (Pinned -&gt; Device)</b>"
+    assert "lasts 200 µs: 977 KiB at 5.00 GB/s" in text
+    assert "this part of it: overlapped, 100 µs" in text
+    builder = steps(1)
+    builder.copy("DtoH (Device -> Pinned)", 600, 50, launch=90, stream=SIDE)  # beside nothing: all of it is one part
+    whole = one(timeline_chart(analysed(builder, tmp_path), TITLE), "exposed copies")["hovertext"][-1]
+    assert "DtoH" in whole
+    assert "this part" not in whole
+
+
+def test_a_step_on_the_gpu_says_from_when_it_counts(tmp_path: Path) -> None:
+    chart = timeline_chart(analysed(steps(2), tmp_path), TITLE)
+    text = one(chart, "step")["hovertext"][-1]
+    assert text.startswith("<b>ProfilerStep#4</b><br>1.00 ms on the GPU: from the end of the step before")
+
+
+def test_it_counts_from_the_first_complete_step(tmp_path: Path) -> None:
+    chart = timeline_chart(analysed(steps(2, cut_off=True), tmp_path), TITLE)
+    assert chart.layout["xaxis"]["title"]["text"] == "ms from the beginning of ProfilerStep#3"
+    assert one(chart, "step")["text"] == ["ProfilerStep#3", "ProfilerStep#4"] * 2  # the third is cut off
+    assert chart.layout["title"]["text"] == "trace.json"
+    assert lines_of(chart) == ["1.00 ms per step.", "All 2 complete steps, 1.99 ms."]
+
+
+# steps
+
+
+def test_buttons_choose_a_step(tmp_path: Path) -> None:
+    (menu,) = timeline_chart(analysed(steps(3), tmp_path), TITLE).layout["updatemenus"]
+    assert [button["label"] for button in menu["buttons"]] == ["all steps", "3", "4", "5"]
+    assert menu["buttons"][2]["args"] == [{"xaxis.range": [0.9901, 1.9999]}]  # 990 µs with 1 % on each side
+
+
+def test_many_steps_are_chosen_by_a_slider(tmp_path: Path) -> None:
+    few, many = (timeline_chart(analysed(steps(MOST_BUTTONS + more), tmp_path), TITLE).layout for more in (0, 1))
+    assert "sliders" not in few
+    assert "updatemenus" not in many
+    assert len(many["sliders"][0]["steps"]) == MOST_BUTTONS + 2
+
+
+def test_a_single_step_needs_no_buttons(tmp_path: Path) -> None:
+    layout = timeline_chart(analysed(steps(1), tmp_path), TITLE).layout
+    assert not {"updatemenus", "sliders"} & layout.keys()
+
+
+def test_steps_that_do_not_fit_are_left_out_whole_and_named(tmp_path: Path) -> None:
+    analysis = analysed(steps(3), tmp_path)
+    assert len(drawn(timeline_chart(analysis, TITLE, max_bars=38))) == 38
+    chart = timeline_chart(analysis, TITLE, max_bars=37)  # 12 of each, and the idle time between two
+    assert len(drawn(chart)) == 25
+    assert one(chart, "step")["text"] == ["ProfilerStep#3", "ProfilerStep#4"] * 2
+    assert " ".join(lines_of(chart)[1:]) == (
+        "ProfilerStep#3 to ProfilerStep#4, the first 2 of 3 complete steps, 1.99 ms. More would be too many bars for "
+        "plotly: pinprof timeline trace.json -o timeline.html (without --plotly) draws all steps."
+    )
+
+
+def test_of_a_step_that_does_not_fit_short_events_are_merged(tmp_path: Path) -> None:
+    builder = steps(2)
+    for place in range(200):
+        builder.op("aten::mm", 600 + place, 0.5)
+    chart = timeline_chart(analysed(builder, tmp_path), TITLE, max_bars=60)
+    assert len(drawn(chart)) <= 60
+    assert one(chart, "step")["text"] == ["ProfilerStep#3"] * 2
+    said = " ".join(lines_of(chart))
+    assert "events shorter than" in said
+    assert "draws each event." in said
+
+
+def test_a_trace_without_steps_is_drawn_whole(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(10, 5, launch=1)
+    chart = timeline_chart(analysed(builder, tmp_path), TITLE)
+    assert lines_of(chart)[1] == "The whole trace, in which no step is marked: 14.0 µs."
+    assert chart.layout["xaxis"]["title"]["text"] == "ms from the beginning of what is drawn"
+    assert ("stream 7", "kernel", 0.009, 0.005) in drawn(chart)
+
+
+def test_a_trace_without_a_gpu_has_the_rows_of_the_host(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(2):
+        builder.step(number, 1000 * number, 990)
+        builder.op("aten::add", 1000 * number + 10, 900)
+    assert {row for row, *_ in drawn(timeline_chart(analysed(builder, tmp_path), TITLE))} == {"host", "ops"}
+
+
+def test_copies_are_whole_where_their_overlap_is_withheld(tmp_path: Path) -> None:
+    builder = steps(3)
+    for number in range(100):
+        builder.call("cudaLaunchKernel", 910 + number / 2, 0.2)  # their kernels are lost
+    analysis = analysed(builder, tmp_path)
+    assert analysis.profile.withheld.overlap
+    chart = timeline_chart(analysis, TITLE)
+    assert {kind for row, kind, *_ in drawn(chart) if row == "stream 20"} == {"copy HtoD pinned"}
+    assert "overlap" not in {row for row, *_ in drawn(chart)}
+    assert "Neither the overlap band nor the parts of copies are drawn: " in " ".join(lines_of(chart))
+
+
+def test_without_events_there_is_no_page(tmp_path: Path) -> None:
+    with pytest.raises(PinprofError, match="no events on host threads or GPU streams to draw"):
+        plotly_page(analysed(without_known_events(), tmp_path))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_times_add_up_to_those_of_the_report(name: str) -> None:
+    analysis = analysis_of(TRACES / f"{name}.json.gz")
+    trace, details, profile = analysis.trace, analysis.details, analysis.profile
+    bars = drawn(timeline_chart(analysis, TITLE, whole_window(analysis.trace), max_bars=100_000))
+
+    def time_ns(kind: str, row: str) -> float:
+        return round(sum(length for text, found, _, length in bars if found == kind and row in text) * NS_PER_MS)
+
+    hidden = [found for group in profile.copies if (found := given(group.hidden))]
+    assert hidden
+    assert time_ns("exposed copies", "stream") == pytest.approx(sum(each.exposed_ns for each in hidden), abs=10)
+    assert time_ns("overlapped copies", "stream") == pytest.approx(sum(each.overlapped_ns for each in hidden), abs=10)
+    devices = details.overlap.devices
+    assert time_ns("exposed copies", "overlap") == pytest.approx(sum(each.exposed_ns for each in devices), abs=10)
+    stalls = sum(length for text, _, _, length in bars if text == "stalls") * NS_PER_MS
+    assert stalls == pytest.approx(int(trace.calls.duration_ns[details.syncs.stalls.call].sum()), abs=1000)
+
+
+def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
+    file = steps(3).write(tmp_path / "trace.json")
+    report = pinprof.analyze(file)
+    chart = timeline_chart(report.analysis, timeline_title(report.analysis))
+    for figure in (report.timeline(), pinprof.timeline(file), report.figures()["timeline"]):
+        assert [(each.name, list(each.base), list(each.x), list(each.y)) for each in figure.data] == [
+            (each["name"], each["base"], each["x"], each["y"]) for each in chart.data
+        ]
+        assert figure.layout.title.text == "trace.json"
+        assert figure.layout.title.subtitle.text == chart.layout["title"]["subtitle"]["text"]
+        assert [button.label for button in figure.layout.updatemenus[0].buttons] == ["all steps", "3", "4", "5"]
+
+
+# in a browser
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, list[str]]]:
+    """Give a page on a laptop's screen with the timeline of a recording, and what it complained of."""
+    file = tmp_path_factory.mktemp("page") / "timeline.html"
+    file.write_text(plotly_page(analysis_of(TRACES / "loss_item.stack.json.gz")))
+    complaints: list[str] = []
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    open_file(page, file, complaints)
+    page.wait_for_selector(".canvas .legend")
+    yield page, complaints
+    page.close()
+
+
+def shown_ms(page: Page) -> list[float]:
+    found: list[float] = page.evaluate("document.querySelector('.canvas').layout.xaxis.range")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_legend_is_seen_whole(opened: tuple[Page, list[str]]) -> None:
+    page, complaints = opened
+    assert complaints == []
+    sizes = page.evaluate(
+        """() => {
+          const box = (name) => document.querySelector(`.canvas ${name}`).getBoundingClientRect();
+          const [legend, bar, plot] = [box(".legend"), box(".legend .scrollbar"), box(".nsewdrag")];
+          return { bar: bar.height, below: legend.bottom, rows: plot.top, above: legend.top, end: plot.bottom };
+        }"""
+    )
+    assert sizes["bar"] == 0
+    assert 0 < sizes["above"] < sizes["below"] <= sizes["rows"] + 1
+    assert sizes["end"] < 800
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_wheel_zooms_and_dragging_moves(opened: tuple[Page, list[str]]) -> None:
+    page, complaints = opened
+    box = page.locator(".canvas .nsewdrag").bounding_box()
+    assert box
+    before = shown_ms(page)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.wheel(0, -400)
+    page.wait_for_timeout(1000)
+    zoomed = shown_ms(page)
+    assert before[0] < zoomed[0] < zoomed[1] < before[1]
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 - 100, box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(1000)
+    moved = shown_ms(page)
+    assert moved[0] > zoomed[0]
+    assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0])
+    assert complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_buttons_show_a_step_and_hovering_tells_the_line(opened: tuple[Page, list[str]]) -> None:
+    page, complaints = opened
+    page.locator(".canvas .updatemenu-button").nth(2).click()
+    page.wait_for_timeout(1000)
+    layout = page.evaluate("document.querySelector('.canvas').layout")
+    assert shown_ms(page) == layout["updatemenus"][0]["buttons"][2]["args"][0]["xaxis.range"]
+    place = page.evaluate(
+        """() => {
+          const canvas = document.querySelector(".canvas");
+          const { base, x, y } = canvas.data.find(({ name }) => name === ".item()");
+          const { xaxis, yaxis } = canvas._fullLayout;
+          const box = canvas.querySelector(".nsewdrag").getBoundingClientRect();
+          return [box.left + xaxis.l2p(base[1] + x[1] / 2), box.top + yaxis.l2p(y[1])];
+        }"""
+    )
+    page.mouse.move(place[0] - 5, place[1])
+    page.mouse.move(*place)
+    page.wait_for_selector(".canvas .hovertext")
+    text = page.locator(".canvas .hovertext").first.text_content() or ""
+    assert "called at pinprof/workloads/waits.py:43 (step)" in text
+    assert "the host waits" in text
+    assert complaints == []
