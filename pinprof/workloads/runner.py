@@ -28,10 +28,10 @@ ExperimentPart = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture
 """Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
 OnProgress = Callable[[str, Experiment, str], None]
 """Called with how far it is ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
-BEGIN_BY_S = 200.0
+BEGIN_BY_S = 165.0
 """No round after the first three begins later: a round takes an H200 half a minute, the traces as much, what is
-measured once half of it, and the whole bench may take five minutes."""
-MORE_BY_S = 235.0
+measured once half of it, and the whole bench may take four and a half minutes."""
+MORE_BY_S = 195.0
 """No round begins later of what is timed in more rounds than all else: it takes ten seconds."""
 
 
