@@ -14,6 +14,7 @@ from pinprof.fix.steps import allocations, constants, decisions, numbers_copied,
 from pinprof.fix.timed import check_clocks
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding
+from pinprof.rules.wait_sites import GUARDING
 
 
 def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[Refused]]:
@@ -102,7 +103,8 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
 
 def _of(finding: Finding) -> OfFinding:
     """Return what mends a finding: nothing where one of its waits guards a copy in flight."""
-    return _guarding if finding.evidence.keep else OF_RULE.get(finding.rule.id, _by_hand)
+    guards = finding.evidence.keep or finding.rule.id == GUARDING
+    return _guarding if guards else OF_RULE.get(finding.rule.id, _by_hand)
 
 
 def _by_hand(finding: Finding, _work: Work) -> Iterator[Refused]:
@@ -127,7 +129,7 @@ SAFE_COPY = (
 
 GUARDS = (
     "a copy of pinned memory is in flight when this wait begins: without it the host would use the memory too early; "
-    "pinprof explain PIN216 says what to do"
+    f"pinprof explain {GUARDING} says what to do"
 )
 
 OF_RULE: dict[str, OfFinding] = {
@@ -137,7 +139,6 @@ OF_RULE: dict[str, OfFinding] = {
     "PIN203": each_place(numbers_copied, "the number stays on the GPU until it is used", SAFE_COPY),
     "PIN209": each_place(constants, "no step copies the constant", SAFE_CONSTANT),
     "PIN210": each_place(synchronized, "one of two waits in a row is left", "They wait for one device."),
-    "PIN216": _guarding,
     "PIN303": allocations,
     "PIN401": workers,
     "PIN402": workers,

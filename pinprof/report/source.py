@@ -57,7 +57,7 @@ class Quoting:
         if at.file is None or at.line is None or not self.code.quotes:
             return Markup()
         text = self._text(at.file)
-        if self._is_edited(at.file) if text is None else not _may_be_it(text, at):
+        if self.is_changed(at):
             return note(f"{at.file} was changed after the recording, so it is not quoted.")
         if text is None or not fits(text, at.function or MODULE, at.line):
             return Markup()
@@ -90,7 +90,7 @@ class Quoting:
         if at.file is None or at.line is None or not self.code.quotes:
             return False
         text = self._text(at.file)
-        return text is not None and not _may_be_it(text, at)
+        return self._is_edited(at.file) if text is None else not _may_be_it(text, at)
 
     def _text(self, file: str) -> str | None:
         """Return the text of a source file as it was recorded, if it is at hand and no larger than people write."""

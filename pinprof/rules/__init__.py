@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
@@ -16,6 +15,7 @@ from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
 from pinprof.rules.savings import with_savings
 from pinprof.rules.sites import NEGLIGIBLE
+from pinprof.rules.wait_sites import GUARDING
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict import judge
 from pinprof.whatif.regions import Blocker, capture_of
@@ -78,8 +78,6 @@ OF_VERDICT: dict[str, tuple[str, ...]] = {
     "gpu": ("PIN7", "PIN606"),
 }
 """How the numbers of the rules begin that tell what to do about the cause of a verdict."""
-GUARDING: Final = "PIN216"
-"""The rule for waits that the program asks for and that guard a copy: causes alone do not tell them."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 

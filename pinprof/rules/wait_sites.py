@@ -33,6 +33,8 @@ MAX_CAUSES = 2
 """A title names so many causes."""
 MAX_NAMED = 4
 """Sites of one finding that are named."""
+GUARDING = "PIN216"
+"""The rule for waits that the program asks for and that guard a copy: causes alone do not tell them."""
 USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
 """What must wait for the end of a copy of pinned memory, by its direction."""
 
@@ -49,8 +51,8 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True, guarding
 
     What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
     waits, so the finding names them without sites of their own. Not `fixable`: pinprof does not know whether there is
-    a fix, so it promises no saving. `guarding`: only sites that must stay, or only the others; None for both. Of a site
-    that must stay is known at most what a fix saves: another wait comes in its place.
+    a fix, so it promises no saving. `guarding`: only synchronizes that guard a copy, or only the others; None for both.
+    Of a site that must stay is known at most what a fix saves: another wait comes in its place.
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -103,7 +105,7 @@ def _instead(sites: Sequence[Site]) -> str:
     used = [words for direction, words in USED.items() if any(direction in site.guards for site in sites)]
     if not used:
         return ""
-    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(used)} (PIN216)"
+    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(used)} ({GUARDING})"
 
 
 def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:

@@ -3,7 +3,7 @@
 from pinprof.analyses.syncs import SYNCHRONIZES
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, read_later
-from pinprof.rules.wait_sites import waits_of
+from pinprof.rules.wait_sites import GUARDING, waits_of
 
 RULES = (
     Rule(
@@ -229,7 +229,7 @@ RULES = (
         title="`synchronize()` waits for the GPU",
         looks_at=(
             "torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by a "
-            "library, that leave the GPU idle, and await no copy of pinned memory in flight: those are PIN216."
+            f"library, that leave the GPU idle, and await no copy of pinned memory in flight: those are {GUARDING}."
         ),
         why="They stop the host until the GPU has caught up; the next kernels are queued late.",
         fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
@@ -379,7 +379,7 @@ RULES = (
         **waits_of("optimizer_state"),
     ),
     Rule(
-        id="PIN216",
+        id=GUARDING,
         title="`synchronize()` guards a copy in flight",
         looks_at=(
             "torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and await "
