@@ -53,7 +53,10 @@ SAME = {
 """Kinds of the overlap band that share the entry of the legend of what they are."""
 STEERING = {"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 """What plotly is told beside the figure: the wheel zooms."""
-HINT = "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars."
+HINT = (
+    "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars. "
+    "Bars thinner than a pixel are drawn as one: zoom in."
+)
 
 
 class Bars(NamedTuple):
