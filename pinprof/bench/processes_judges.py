@@ -317,10 +317,15 @@ def _is_slower(beside: Figure, nothing: Figure) -> bool:
 
 
 def is_locked(of: Measured) -> Judgement:
-    """Judge whether Linux says that the pages are locked, by any witness that says so of pinned memory alone.
+    """Judge by what Linux swaps out when asked to; on a host without swap, by any witness that calls pages locked.
 
-    A driver may hold pages in a way that none of them counts: where none says so, it is not known.
+    A witness must say so of pinned memory alone. A driver may hold pages in a way that none of them counts: where none
+    says so, it is not known.
     """
+    pinned, pageable = (of.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
+    if pinned and pageable and pageable.low >= HIDDEN:
+        said = f"asked to swap it out, Linux takes {shown(pageable)} of pageable memory and {shown(pinned)} of pinned"
+        return decide(said, confirmed=pinned.high <= BARELY, refuted=pinned.low >= HIDDEN)
     pairs = [
         (name, pinned, pageable)
         for name in WITNESSES

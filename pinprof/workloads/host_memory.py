@@ -1,8 +1,10 @@
 """The host's memory as Linux tells of it: how much there is, how much may be taken, and what of it is locked."""
 
+import ctypes
+import mmap
 import re
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path("/")
@@ -19,6 +21,8 @@ AMOUNTS = {
 NEVER_SWAPPED = {"lo", "io", "pf"}
 """Flags of a mapping that is not swapped: locked; memory of a device; pages that the memory management does not manage
 (proc_pid_smaps(5), VmFlags)."""
+MADV_PAGEOUT = 21
+"""Asks Linux 5.4 and later to take pages out of memory, to swap if nothing else holds their data (madvise(2))."""
 RANGE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
@@ -102,6 +106,25 @@ def mapping_of(address: int, root: Path = ROOT) -> str:
         elif inside:
             lines.append(line)
     return "\n".join(lines)
+
+
+def page_out(address: int, count: int) -> None:
+    """Ask Linux to take the whole pages of so many bytes out of memory. It need not; of locked pages it does not."""
+    first, end = -(-address // mmap.PAGESIZE), (address + count) // mmap.PAGESIZE
+    start, length = first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), MADV_PAGEOUT)
+
+
+def swapped_out(address: int, count: int, root: Path = ROOT, ask: Callable[[int, int], None] = page_out) -> int | None:
+    """Ask Linux to swap so many bytes out, and return how many more of their mapping are in swap then.
+
+    None where swap has no room for twice as many, or where Linux does not tell.
+    """
+    before = amounts(mapping_of(address, root)).get("Swap")
+    if before is None or meminfo(root).get("SwapFree", 0) < 2 * count:
+        return None
+    ask(address, count)
+    return amounts(mapping_of(address, root)).get("Swap", before) - before
 
 
 def flags(mapping: str) -> set[str]:

@@ -23,6 +23,9 @@ Getting = Callable[[], Tensor]
 SEEN_BYTES, SEEN_TRIES = 1 << 29, 3
 """What is pinned to see what Linux tells of it: beside it, what other programs take and give back is little."""
 
+SWAPPED_BYTES = 1 << 26
+"""What Linux is asked to swap out: enough to stand out, and back in a moment."""
+
 
 def allocations(device: torch.device, sizes: Sizes) -> Cases:
     """E15, to be recorded: get memory of the largest size and write it, pageable, pinned, and pinned once more."""
@@ -88,6 +91,7 @@ def left_to_the_host(device: torch.device, sizes: Sizes, _budget: Budget) -> Ite
     if not memory:
         return
     yield from _seen(device, min(SEEN_BYTES, host_memory.available() // 4))
+    yield from _swapped_out(device)
     yield answer("more than is available can be allocated, pageable", [not _is_refused(partial(_allocated, memory))])
     free_pinned()
     yield from beside_pinned(
@@ -111,6 +115,15 @@ def _seen(device: torch.device, count: int) -> Iterator[Figure]:
         for name in tries[0]:
             values = [100 * found[name] for found in tries if name in found]
             yield figure(f"{name}, {memory}", "%", values)
+
+
+def _swapped_out(device: torch.device) -> Iterator[Figure]:
+    """Yield which share of a tensor's bytes Linux swaps out when asked to; nothing on a host without swap."""
+    for memory, getting in zip(("pageable", "pinned"), _getting(SWAPPED_BYTES, device), strict=True):
+        tensor = getting()
+        swapped = host_memory.swapped_out(tensor.data_ptr(), SWAPPED_BYTES)
+        if swapped is not None:
+            yield figure(f"swapped out when asked, {memory}", "%", [100 * swapped / SWAPPED_BYTES])
 
 
 def _seen_once(count: int, *, pinned: bool) -> dict[str, float]:

@@ -317,6 +317,14 @@ def locked(pageable: float, pinned: float, pageable_flags: float, pinned_flags: 
     )
 
 
+def swapped(pageable: float, pinned: float) -> Figures:
+    """Return percents of the bytes that Linux swaps out when asked to."""
+    return (
+        count("swapped out when asked, pageable", "%", pageable),
+        count("swapped out when asked, pinned", "%", pinned),
+    )
+
+
 def taken(pinned: float, pageable: float, written: float) -> Figures:
     """Return percents of the bytes that are gone from what the host has left."""
     return (
@@ -647,6 +655,10 @@ CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
     ("E15", "A pinned allocation", "refuted", answered(LIMITS, 1, 0)),
     ("E15", "Pinning too much", "confirmed", working(10, 10, 15)),
     ("E15", "Pinning too much", "depends", working(10, 10, 10)),
+    ("E15", "Pinned memory is locked", "confirmed", (*swapped(98, 0), *locked(0, 0, 0, 0))),
+    ("E15", "Pinned memory is locked", "refuted", (*swapped(98, 98), *locked(0, 100, 0, 0))),
+    ("E15", "Pinned memory is locked", "depends", (*swapped(98, 30), *locked(0, 100, 0, 0))),
+    ("E15", "Pinned memory is locked", "confirmed", (*swapped(3, 0), *locked(0, 100, 0, 0))),
     ("E15", "Pinned memory is locked", "confirmed", locked(0, 100, 0, 0)),
     ("E15", "Pinned memory is locked", "confirmed", locked(0, 0, 0, 100)),
     ("E15", "Pinned memory is locked", "unknown", locked(0, 0, 0, 0)),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from pinprof.workloads import host_memory
 
@@ -31,6 +32,30 @@ def test_without_a_group_it_is_what_the_host_has(tmp_path: Path) -> None:
 def test_where_linux_tells_nothing_there_is_nothing(tmp_path: Path) -> None:
     assert (host_memory.total(tmp_path), host_memory.available(tmp_path), host_memory.locked(tmp_path)) == (0, 0, {})
     assert host_memory.mapping_of(4096, tmp_path) == ""
+
+
+def smaps(root: Path, swap_kib: int) -> None:
+    """Write the mapping of the addresses 4096 to 12288, of which so much is in swap."""
+    files(root, proc__self__smaps=f"1000-3000 rw-p 00000000 00:00 0\nSize: 8 kB\nSwap: {swap_kib} kB\n")
+
+
+@pytest.mark.parametrize(("free_kib", "swapped"), [(16, 8192), (15, None)])
+def test_it_is_told_what_is_swapped_out_if_there_is_room(tmp_path: Path, free_kib: int, swapped: int | None) -> None:
+    files(tmp_path, proc__meminfo=f"SwapFree: {free_kib} kB\n")
+    smaps(tmp_path, 0)
+    assert host_memory.swapped_out(4096, 8192, tmp_path, ask=lambda _address, _count: smaps(tmp_path, 8)) == swapped
+
+
+def test_what_was_in_swap_before_is_not_counted(tmp_path: Path) -> None:
+    files(tmp_path, proc__meminfo="SwapFree: 1000 kB\n")
+    smaps(tmp_path, 4)
+    assert host_memory.swapped_out(4096, 8192, tmp_path, ask=lambda _address, _count: None) == 0
+
+
+def test_a_tensor_keeps_its_values_when_it_is_paged_out() -> None:
+    values = torch.arange(5000)
+    host_memory.page_out(values.data_ptr(), values.nbytes)
+    assert values.equal(torch.arange(5000))
 
 
 @pytest.mark.parametrize(
