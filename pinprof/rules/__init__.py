@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 RULES = (
-    *(*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES),
+    *sorted((*copies.RULES, *copies.OF_THE_HOST, *memory.RULES), key=lambda rule: rule.id),
+    *(*waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES),
     *(*launches.RULES, *gpu.RULES),
 )
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the
@@ -58,6 +59,7 @@ they are batches of a DataLoader."""
 
 RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, ...]]], ...] = (
     (copies.RULES, lambda why: (why.per_step, why.copies, why.overlap, why.drain)),
+    (copies.OF_THE_HOST, lambda why: (why.per_step,)),
     (memory.RULES, lambda _: ()),
     (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
     (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),

@@ -476,7 +476,7 @@ def test_a_process_that_multiprocessing_started_is_told_where_to_pin(
 
     (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id == "PIN101")
     assert ("multiprocessing started this process" in found.evidence.text) == told
-    assert found.fix.startswith("Pin it in this process, for a tensor that another process sends arrives") == told
+    assert found.fix.startswith("Pin it in this process: a tensor that another process sends arrives") == told
 
 
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:
@@ -585,6 +585,21 @@ def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_pat
     assert headline(calm, Findings([finding])).do == "First: too much pinned memory; the saving is unknown."
     (limited,) = findings_of(memory(12, 40, limit=16), tmp_path)
     assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
+
+
+def test_memory_that_is_available_is_not_pinned(tmp_path: Path) -> None:
+    """Of 64 GiB 20 are not available: torch's count of more is wrong, and nothing is said of it."""
+    assert [each.rule.id for each in findings_of(memory(20, 44, limit=40), tmp_path)] == ["PIN109"]
+    assert not findings_of(memory(20.5, 44, limit=40), tmp_path)
+
+
+def test_of_what_is_in_use_nothing_is_said_where_it_is_not_known(tmp_path: Path) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        memory(24, 8)(builder, start)
+        builder.metadata["pinprof"]["host_memory"]["used_bytes"] = None
+
+    (finding,) = findings_of(scene, tmp_path)
+    assert finding.evidence.text.startswith("torch has pinned 24.0 GiB (at most 24.0 GiB so far): 75 % of")
 
 
 @pytest.mark.parametrize("entry", [None, 1, {}, {"pinned_bytes": "much"}, {"pinned_bytes": 1 << 70}])
