@@ -143,6 +143,19 @@ def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
     assert to_do(found, findings) == "Add non_blocking=True: this memory is pinned already"
 
 
+def test_the_loop_around_many_small_copies_is_not_advised_to_be_moved() -> None:
+    findings = analysis_of(RECORDED / "e2.blocking.json.gz").findings
+    (found,) = (each for each in findings if each.rule.id == "PIN603")
+    assert to_do(found, findings).startswith("Pack the many small copies of this line into one")
+
+
+@pytest.mark.parametrize("case", ["e6.pinned-source", "e14.as-written"])
+def test_other_python_is(case: str) -> None:
+    findings = analysis_of(RECORDED / f"{case}.json.gz").findings
+    (found,) = (each for each in findings if each.rule.id == "PIN603")
+    assert to_do(found, findings).startswith("Do it once before the loop")
+
+
 @pytest.mark.parametrize("case", ["e5.read-at-once", "e7.pin-in-threads-then-copy", "e15.allocate-pinned-again"])
 def test_of_more_pinned_memory_than_the_machine_has_nothing_is_said(case: str) -> None:
     """torch 2.11 counts each tensor that pins the block of another one anew: here 150 to 300 GiB, of 126."""

@@ -194,11 +194,15 @@ def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     )
 
 
-def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
+def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
+    """Yield the small copies to the GPU of each place that makes many in a step."""
     rows = details.overlap.row
     small = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.bytes[rows] >= 0)
     small &= details.trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
+    yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
 
+
+def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
     def seen(some: Sequence[Copies]) -> Evidence:
         copies = of_all(some)
         launch = details.trace.links.launch[copies.rows]
@@ -213,8 +217,7 @@ def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
             figures=copies.figures,
         )
 
-    many = (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
-    yield from as_one(profile, many, seen)
+    yield from as_one(profile, many_small(details, profile), seen)
 
 
 def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
