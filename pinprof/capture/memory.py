@@ -34,7 +34,7 @@ def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = L
     """Return how much memory is pinned now, and how much the machine has.
 
     None if torch does not count (an old version, or a program without a GPU), if the system does not tell, or if both
-    contradict each other. From 2.10 to 2.12 torch counts what is in use up, never down, where a pinned tensor is freed
+    contradict each other. Torch 2.11 counts what is in use up, but not down, where a pinned tensor is freed
     (github.com/pytorch/pytorch/pull/183067): what is in use is left out where it is more than all that is pinned.
     """
     stats = _allocator_stats()

@@ -161,7 +161,7 @@ def _knowing_pinned(fields: WaitFields) -> WaitFields:
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
         for evidence in fields["look"](details, profile):
-            memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned)]
+            memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
             pinned = len(memory) > 0 and bool((memory == PINNED).all())
             yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence
 
