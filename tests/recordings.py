@@ -20,6 +20,17 @@ WORKLOADS = sorted(TRACES.glob("*.json.gz"))
 """Of the workloads, which have a known answer."""
 RECORDINGS = sorted(TRACES.rglob("*.json.gz"))
 """All of them: also of experiments, pairs of programs, and ranks."""
+ON_THE_HOST = frozenset(
+    TRACES / "experiments" / f"{name}.json.gz"
+    for name in (
+        "e1.pageable-pin_memory",
+        "e15.allocate-pageable",
+        "e15.allocate-pinned",
+        "e15.allocate-pinned-again",
+    )
+)
+"""Experiments in which the GPU does nothing: they pin memory, and allocate it."""
+OF_A_GPU = [path for path in RECORDINGS if path not in ON_THE_HOST]
 CORPUS = ROOT.parent / "shared" / "corpus"
 """Traces of other makers, which are not part of this project."""
 OF_OTHERS = sorted(CORPUS.glob("[!n]*.json.gz"))

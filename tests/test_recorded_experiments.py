@@ -25,8 +25,15 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
 @pytest.mark.parametrize(
     ("name", "waits", "overlapped", "htod", "rule"),
     [
+        ("e1.pageable-to", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e1.pinned-to", 1, 0, HTOD_PINNED, "PIN102"),
+        ("e1.pageable-pin_memory", 0, None, None, "PIN103"),
+        ("e1.pageable-pin_memory-to", 1, 0, HTOD_PINNED, "PIN103"),
+        ("e1.pageable-pin_memory-to-non_blocking", 0, 0, HTOD_PINNED, "PIN103"),
         ("e2.blocking", 1000, 0, HTOD_PAGEABLE, "PIN102"),
-        ("e2.non_blocking-one-synchronize", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e2.non_blocking-one-synchronize", 1, 0, HTOD_PAGEABLE, "PIN106"),
+        ("e3.pageable-blocking", 100, 0, HTOD_PAGEABLE, "PIN102"),
+        ("e3.pin-and-copy-blocking", 100, 0, HTOD_PINNED, "PIN103"),
         ("e5.read-at-once", 2, 0, None, "PIN508"),
         ("e5.read-after-synchronize", 3, 0, None, "PIN216"),
         ("e5.pageable-sent-and-read-on-the-gpu", 2, 0, HTOD_PAGEABLE, "PIN101"),
@@ -36,20 +43,36 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
         ("e6.pinned-source", 1, 0, HTOD_PINNED, "PIN202"),
         ("e6.pageable-source", 2, 0, HTOD_PAGEABLE, "PIN101"),
         ("e6.pinned-source-written-after-synchronize", 2, 0, HTOD_PINNED, "PIN301"),
-        ("e9.pinned-without-pin_memory", 4, 0, HTOD_PAGEABLE, "PIN402"),
-        ("e9.pinned-with-pin_memory", 0, 0, HTOD_PINNED, "PIN402"),
+        ("e7.pin-in-threads-then-copy", 0, 0, HTOD_PINNED, "PIN603"),
+        ("e8.pageable-blocking", 1, 0, HTOD_PAGEABLE, "PIN104"),
+        ("e8.pinned-blocking", 1, 0, HTOD_PINNED, "PIN102"),
+        ("e9.pinned-without-pin_memory", 4, 0, HTOD_PAGEABLE, "PIN105"),
+        ("e9.pinned-with-pin_memory", 0, 0, HTOD_PINNED, "PIN401"),
         ("e10.plain-loop", 0, 0, HTOD_PINNED, "PIN301"),
         ("e10.prefetcher", 0, 1, HTOD_PINNED, None),
+        ("e10.prefetcher-blocking", 1, 1, HTOD_PINNED, "PIN107"),
         ("e10.prefetcher-pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e10.no-copy", 0, None, None, None),
         ("e11.pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
-        ("e11.pinned-as-it-arrives", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e11.pinned-as-it-arrives.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e11.pinned-as-it-arrives.process1", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e11.pinned-in-the-child", 0, 0, HTOD_PINNED, None),
-        ("e12.pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
-        ("e12.pinned-sent-to-the-child", 1, 0, HTOD_PAGEABLE, "PIN101"),
-        ("e12.pinned-in-the-child-itself", 0, 0, HTOD_PINNED, None),
+        ("e12.pageable.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e12.pageable.process1", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e12.pinned-sent-to-the-child.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e12.pinned-sent-to-the-child.process1", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e12.pinned-in-the-child-itself.process0", 0, 0, HTOD_PINNED, None),
+        ("e12.pinned-in-the-child-itself.process1", 0, 0, HTOD_PINNED, None),
+        ("e13.htod-pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e13.htod-pinned", 0, 0, HTOD_PINNED, None),
+        ("e13.dtoh-pageable", 1, 0, None, "PIN108"),
+        ("e13.dtoh-pinned", 0, 0, None, "PIN501"),
+        ("e13.dtod", 0, 0, None, None),
         ("e14.as-written", 2, 0, HTOD_PINNED, "PIN201"),
         ("e14.without-item", 0, 0, HTOD_PINNED, "PIN301"),
+        ("e15.allocate-pageable", 0, None, None, None),
+        ("e15.allocate-pinned", 2, None, None, "PIN211"),
+        ("e15.allocate-pinned-again", 0, None, None, None),
     ],
 )
 def test_a_recorded_experiment_shows_what_it_is_about(
@@ -60,8 +83,7 @@ def test_a_recorded_experiment_shows_what_it_is_about(
     assert profile.sums
     assert isinstance(profile.sums.waits, Known)
     assert profile.sums.waits.value.count == waits
-    assert isinstance(profile.overlap, Known)
-    fraction = profile.overlap.value.fraction
+    fraction = profile.overlap.value.fraction if isinstance(profile.overlap, Known) else None
     assert fraction == (overlapped if overlapped is None else pytest.approx(overlapped, abs=0.02))
     assert {(group.direction, group.host_memory) for group in profile.copies if group.direction == "HtoD"} == (
         {htod} if htod else set()
@@ -70,19 +92,83 @@ def test_a_recorded_experiment_shows_what_it_is_about(
     assert (rule in rules) if rule else not rules
 
 
-def test_batches_of_a_class_are_not_said_to_come_from_a_loader_that_does_not_pin() -> None:
-    """E9's DataLoader has pin_memory=True and no workers: of its batches without pin_memory() no event tells so."""
-    analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
-    found = [each for each in analysis.findings if each.rule.id in {"PIN104", "PIN105"}]
-    said = "the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the batches"
-    assert {each.rule.id for each in found} == {"PIN104"}
-    assert all(said in each.evidence.text for each in found)
-    assert all(to_do(each, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or") for each in found)
-    trace = analysis.trace
-    told = replace(trace, info=replace(trace.info, loaders_pin=True))  # as it is recorded of a DataLoader that lives on
-    found = [each for each in analyse(told).findings if each.rule.id in {"PIN104", "PIN105"}]
-    assert {each.rule.id for each in found} == {"PIN105"}
-    assert all("has pin_memory=True, but this memory is not pinned" in each.evidence.text for each in found)
+def test_batches_of_a_class_are_told_from_those_of_a_loader_that_does_not_pin() -> None:
+    """E8's DataLoader does not pin; E9's does, but a class of batches without pin_memory() stays pageable."""
+    trace = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz").trace
+    forgotten = replace(trace, info=replace(trace.info, loaders_pin=None))  # as of a DataLoader that nothing tells of
+    for analysis, pins, rule, said in (
+        (
+            analysis_of(RECORDED / "e8.pageable-blocking.json.gz"),
+            False,
+            "PIN104",
+            "the DataLoader has no pin_memory=True",
+        ),
+        (analyse(trace), True, "PIN105", "has pin_memory=True, but this memory is not pinned"),
+        (
+            analyse(forgotten),
+            None,
+            "PIN104",
+            "the trace does not show whether the DataLoader has pin_memory=True: if so",
+        ),
+    ):
+        assert analysis.trace.info.loaders_pin is pins
+        (found,) = (each for each in analysis.findings if each.rule.id in {"PIN104", "PIN105"})
+        assert (found.rule.id, said in found.evidence.text) == (rule, True)
+    assert to_do(found, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or")
+
+
+def test_batches_of_a_class_with_pin_memory_are_pinned() -> None:
+    analysis = analysis_of(RECORDED / "e9.pinned-with-pin_memory.json.gz")
+    assert analysis.trace.info.loaders_pin is True
+    assert not {each.rule.id for each in analysis.findings} & {"PIN101", "PIN104", "PIN105"}
+
+
+@pytest.mark.parametrize("process", [0, 1])
+@pytest.mark.parametrize("case", ["e11.pinned-as-it-arrives", "e12.pageable", "e12.pinned-sent-to-the-child"])
+def test_a_tensor_that_was_sent_to_a_process_is_said_to_arrive_unpinned(case: str, process: int) -> None:
+    analysis = analysis_of(RECORDED / f"{case}.process{process}.json.gz")
+    assert analysis.trace.info.spawned
+    (found,) = analysis.findings
+    assert "multiprocessing started this process" in found.evidence.text
+    assert to_do(found, analysis.findings) == (
+        "Pin it in this process: a tensor that another process sends arrives in shared memory, unpinned, even if it "
+        "was pinned there"
+    )
+
+
+@pytest.mark.parametrize("case", ["e1.pinned-to", "e3.pin-and-copy-blocking", "e8.pinned-blocking"])
+def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
+    findings = analysis_of(RECORDED / f"{case}.json.gz").findings
+    (found,) = (each for each in findings if each.rule.id == "PIN102")
+    assert to_do(found, findings) == "Add non_blocking=True: this memory is pinned already"
+
+
+def test_the_loop_around_many_small_copies_is_not_advised_to_be_moved() -> None:
+    findings = analysis_of(RECORDED / "e2.blocking.json.gz").findings
+    (found,) = (each for each in findings if each.rule.id == "PIN603")
+    assert to_do(found, findings).startswith("Pack the many small copies of this line into one")
+
+
+@pytest.mark.parametrize("case", ["e6.pinned-source", "e14.as-written"])
+def test_other_python_is(case: str) -> None:
+    findings = analysis_of(RECORDED / f"{case}.json.gz").findings
+    (found,) = (each for each in findings if each.rule.id == "PIN603")
+    assert to_do(found, findings).startswith("Do it once before the loop")
+
+
+@pytest.mark.parametrize("case", ["e5.read-at-once", "e7.pin-in-threads-then-copy", "e15.allocate-pinned-again"])
+def test_of_more_pinned_memory_than_the_machine_has_nothing_is_said(case: str) -> None:
+    """torch 2.11 counts each tensor that pins the block of another one anew: here 150 to 300 GiB, of 126."""
+    analysis = analysis_of(RECORDED / f"{case}.json.gz")
+    assert analysis.trace.info.host_memory is None
+    assert "PIN109" not in {each.rule.id for each in analysis.findings}
+
+
+def test_memory_that_is_pinned_anew_in_each_step_is_no_start_of_cuda() -> None:
+    analysis = analysis_of(RECORDED / "e15.allocate-pinned.json.gz")
+    sites = [site for site in analysis.details.syncs.sites if site.cause == "host_alloc"]
+    assert [(site.call, site.in_steps.count) for site in sites] == [("cudaHostAlloc", 5), ("cudaFreeHost", 5)]
+    assert "one_time" not in {doubt.check for doubt in analysis.profile.doubts}
 
 
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.gz")), ids=lambda path: path.name.removesuffix(".json.gz"))

@@ -33,9 +33,9 @@ def loaders_pin() -> bool | None:
 def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
-    None if torch does not count (an old version, or a program without a GPU), or if the system does not tell. Torch
-    2.11 counts what is in use by blocks, of a power of two, and what is pinned by the bytes that were asked for: what
-    is in use is pinned in any case.
+    None if torch does not count (an old version, or a program without a GPU), if the system does not tell, or if both
+    contradict each other. Torch 2.11 counts what is in use up, but not down, where a pinned tensor is freed
+    (github.com/pytorch/pytorch/pull/183067): what is in use is left out where it is more than all that is pinned.
     """
     stats = _allocator_stats()
     kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
@@ -47,14 +47,17 @@ def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = L
     except (OSError, KeyError):
         return None
     limit = min(_limits(cgroup, limits), default=total)
-    return HostMemory(
-        max(stats[f"{pinned}.current"], stats[f"{used}.current"]),
-        stats[f"{used}.current"],
-        max(stats[f"{pinned}.peak"], stats[f"{used}.peak"]),
-        total,
-        available,
-        limit if limit < total else None,
-    )
+    pinned_now, in_use = stats[f"{pinned}.current"], stats[f"{used}.current"]
+    with suppress(ValueError):
+        return HostMemory(
+            pinned_now,
+            in_use if in_use <= pinned_now else None,
+            stats[f"{pinned}.peak"],
+            total,
+            available,
+            limit if limit < total else None,
+        )
+    return None
 
 
 def _allocator_stats() -> Mapping[str, int]:

@@ -41,9 +41,14 @@ __all__ = [
     "unsearched",
 ]
 
-RULES = (
-    *(*copies.RULES, *memory.RULES, *waits.RULES, *overlap.RULES, *loading.RULES, *hazards.RULES, *guarded.RULES),
-    *(*launches.RULES, *gpu.RULES),
+RULES = tuple(
+    sorted(
+        (
+            *(*copies.RULES, *copies.OF_THE_HOST, *memory.RULES, *waits.RULES, *waits.OF_THE_HOST, *overlap.RULES),
+            *(*loading.RULES, *hazards.RULES, *guarded.RULES, *launches.RULES, *gpu.RULES),
+        ),
+        key=lambda rule: rule.id,
+    )
 )
 """All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the
 host's launches, 7xx the GPU's own time."""
@@ -58,8 +63,10 @@ they are batches of a DataLoader."""
 
 RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, ...]]], ...] = (
     (copies.RULES, lambda why: (why.per_step, why.copies, why.overlap, why.drain)),
+    (copies.OF_THE_HOST, lambda why: (why.per_step,)),
     (memory.RULES, lambda _: ()),
     (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
+    (waits.OF_THE_HOST, lambda why: (why.per_step, why.stalls)),
     (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
     (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
     (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),

@@ -16,7 +16,7 @@ from pinprof.rules.rule import Change, Evidence, Further, Look, Rule
 from pinprof.rules.sites import as_one
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, REFILL, SAFE_REFILL, read_later
 from pinprof.rules.sums import Copies, copies_in_steps, idle_within, in_complete_steps, of_all
-from pinprof.rules.wait_sites import waits_of
+from pinprof.rules.wait_sites import WaitFields, waits_of
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
@@ -53,10 +53,13 @@ PIN_OR_HAVE_PINNED = (
 
 SENT = "a tensor that another process sends arrives in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
-    f"Pin it in this process, for {SENT}. Allocate it once with pin_memory=True and refill it, each time after an "
+    f"Pin it in this process: {SENT}. Allocate it once with pin_memory=True and refill it, each time after an "
     "event that shows that its last copy has ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )
 """What to do in a process that multiprocessing started."""
+
+
+PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
 
 
 def rule_of_batches(details: Details) -> str | None:
@@ -153,6 +156,18 @@ def _prefetched(details: Details, copies: Copies) -> Further:
     return Further("PIN301", "the copies one step ahead, on a stream of their own", edits)
 
 
+def _knowing_pinned(fields: WaitFields) -> WaitFields:
+    """Return the fields of a rule for blocking copies that does not ask to pin what is pinned."""
+
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        for evidence in fields["look"](details, profile):
+            memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
+            pinned = len(memory) > 0 and bool((memory == PINNED).all())
+            yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence
+
+    return {**fields, "look": look}
+
+
 def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins does not count."""
     ops = details.trace.ops
@@ -169,20 +184,25 @@ def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     steps = profile.steps.count
     cost = idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows])
     time = float(ops.duration_ns[rows].sum()) / steps
+    idle = "" if profile.withheld.busy else f", of which the GPU is idle for {duration(cost)}"
     yield Evidence(
         cost,
         f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "
-        f"{duration(time)}, of which the GPU is idle for {duration(cost)}",
+        f"{duration(time)}{idle}",
         at_any_cost=True,
         edits=Edits(removed_ops=frozenset(rows.tolist())),
     )
 
 
-def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
+def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
+    """Yield the small copies to the GPU of each place that makes many in a step."""
     rows = details.overlap.row
     small = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.bytes[rows] >= 0)
     small &= details.trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
+    yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
 
+
+def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
     def seen(some: Sequence[Copies]) -> Evidence:
         copies = of_all(some)
         launch = details.trace.links.launch[copies.rows]
@@ -197,8 +217,7 @@ def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
             figures=copies.figures,
         )
 
-    many = (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
-    yield from as_one(profile, many, seen)
+    yield from as_one(profile, many_small(details, profile), seen)
 
 
 def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -243,6 +262,33 @@ def _why_slow(trace: Trace, slow: Int64s) -> str:
     )
 
 
+OF_THE_HOST = (
+    Rule(
+        id="PIN103",
+        title="`.pin_memory()` in the training loop",
+        looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
+        why=(
+            "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may "
+            "have to allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the "
+            "pageable copy depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is "
+            "faster in any case."
+        ),
+        fix=(
+            "Keep one pinned tensor and refill it, each time after an event that shows that its last copy has ended; "
+            "or let the thread of a DataLoader pin."
+        ),
+        before="for x in batches:\n"
+        "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
+        code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
+        "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
+        "    train(x.to(device, non_blocking=True))",
+        safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
+        change=Change(r"\.pin_memory\(", "refill one pinned tensor instead"),
+        look=_pin_then_copy,
+    ),
+)
+"""What pinning takes shows without any work of a GPU."""
+
 RULES = (
     Rule(
         id="PIN101",
@@ -285,30 +331,7 @@ RULES = (
             "same GPU stream runs after the copy anyway."
         ),
         change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
-        **waits_of("blocking_copy_htod"),
-    ),
-    Rule(
-        id="PIN103",
-        title="`.pin_memory()` in the training loop",
-        looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
-        why=(
-            "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may "
-            "have to allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the "
-            "pageable copy depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is "
-            "faster in any case."
-        ),
-        fix=(
-            "Keep one pinned tensor and refill it, each time after an event that shows that its last copy has ended; "
-            "or let the thread of a DataLoader pin."
-        ),
-        before="for x in batches:\n"
-        "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
-        code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
-        "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
-        "    train(x.to(device, non_blocking=True))",
-        safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
-        change=Change(r"\.pin_memory\(", "refill one pinned tensor instead"),
-        look=_pin_then_copy,
+        **_knowing_pinned(waits_of("blocking_copy_htod")),
     ),
     Rule(
         id="PIN104",

@@ -7,6 +7,7 @@ import numpy as np
 
 from pinprof.intervals import Intervals, union
 from pinprof.trace.compiling import capture_times, compile_times, compiles_again, marked_captures
+from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
 START, LOADING, FIRST, COMPILING, CAPTURE = "start", "loading", "first", "compiling", "capture"
@@ -58,13 +59,28 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
 def _starts(trace: Trace) -> Bools:
     """Return the slow calls before the first launch; and those behind it, where such a one started CUDA.
 
-    cuBLAS, cuDNN and the allocator then start too, each at its first use.
+    cuBLAS, cuDNN and the allocator then start too, each at its first use. What is slow in every step is no start.
     """
     calls = trace.calls
     slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(lambda name: WAITS.search(name) is not None)
+    slow &= ~_recurring(trace, slow)
     launched = calls.start_ns[calls.named(lambda name: MAKES.search(name) is not None)]  # also of work that is lost
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))
     return slow if before.any() else before
+
+
+def _recurring(trace: Trace, slow: Bools) -> Bools:
+    """Return the calls whose function is slow in each complete step, as one that pins fresh memory; of two or more."""
+    result = np.zeros(len(slow), bool)
+    count = int(trace.steps.complete.sum())
+    if count < 2 or not trace.steps.on_host:  # noqa: PLR2004
+        return result
+    step = step_at(trace.steps, trace.calls.start_ns)
+    within = slow & trace.steps.holds(step)
+    for name in np.unique(trace.calls.name[within]):
+        theirs = trace.calls.name == name
+        result |= theirs & (len(np.unique(step[within & theirs])) == count)
+    return result
 
 
 def _loads(trace: Trace) -> Bools:

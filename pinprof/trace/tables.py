@@ -185,13 +185,14 @@ class PlainStep:
 class HostMemory:
     """The memory that a program has pinned, as pinprof recorded it after the last step; bytes.
 
-    torch's allocator has pinned it: nobody counts what others pin by themselves (NCCL, `cudaHostRegister`).
+    torch's allocator has pinned it: nobody counts what others pin by themselves (NCCL, `cudaHostRegister`). Raises
+    ValueError if more is pinned than the machine misses: pinned memory is never available, so the count is wrong.
     """
 
     pinned_bytes: int
     """In use or kept for later; each size is rounded up as the allocator does."""
-    used_bytes: int
-    """The part in use, by tensors and by copies that have not ended."""
+    used_bytes: int | None
+    """The part in use, by tensors and by copies that have not ended; None where torch miscounts it."""
     peak_bytes: int
     """The most that was pinned so far."""
     total_bytes: int
@@ -200,6 +201,11 @@ class HostMemory:
     """What the machine could still give to programs, its page cache included (`MemAvailable`)."""
     limit_bytes: int | None
     """What the process may have by its cgroups; None without a limit below the machine's memory."""
+
+    def __post_init__(self) -> None:
+        """Refuse a count that cannot be true."""
+        if self.pinned_bytes > self.total_bytes - self.available_bytes:
+            raise ValueError("more memory is pinned than the machine misses")
 
     @property
     def unpinned_bytes(self) -> int:

@@ -64,12 +64,23 @@ def test_what_is_pinned_is_recorded_beside_what_there_is(
     assert memory.unpinned_bytes == 40 * GIB
 
 
-def test_what_is_in_use_is_pinned(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer = {"allocated_bytes.current": 3 * GIB, "allocated_bytes.peak": 4 * GIB}  # as asked for, not in blocks
-    counting(monkeypatch, STATS | fewer)
+def test_of_what_is_in_use_nothing_is_said_where_torch_never_counts_it_down(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch 2.11 counts a pinned tensor of 1 GiB that is made anew 300 times, each in the block of the last."""
+    counts = {"allocated_bytes": GIB, "active_bytes": 300 * GIB}
+    counting(monkeypatch, {f"{name}.{which}": count for name, count in counts.items() for which in ("current", "peak")})
     memory = machine.memory()
     assert memory
-    assert (memory.pinned_bytes, memory.used_bytes, memory.peak_bytes) == (5 * GIB, 5 * GIB, 6 * GIB)
+    assert (memory.pinned_bytes, memory.used_bytes, memory.peak_bytes) == (GIB, None, GIB)
+
+
+@pytest.mark.parametrize(("pinned", "is_possible"), [(32, True), (33, False)])  # 32 of 64 GiB are available
+def test_more_than_the_machine_misses_cannot_be_pinned(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, pinned: int, is_possible: bool
+) -> None:
+    counting(monkeypatch, STATS | {"allocated_bytes.current": pinned * GIB})
+    assert (machine.memory() is not None) == is_possible
 
 
 @pytest.mark.parametrize(
@@ -148,8 +159,8 @@ def test_a_pinned_tensor_is_counted() -> None:
     after = host_memory()
     assert before
     assert after
-    assert after.used_bytes - before.used_bytes == 4 << 20  # the next power of two
-    assert after.peak_bytes >= after.pinned_bytes >= after.used_bytes
+    assert 3 << 20 <= after.pinned_bytes - before.pinned_bytes <= 4 << 20  # up to the next power of two
+    assert after.peak_bytes >= after.pinned_bytes >= (after.used_bytes or 0)
     assert after.total_bytes > after.available_bytes > 0
     del first, pinned
 

@@ -131,3 +131,20 @@ def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing(t
         builder.call("cudaLaunchKernel", 10_000 * number + 10, 5)
         builder.call("cudaFree", 10_000 * number + 100, 5_000)
     assert one_time(analysis(builder, tmp_path)) is None
+
+
+def slow_calls(folder: Path, *, steps_with_one: int) -> Analysis:
+    """Return four steps of 20 ms without work of a GPU, the first ones of which allocate pinned memory for 12 ms."""
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step + 1, STEP_US * step, STEP_US - 10)
+        if step < steps_with_one:
+            builder.call("cudaHostAlloc", STEP_US * step + 100, 12_000)
+    return analysis(builder, folder)
+
+
+def test_a_call_that_is_slow_in_every_step_is_no_start_of_cuda(tmp_path: Path) -> None:
+    assert one_time(slow_calls(tmp_path, steps_with_one=4)) is None
+    assert one_time(slow_calls(tmp_path, steps_with_one=1)) == (
+        "12.0 ms (15 %) of the recorded steps is one-time work (CUDA's start)"
+    )

@@ -185,7 +185,8 @@ def test_whether_a_loader_pins_is_told_as_far_as_the_trace_shows_it(
         ("loader_pageable", None),
         ("loader_pageable.stack", False),
         ("experiments/e9.pinned-with-pin_memory", True),
-        ("experiments/e9.pinned-without-pin_memory", None),
+        ("experiments/e9.pinned-without-pin_memory", True),
+        ("experiments/e8.pageable-blocking", False),
     ],
 )
 def test_whether_the_loader_of_a_recording_pins(name: str, pins: bool | None) -> None:

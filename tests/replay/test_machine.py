@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import RECORDINGS, TRACES, mostly_slow, trace_of
+from recordings import OF_A_GPU, TRACES, mostly_slow, trace_of
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
@@ -56,7 +56,7 @@ STAGES_LATE = TRACES / "experiments" / "e10.prefetcher-pageable.json.gz"
 
 @pytest.mark.parametrize(
     "path",
-    [STAGES_LATE, *mostly_slow([path for path in RECORDINGS if path != STAGES_LATE])],
+    [STAGES_LATE, *mostly_slow([path for path in OF_A_GPU if path != STAGES_LATE])],
     ids=lambda path: path.name,
 )
 def test_the_unchanged_replay_ends_as_recorded_on_host_and_gpu(path: Path) -> None:

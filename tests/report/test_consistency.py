@@ -16,6 +16,8 @@ from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 
 WITHIN = 1.001
+WORTH = 0.1
+"""What may cost a smaller share of the step than this is not named (`verdict.WORTH`)."""
 """The bar may show this much less than the verdict says."""
 HELD_UP = {"sync_bubble", "host_wait", "kernel_wait", "other", "outside"}
 IDLE = {
@@ -41,7 +43,11 @@ def contradictions(trace: dict[str, Any]) -> list[str]:
 def _of_verdict(trace: dict[str, Any]) -> Iterator[str]:
     verdict = trace["verdict"]
     if verdict["cause"] is None:
-        if trace["verdicts"] and not verdict["headline"]:
+        worth = WORTH * (trace["steps"]["step_ms"] or 0.0)
+        may = [
+            each for each in trace["verdicts"] if each["cause"] not in {"gpu", "host"} and each["range_ms"][1] >= worth
+        ]
+        if may and not verdict["headline"]:
             yield "the trace cannot tell the cause, and does not say between which"
         return
     low, high = verdict["range_ms"]
@@ -114,7 +120,9 @@ def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[st
     order = [(finding["rule"], finding["title"]) for finding in findings]
     named = [(rule, title) for title, rule in re.findall(r"^ +\d\. .*?: (.*) \((PIN\d+)\)$", short, re.MULTILINE)]
     for name, shown in (("short", named), ("brief", [(each["rule"], each["title"]) for each in of_brief])):
-        places = [order.index(each) for each in shown if each in order]
+        places: list[int] = []
+        for each in shown:
+            places += [place for place, known in enumerate(order) if known == each and place not in places][:1]
         if places != sorted(places):
             yield f"the {name} report names findings in another order: {[rule for rule, _ in shown]}"
 

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -476,7 +476,7 @@ def test_a_process_that_multiprocessing_started_is_told_where_to_pin(
 
     (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id == "PIN101")
     assert ("multiprocessing started this process" in found.evidence.text) == told
-    assert found.fix.startswith("Pin it in this process, for a tensor that another process sends arrives") == told
+    assert found.fix.startswith("Pin it in this process: a tensor that another process sends arrives") == told
 
 
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:
@@ -585,6 +585,76 @@ def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_pat
     assert headline(calm, Findings([finding])).do == "First: too much pinned memory; the saving is unknown."
     (limited,) = findings_of(memory(12, 40, limit=16), tmp_path)
     assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
+
+
+def of_the_host(folder: Path, *calls: tuple[float, str, float], ops: Sequence[tuple[float, str, float]] = ()) -> Trace:
+    """Return the trace of four steps of 1 ms with these calls and ops of the host, and without work of a GPU."""
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 1000 * number
+        builder.step(number, start, 990)
+        for at, name, duration in ops:
+            builder.op(name, start + at, duration)
+        for at, name, duration in calls:
+            builder.call(name, start + at, duration)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+@pytest.mark.parametrize(
+    ("trace", "rule", "text"),
+    [
+        (
+            lambda folder: of_the_host(folder, (160, "cudaEventQuery", 5), ops=[(150, "aten::pin_memory", 400)]),
+            "PIN103",
+            "pinning 1 tensor per step takes the main thread 400 µs",
+        ),
+        (
+            lambda folder: of_the_host(folder, (110, "cudaHostAlloc", 600)),
+            "PIN211",
+            "1 per step in cudaHostAlloc: as traced, the host waits 600 µs",
+        ),
+    ],
+)
+def test_what_pinning_takes_is_told_without_work_of_a_gpu(
+    tmp_path: Path, trace: Callable[[Path], Trace], rule: str, text: str
+) -> None:
+    recorded_trace = trace(tmp_path)
+    (finding,) = find(measure(recorded_trace), recorded_trace)
+    assert (finding.rule.id, finding.evidence.text, finding.saving) == (rule, text, None)
+
+
+def test_of_a_host_that_neither_pins_nor_allocates_nothing_is_said(tmp_path: Path) -> None:
+    trace = of_the_host(tmp_path, (160, "cudaEventQuery", 5), ops=[(150, "aten::add", 400)])
+    assert not find(measure(trace), trace)
+
+
+def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned(tmp_path: Path) -> None:
+    def of_pageable(builder: TraceBuilder, start: float) -> None:
+        builder.op("aten::to", start + 30, 700)
+        builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40)
+        builder.call("cudaStreamSynchronize", start + 45, 360)
+
+    fixes = [
+        next(each.fix for each in findings_of(scene, tmp_path) if each.rule.id == "PIN102")
+        for scene in (blocking_copy, of_pageable)
+    ]
+    assert fixes[0] == "Add non_blocking=True: this memory is pinned already."
+    assert fixes[1].startswith("x.to(device, non_blocking=True), of pinned memory: PIN101")
+
+
+def test_memory_that_is_available_is_not_pinned(tmp_path: Path) -> None:
+    """Of 64 GiB 20 are not available: torch's count of more is wrong, and nothing is said of it."""
+    assert [each.rule.id for each in findings_of(memory(20, 44, limit=40), tmp_path)] == ["PIN109"]
+    assert not findings_of(memory(20.5, 44, limit=40), tmp_path)
+
+
+def test_of_what_is_in_use_nothing_is_said_where_it_is_not_known(tmp_path: Path) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        memory(24, 8)(builder, start)
+        builder.metadata["pinprof"]["host_memory"]["used_bytes"] = None
+
+    (finding,) = findings_of(scene, tmp_path)
+    assert finding.evidence.text.startswith("torch has pinned 24.0 GiB (at most 24.0 GiB so far): 75 % of")
 
 
 @pytest.mark.parametrize("entry", [None, 1, {}, {"pinned_bytes": "much"}, {"pinned_bytes": 1 << 70}])

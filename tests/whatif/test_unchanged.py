@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, recorded_details
+from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow, recorded_details
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.details import details_of
@@ -174,7 +174,7 @@ def test_edits_of_other_steps_than_those_replayed_change_nothing(tmp_path: Path)
     "path",
     [
         pytest.param(SLOWER_THAN_THE_STEP, id=SLOWER_THAN_THE_STEP.name),
-        *mostly_slow([path for path in RECORDINGS if path != SLOWER_THAN_THE_STEP]),
+        *mostly_slow([path for path in OF_A_GPU if path != SLOWER_THAN_THE_STEP]),
     ],
 )
 def test_a_recording_that_is_not_changed_predicts_its_step(path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_recording_that_is_not_changed_predicts_its_step(path: Path) -> None:
     assert predict_edits(replay, [NO_EDITS], Scenario()).predicted_ns == replay.step_ns
 
 
-@pytest.mark.parametrize("name", ["experiments/e12.pinned-sent-to-the-child", "loader_pinned", "clean.stack"])
+@pytest.mark.parametrize("name", ["experiments/e12.pinned-sent-to-the-child.process0", "loader_pinned", "clean.stack"])
 def test_a_trace_verified_against_itself_shows_no_change(name: str) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
     result = verify(analysis.details, analysis.profile, analysis.details, analysis.profile)

@@ -81,7 +81,11 @@ def _way_to_gpu_work(trace: Trace) -> str:
             "(counters, Nsight, DCGM)"
         )
     if trace.info.by_pinprof:
-        return "record again on a machine with a GPU, and let the program use it"
+        return (
+            "record steps in which the program copies to the GPU or computes there"
+            if len(trace.calls)
+            else "record again on a machine with a GPU, and let the program use it"
+        )
     return "record with ProfilerActivity.CUDA on a machine with a GPU"
 
 

@@ -156,7 +156,7 @@ HOST_MEMORY = Record(
     "Memory that torch had pinned after the last recorded step",
     {
         "pinned_bytes": count("pinned, in use or kept for later", BYTES),
-        "used_bytes": count("the part in use", BYTES),
+        "used_bytes": maybe(count("the part in use; null where torch miscounts it", BYTES)),
         "peak_bytes": count("the most that was pinned so far", BYTES),
         "total_bytes": count("the machine's memory", BYTES),
         "available_bytes": count("what the machine could still give to programs", BYTES),

@@ -7,6 +7,7 @@ from pinprof.analyses.host import CalledLine
 from pinprof.analyses.pause import MEANING
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.rules.copies import many_small
 from pinprof.rules.launches.advice import how_to_spare
 from pinprof.rules.launches.late import late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
@@ -19,6 +20,7 @@ MOST_NAMED = 4
 """Lines that a sentence names."""
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
+PACK = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
 NO_OP = ("user", "library")
 """Kinds of code in which the host runs no op of torch and waits for no input."""
 
@@ -52,8 +54,15 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         "; ".join(words),
         *place,
         edits=Edits(without_pauses=True),
-        fix=how_to_spare(details),
+        fix=PACK if _copies_much(details, profile, place) else how_to_spare(details),
     )
+
+
+def _copies_much(details: Details, profile: Profile, place: Place) -> bool:
+    """Return whether a line makes many small copies: its Python is the loop around them."""
+    if place.line is None:
+        return False
+    return any(copies.place[:2] == place[:2] for copies in many_small(details, profile))
 
 
 def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fitting import fitting
 from page_reader import Page
-from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
+from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.measurement.division import busiest
@@ -200,7 +200,7 @@ def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
     assert list(where_it_goes(measured(builder, tmp_path))) == []
 
 
-@pytest.mark.parametrize("path", mostly_slow(RECORDINGS, lambda path: path.name.removesuffix(".json.gz")))
+@pytest.mark.parametrize("path", mostly_slow(OF_A_GPU, lambda path: path.name.removesuffix(".json.gz")))
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
     analysis = analysis_of(path)
     profile, found = analysis.profile, analysis.findings
