@@ -121,8 +121,14 @@ def test_a_function_that_the_file_does_not_have_spoils_it(program: Path) -> None
 def test_functions_of_other_files_do_not_spoil_it(program: Path) -> None:
     builder = called_from("train.py(3): train", ITEM)
     builder.function("other.py(3): evaluate", 250, 10)
-    builder.function("train.py(4): <lambda>", 250, 10)
+    builder.function("other.py(4): <lambda>", 250, 10)
     assert place(builder, program) == ("train.py", 7, "train")
+
+
+def test_a_lambda_on_a_line_without_one_spoils_it(program: Path) -> None:
+    builder = called_from("train.py(3): train", ITEM)
+    builder.function("train.py(4): <lambda>", 250, 10)
+    assert place(builder, program) == ("train.py", None, "train")
 
 
 @pytest.mark.parametrize("source", ["", "def train(", "\0", "print 'old'"])
