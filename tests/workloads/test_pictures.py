@@ -62,7 +62,7 @@ def test_of_a_step_of_many_bars_the_picture_has_the_beginning(tmp_path: Path) ->
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
     made = picture("many", trace, details_of(trace))
     assert len(made.bars) == MOST_BARS
-    assert made.bars[-1] == Bar("stream 7", "exposed copy", 2.39, 2.405)  # the next begins at 2.405
+    assert made.bars[-1] == Bar("stream 7", "exposed copy", 1.49, 1.505)  # the next begins at 1.505
     assert made.step_ms == 9.99
 
 
