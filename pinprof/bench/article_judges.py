@@ -72,7 +72,7 @@ def off_the_path(of: Measured) -> Judgement:
 def cost_time(size: str) -> Judge:
     """Judge whether the two .item() make a step longer: by steps in turn, which a noisy host slows alike.
 
-    They do if they cost time in every round and, in the middle, more than two runs differ by; not, if in no round.
+    They do if in every round they cost more than two runs of a program differ by, and do not if in none.
     """
     fast, slow = f"without .item(){size}", f"as written{size}"
 
@@ -87,6 +87,6 @@ def cost_time(size: str) -> Judge:
         )
         margin = 100 * SAME
         said += f" ({spread(cost) or 'one run'})"
-        return decide(said, confirmed=cost.low > 0 and cost.median > margin, refuted=cost.high <= margin)
+        return decide(said, confirmed=cost.low > margin, refuted=cost.high <= margin)
 
     return judge

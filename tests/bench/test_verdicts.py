@@ -804,8 +804,8 @@ def test_what_was_published_for_other_sizes_says_for_which() -> None:
     ("cost", "low", "high", "outcome"),
     [
         (13, 10, 16, "confirmed"),
-        (4, 0.5, 9, "confirmed"),
-        (2, 0.5, 9, "depends"),
+        (4, 3.1, 9, "confirmed"),
+        (4, 3, 9, "depends"),
         (2, -9, 12, "depends"),
         (2, -9, 3, "refuted"),
         (13, -2, 30, "depends"),
