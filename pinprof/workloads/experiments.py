@@ -32,7 +32,7 @@ ROUNDS = 7
 """In which what is light is timed, each in a process of its own. Of as many draws the median of seven lies between the
 least and the most of seven others in 93 % of cases, whatever the spread within a round; of three in 60 %."""
 SOME_ROUNDS = 3
-"""Of what takes seconds, however long the bench takes; it has further rounds where there is time."""
+"""Of what takes seconds; it has further rounds where there is time. As many of the bench begin in any case."""
 ONE_WAIT = ", one synchronize"
 """What the name of a case says, and that of its waits need not."""
 

@@ -31,8 +31,7 @@ BEGIN_BY_S = 235.0
 """No round after the first three begins later: one of what is light should take an H100 thirteen seconds, the traces
 take it thirty-five, what is measured once fifteen, and the whole bench may take five minutes."""
 FURTHER_BY_S = 210.0
-"""What takes seconds has its first three rounds in any case, and begins further ones only before: rounds of what is
-light are still to come."""
+"""What takes seconds begins no round after its own third later: rounds of what is light are still to come."""
 
 
 def _silent(_far: str, _known: Experiment, _last: str) -> None:
@@ -86,7 +85,7 @@ def stages(*, quick: bool) -> tuple[Stage, ...]:
 
 
 def _round(number: int) -> Iterator[Stage]:
-    """Yield a round: what is timed in it in any case, then what is only where there is time.
+    """Yield a round: what is timed in it whenever it begins, then what is only if time is left.
 
     What has fewer rounds than all else has them spread over the others, the first in the first.
     """
