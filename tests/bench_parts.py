@@ -26,6 +26,12 @@ def pictures(number: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Figu
     yield Picture(number, (Bar("host", "copy", 0.0, 1.0),), "because")
 
 
+def six_times(_number: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Figure]:
+    """Yield six times, each as many milliseconds as the number of the process."""
+    for number in range(6):
+        yield Figure(f"time {number}", "ms", os.getpid(), os.getpid(), os.getpid(), 1)
+
+
 def fails(rank: int, _answers: object) -> None:
     """Fail as a spawned process may."""
     raise ValueError(f"process {rank} has no GPU")

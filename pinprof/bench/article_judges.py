@@ -1,7 +1,7 @@
 """How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
 
-from pinprof.bench.judging import Judge, Judgement, Measured, less, ratios
-from pinprof.bench.order import SAME, amount, order, shown, times
+from pinprof.bench.judging import Judge, Judgement, Measured, decide, less, ratios
+from pinprof.bench.order import SAME, amount, order, shown, spread, times
 from pinprof.units import percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
@@ -70,7 +70,10 @@ def off_the_path(of: Measured) -> Judgement:
 
 
 def cost_time(size: str) -> Judge:
-    """Judge whether the two .item() make a step longer: by steps in turn, which a noisy host slows alike."""
+    """Judge whether the two .item() make a step longer: by steps in turn, which a noisy host slows alike.
+
+    They do if in every round they cost more than two runs of a program differ by, and do not if in none.
+    """
     fast, slow = f"without .item(){size}", f"as written{size}"
 
     def judge(of: Measured) -> Judgement:
@@ -82,8 +85,8 @@ def cost_time(size: str) -> Judge:
             f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
             f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
         )
-        if cost.median <= 100 * SAME:
-            return Judgement("refuted", said)
-        return Judgement("confirmed" if cost.low > 0 else "depends", said)
+        margin = 100 * SAME
+        said += f" ({spread(cost) or 'one run'})"
+        return decide(said, confirmed=cost.low > margin, refuted=cost.high <= margin)
 
     return judge

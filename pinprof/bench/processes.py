@@ -44,6 +44,11 @@ from pinprof.bench.processes_judges import (
     was_first_use,
 )
 
+FORKED = (
+    "Its processes are forked from one that has imported torch and never touched CUDA; the text's import it themselves"
+)
+"""How the processes of both programs start here."""
+
 OF_PROCESSES = {
     "E11": Experiment(
         "E11",
@@ -79,7 +84,7 @@ OF_PROCESSES = {
         ),
         ("pageable", "pinned, as it arrives", "pinned in the child"),
         "the program is run as it is, then with the two copies in the other order, then after a warm-up with a third "
-        "copy, of a tensor pinned in the child",
+        f"copy, of a tensor pinned in the child. {FORKED}",
     ),
     "E12": Experiment(
         "E12",
@@ -136,7 +141,7 @@ OF_PROCESSES = {
         ),
         ("pageable", "pinned, sent to the child", "pinned in the child itself"),
         "the program is run as it is; then with the clock of E11, and that of E11 with CUDA events; then each copy is "
-        "repeated after a warm-up. The repeated bare tensor and the one pinned in the child are ours",
+        f"repeated after a warm-up. The repeated bare tensor and the one pinned in the child are ours. {FORKED}",
     ),
     "E13": Experiment(
         "E13",

@@ -135,14 +135,24 @@ def _best(of: Measured, memory: str) -> list[Figure]:
 
 
 def slower_pageable(of: Measured) -> Judgement:
-    """Judge whether pageable copies are slower than pinned ones, both ways and at every size from 1 MiB on."""
-    relations, said = set(), []
+    """Judge whether pageable copies are slower than pinned ones, both ways and at every size from 1 MiB on.
+
+    They are if each way most sizes say so and none says otherwise: at one whose spread cannot tell, they may be.
+    """
+    ways, said = [], []
     for way in WAYS:
         pairs = pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
-        relations |= {order(*pair) for pair in pairs}
+        relations = [order(*pair) for pair in pairs]
         best = [max(each, key=lambda figure: figure.median) for each in zip(*pairs, strict=True)]
-        said.append(f"{way} {rate(best[0].median)} pageable, {rate(best[1].median)} pinned at best")
-    return decide("; ".join(said), confirmed=relations == {"less"}, refuted="less" not in relations)
+        said.append(
+            f"{way} {rate(best[0].median)} pageable, {rate(best[1].median)} pinned at best, slower beyond the spread "
+            f"at {relations.count('less')} of {len(pairs)} sizes"
+        )
+        ways.append(relations)
+    contradicted = any(relation in {"more", "same"} for relations in ways for relation in relations)
+    mostly = all(relations.count("less") > MOSTLY * len(relations) for relations in ways)
+    never = not any("less" in relations for relations in ways)
+    return decide("; ".join(said), confirmed=mostly and not contradicted, refuted=never and contradicted)
 
 
 def more_than_twice(of: Measured) -> Judgement:

@@ -13,7 +13,9 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, json_option,
 @click.command(short_help="Check published claims about copies to the GPU on this machine.")
 @click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")
 @click.option(
-    "--quick", is_flag=True, help="Run smaller sizes in one round: within a minute, but with a less reliable spread."
+    "--quick",
+    is_flag=True,
+    help="Run smaller sizes in one round: in a quarter of the time, but with a less reliable spread.",
 )
 @json_option("the results")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
@@ -22,9 +24,9 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     """Check published claims about copies with fifteen experiments on this machine's GPU.
 
     pinprof times each experiment repeatedly after a warm-up, in up to seven rounds, each in a new process; then it
-    records some as traces. If one fails, the others still run. All take about five minutes on an H200, or one minute
-    with --quick. They need torch with CUDA and a GPU that nothing else uses. Without one, pinprof shows the recorded
-    result of an H200, writes no file, and exits with 2.
+    records some as traces. If one fails, the others still run. On an H100 all take about five minutes, or 70 to 85
+    seconds with --quick. They need torch with CUDA and a GPU that nothing else uses. Without one, pinprof shows the
+    recorded result of an H200, writes no file, and exits with 2.
 
     \b
     Examples:

@@ -29,11 +29,10 @@ MOST_WARM_UP = 20
 PLAIN_SECONDS = 5
 """How long the step is timed without a profiler, however long it is."""
 ROUNDS = 7
-"""In which everything is timed, each in a process of its own. Of as many draws the median of seven lies between the
+"""In which what is light is timed, each in a process of its own. Of as many draws the median of seven lies between the
 least and the most of seven others in 93 % of cases, whatever the spread within a round; of three in 60 %."""
 SOME_ROUNDS = 3
-MORE_ROUNDS = 2
-"""Of what takes seconds, after those of all: of five rounds or more one that was disturbed widens no spread."""
+"""Of what takes seconds; it has further rounds where there is time. As many of the bench begin in any case."""
 ONE_WAIT = ", one synchronize"
 """What the name of a case says, and that of its waits need not."""
 
@@ -59,15 +58,13 @@ class Timed:
     """What the trace of a case tells."""
     told: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
-    more: bool = False
-    """Whether it is timed in more rounds than all else."""
     once: Timing | None = None
     """What is measured once, after the rounds: it takes long."""
     recording: Recording | None = None
     """How a case is recorded, where that takes processes of its own."""
     rounds: int = ROUNDS
-    """In how many rounds it runs: once where it asks what is so and takes no time; less often where a round has several
-    processes, each as good as a round."""
+    """In how many rounds it runs: once where it asks what is so; less often than all else where it takes seconds, least
+    where a round has several processes, each as good as a round."""
 
 
 def _waits(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
@@ -185,7 +182,7 @@ def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
 PROGRAMS: Mapping[str, Timed] = {
     "E1": Timed(transfers.pinning_cost, besides=pinning.pinning_in_full),
     "E2": Timed(transfers.small_tensors, tell=_waits_and_copies),
-    "E3": Timed(transfers.six_strategies),
+    "E3": Timed(transfers.six_strategies, rounds=4),
     "E4": Timed(
         overlap.copy_overlap,
         besides=overlap.one_kernel_ported,
@@ -194,13 +191,14 @@ PROGRAMS: Mapping[str, Timed] = {
     ),
     "E5": Timed(hazards.early_read, timing=hazards.reading_early, rounds=1),
     "E6": Timed(hazards.early_write, timing=hazards.writing_early, rounds=1),
-    "E7": Timed(transfers.threaded_pinning, besides=transfers.small_and_few),
+    "E7": Timed(transfers.threaded_pinning, besides=transfers.small_and_few, rounds=SOME_ROUNDS),
     "E8": Timed(
         training.loader,
         steps=training.STEPS,
         besides=training.loader_besides,
         tell=_waits_overlap_and_rate,
         told=COPIED,
+        rounds=5,
     ),
     "E9": Timed(
         custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), rounds=1
@@ -218,9 +216,9 @@ PROGRAMS: Mapping[str, Timed] = {
         recording=processes.record_in_object,
         rounds=SOME_ROUNDS,
     ),
-    "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth, more=True),
+    "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
     "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
-    "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=SOME_ROUNDS),
+    "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=4),
 }
 
 

@@ -18,8 +18,11 @@ HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", E
 """What a call is called, by what it may wait for; one that launches a kernel is `launch`, others are not drawn."""
 
 
-MOST_BARS = 240
+MOST_BARS = 150
 """Bars of a picture: of a step of thousands of copies its beginning shows how they follow each other."""
+
+BAR_DIGITS = 4
+"""Of milliseconds: a tenth of a microsecond is less than any picture shows."""
 
 
 def picture(case: str, trace: Trace, measured: Details) -> Picture:
@@ -86,4 +89,4 @@ def _bar(trace: Trace, step: int, row_name: str, name: str, table: Table, row: i
 
 def _between(trace: Trace, step: int, row_name: str, name: str, start_ns: int, end_ns: int) -> Bar:
     begin = int(trace.steps.start_ns[step])
-    return Bar(row_name, name, ms(start_ns - begin), ms(end_ns - begin))
+    return Bar(row_name, name, *(round(ms(each_ns - begin), BAR_DIGITS) for each_ns in (start_ns, end_ns)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, multiprocessing
-from torch.multiprocessing.spawn import ProcessException, spawn
+from torch.multiprocessing.spawn import ProcessException, start_processes
 
 from pinprof.bench.experiment import traces_of
 from pinprof.bench.results import Figure
@@ -31,6 +31,7 @@ from pinprof.workloads.transfers import Sizes
 LATER_COPIES = 5
 CALLS = 5
 """How often it is timed how long the call of a copy takes."""
+FORKED = "forkserver"
 START_S = 60
 """How long the processes may take to start, the slowest of them."""
 Sent = tuple[Callable[..., None], tuple[object, ...]]
@@ -153,18 +154,20 @@ def _times(times: Times) -> Iterator[Figure]:
 def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
     """Make each call in processes of its own, as the text does, and yield what its processes put into their queue.
 
-    To start a process and import torch takes longer than all that it does then. So all start at once; no call begins
-    before all have started, nor before the processes of the one before have ended.
+    To import torch takes a process longer than all that it does then. So they are forked from one that has imported it
+    and has not used CUDA: nothing of CUDA is inherited, and the first copy has its first use in it as in the text. All
+    start at once; no call begins before all have started, nor before the processes of the one before have ended.
     Raises RuntimeError with the last line of what one of them says if it fails.
     """
-    context, count = multiprocessing.get_context("spawn"), sizes["processes"]
+    context, count = multiprocessing.get_context(FORKED), sizes["processes"]
+    context.set_forkserver_preload([__name__])
     started = context.Barrier(count * len(calls))
     turns, queues = [context.Event() for _ in calls], [context.SimpleQueue() for _ in calls]
     running = []
     try:
         for (target, arguments), turn, answers in zip(calls, turns, queues, strict=True):
             given = (started, turn, target, answers, *arguments)
-            running.append(spawn(_in_turn, given, nprocs=count, join=False))  # type: ignore[no-untyped-call]
+            running.append(_start(given, count))
         for processes, turn, answers in zip(running, turns, queues, strict=True):
             turn.set()
             _join(processes)
@@ -173,6 +176,10 @@ def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
         for process in (each for processes in running for each in processes.processes):
             process.kill()  # one that waits for its turn would wait for ever
             process.join()
+
+
+def _start(given: tuple[object, ...], count: int) -> Any:
+    return start_processes(_in_turn, given, nprocs=count, join=False, start_method=FORKED)  # type: ignore[no-untyped-call]
 
 
 def _in_turn(rank: int, started: Any, turn: Any, target: Callable[..., None], *arguments: object) -> None:

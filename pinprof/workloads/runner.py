@@ -2,16 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from pinprof.bench.experiment import Experiment
-from pinprof.bench.results import Bench, Figure, Machine, Picture, Result, of_rounds
+from pinprof.bench.results import Bench, Figure, Machine, Picture, Result, Usual, of_rounds, shortened, usual_by_unit
 from pinprof.version import VERSION
 from pinprof.workloads.apart import Apart, ApartError
 from pinprof.workloads.experiments import (
-    MORE_ROUNDS,
     PROGRAMS,
     ROUNDS,
     SOME_ROUNDS,
@@ -28,11 +27,11 @@ ExperimentPart = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture
 """Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
 OnProgress = Callable[[str, Experiment, str], None]
 """Called with how far it is ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
-BEGIN_BY_S = 165.0
-"""No round after the first three begins later: a round takes an H200 half a minute, the traces as much, what is
-measured once half of it, and the whole bench may take four and a half minutes."""
-MORE_BY_S = 195.0
-"""No round begins later of what is timed in more rounds than all else: it takes ten seconds."""
+BEGIN_BY_S = 235.0
+"""No round after the first three begins later: one of what is light should take an H100 thirteen seconds, the traces
+take it thirty-five, what is measured once fifteen, and the whole bench may take five minutes."""
+FURTHER_BY_S = 210.0
+"""What takes seconds begins no round after its own third later: rounds of what is light are still to come."""
 
 
 def _silent(_far: str, _known: Experiment, _last: str) -> None:
@@ -79,19 +78,32 @@ def stages(*, quick: bool) -> tuple[Stage, ...]:
     Nothing is timed in a process that was profiled: CUPTI, once loaded, slows what the host bounds. What was timed may
     be profiled: starting a process takes some seconds.
     """
-    rounds = [_round(number) for number in range(1, 2 if quick else ROUNDS + 1)]
-    more = frozenset(number for number, program in PROGRAMS.items() if program.more)
-    further = () if quick else range(ROUNDS + 1, ROUNDS + MORE_ROUNDS + 1)
-    rounds += [Stage(f"round {each}", time_experiment, more, fresh=True, begin_by_s=MORE_BY_S) for each in further]
+    rounds = [stage for number in range(1, 2 if quick else ROUNDS + 1) for stage in _round(number)]
     told = frozenset(number for number, program in PROGRAMS.items() if program.tell)
     once = frozenset(number for number, program in PROGRAMS.items() if program.once)
     return (*rounds, Stage("once", measure_once, once), Stage("traces", trace_experiment, told))
 
 
-def _round(number: int) -> Stage:
-    there = frozenset(each for each, program in PROGRAMS.items() if program.rounds >= number)
+def _round(number: int) -> Iterator[Stage]:
+    """Yield a round: what is timed in it whenever it begins, then what is only if time is left.
+
+    What has fewer rounds than all else has them spread over the others, the first in the first.
+    """
+    place = {each: _place(program.rounds, number) for each, program in PROGRAMS.items()}
+    further = frozenset(
+        each for each, at in place.items() if at is not None and at >= SOME_ROUNDS and PROGRAMS[each].rounds < ROUNDS
+    )
+    there = frozenset(each for each, at in place.items() if at is not None) - further
     begin_by_s = math.inf if number <= SOME_ROUNDS else BEGIN_BY_S
-    return Stage(f"round {number}", time_experiment, there, fresh=number > 1, begin_by_s=begin_by_s)
+    yield Stage(f"round {number}", time_experiment, there, fresh=number > 1, begin_by_s=begin_by_s)
+    if further:
+        yield Stage(f"round {number}", time_experiment, further, begin_by_s=FURTHER_BY_S)
+
+
+def _place(rounds: int, number: int) -> int | None:
+    """Return which of an experiment's rounds a round of the bench is, from 0 on; None if it is none of them."""
+    places = [1 + place * ROUNDS // rounds for place in range(rounds)]
+    return places.index(number) if number in places else None
 
 
 def run_bench(
@@ -130,7 +142,8 @@ def run_experiments(
             if has_part and gathered[known.number].problem is None:
                 tell = _teller(on_progress, f"{stage.name}, {number} of {len(experiments)}", known)
                 _run(apart, stage.part, known, gathered[known.number], quick=quick, timeout_s=timeout_s, tell=tell)
-    return tuple(_result(known, gathered[known.number], quick=quick) for known in experiments)
+    usual = usual_by_unit(rounds for found in gathered.values() for rounds in found.figures.values())
+    return tuple(_result(known, gathered[known.number], usual, quick=quick) for known in experiments)
 
 
 def _teller(on_progress: OnProgress, far: str, known: Experiment) -> Callable[[str], None]:
@@ -157,11 +170,11 @@ def _run(
     gathered.seconds += time.monotonic() - start
 
 
-def _result(known: Experiment, gathered: _Gathered, *, quick: bool) -> Result:
+def _result(known: Experiment, gathered: _Gathered, usual: Mapping[str, Usual], *, quick: bool) -> Result:
     return Result(
         number=known.number,
         sizes=known.defaults(quick=quick),
-        figures=tuple(map(of_rounds, gathered.figures.values())),
+        figures=tuple(shortened(of_rounds(each, usual.get(each[0].unit))) for each in gathered.figures.values()),
         seconds=round(gathered.seconds, 3),
         pictures=tuple(gathered.pictures),
         problem=gathered.problem,

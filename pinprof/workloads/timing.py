@@ -25,7 +25,7 @@ class Budget:
     """How often the cases of an experiment run.
 
     One run that is not counted, then at least `least` runs, and more, up to `most`, until they have taken `seconds` in
-    all. A full bench has many rounds (`runner.ROUNDS`): a few runs in each say more than many in one.
+    all. A full bench has many rounds (`experiments.ROUNDS`): a few runs in each say more than many in one.
     """
 
     least: int
@@ -33,7 +33,7 @@ class Budget:
     seconds: float
 
 
-FULL = Budget(least=1, most=40, seconds=0.2)
+FULL = Budget(least=1, most=40, seconds=0.1)
 QUICK = Budget(least=3, most=20, seconds=0.1)
 
 

@@ -1,11 +1,23 @@
 """What several rounds say of the next one."""
 
+import json
+import math
 import random
 from statistics import median
 
 import pytest
 
-from pinprof.bench.results import Figure, of_rounds
+from pinprof.bench.results import (
+    LEAST_VARIANCE,
+    Bar,
+    Figure,
+    Picture,
+    Usual,
+    by_line,
+    of_rounds,
+    shortened,
+    usual_by_unit,
+)
 
 
 def rounds(unit: str, *medians: float) -> list[Figure]:
@@ -64,3 +76,72 @@ def test_two_of_seven_and_one_of_four_do(medians: tuple[float, ...], disturbed: 
 def test_answers_of_all_rounds_are_kept() -> None:
     figure = of_rounds([Figure("pinned", "yes", value, value, value, runs=1) for value in (1, 1, 1, 1, 1, 1, 0)])
     assert (figure.low, figure.median, figure.high) == (0, 1, 1)
+
+
+def pairs_apart(*factors: float) -> list[list[Figure]]:
+    """Return figures of two rounds each, apart by these factors: their logarithms deviate by log(factor) / sqrt(2)."""
+    return [rounds("ms", 1.0, factor) for factor in factors]
+
+
+def test_how_much_rounds_usually_differ_is_known_of_ten_figures_of_a_unit_and_of_no_fewer() -> None:
+    alike = pairs_apart(*[1.2] * 9)
+    same = rounds("ms", 4.0, 4.0)  # says nothing of how much they differ
+    assert usual_by_unit([*alike, same, rounds("ms", 4.0), rounds("%", 1.0, 2.0), rounds("GB/s", 1.0, 2.0)]) == {}
+    usual = usual_by_unit([*alike, *pairs_apart(1.2)])
+    assert set(usual) == {"ms"}
+    shown = math.log(1.2) / math.sqrt(2)
+    assert usual["ms"].mean == pytest.approx(math.log(shown) + 0.634)  # what two rounds show is too little, by half
+    assert usual["ms"].variance == LEAST_VARIANCE
+
+
+def test_three_rounds_that_differ_as_usual_reach_two_deviations_and_others_are_drawn_to_it() -> None:
+    usual = Usual(mean=math.log(0.1), variance=0.412)  # three rounds of a figure say as much as all the others do
+    shown = 0.1 * math.exp(-0.289)
+    for times, pooled in ((1, 1), (100, 10), (0.01, 0.1)):
+        medians = [math.exp(each * shown * times) for each in (-1, 0, 1)]
+        figure = of_rounds([Figure("copy", "ms", each, each, each, runs=1) for each in medians], usual)
+        assert figure.high == pytest.approx(max(medians[-1], math.exp(2 * 0.1 * pooled)))
+        assert figure.low == pytest.approx(1 / figure.high)
+
+
+def test_rounds_that_are_all_the_same_are_drawn_to_nothing() -> None:
+    figure = of_rounds(rounds("ms", 4.0, 4.0, 4.0), Usual(math.log(0.5), 0.5))
+    assert (figure.low, figure.high) == pytest.approx((3.96, 4.04))
+
+
+@pytest.mark.parametrize("count", range(3, 8))
+def test_in_benches_with_disturbed_rounds_the_median_of_another_lies_in_the_spread(count: int) -> None:
+    chance = random.Random(7)
+    deviations = [chance.lognormvariate(math.log(0.1), 1.0) for _ in range(2_000)]
+
+    def bench() -> list[list[Figure]]:
+        return [[disturbed_at_times(chance, deviation) for _ in range(count)] for deviation in deviations]
+
+    before, after = bench(), bench()
+    usual = usual_by_unit(before)["ms"]
+    figures = [of_rounds(each, usual) for each in before]
+    medians = [median(each.median for each in found) for found in after]
+    inside = [figure.low <= middle <= figure.high for figure, middle in zip(figures, medians, strict=True)]
+    assert 0.9 <= sum(inside) / len(inside) <= 0.97
+
+
+def disturbed_at_times(chance: random.Random, deviation: float) -> Figure:
+    """Return a round, one in ten of which takes longer by as much as 40 % at times."""
+    more = abs(chance.gauss(0, 0.4)) if chance.random() < 0.1 else 0.0
+    value = chance.lognormvariate(more, deviation)
+    return Figure("copy", "ms", value, value, value, runs=1)
+
+
+def test_json_has_a_line_for_each_object() -> None:
+    text = by_line(Picture("case", [Bar("stream {7}", "copy", 0.1234, 12.0), Bar('a "{row"', "launch", 0.0, 1.0)]))
+    assert text.splitlines() == [
+        '{"case":"case","bars":[',
+        '{"row":"stream {7}","name":"copy","start_ms":0.1234,"end_ms":12.0},',
+        '{"row":"a \\"{row\\"","name":"launch","start_ms":0.0,"end_ms":1.0}],"why":"","step_ms":null}',
+    ]
+    assert json.loads(text)["bars"][1]["row"] == 'a "{row"'
+
+
+def test_a_figure_keeps_seven_digits() -> None:
+    long = Figure("copy", "ms", 0.123456789, 0.0000123456789, 12345678.9, runs=3)
+    assert shortened(long) == Figure("copy", "ms", 0.1234568, 0.00001234568, 12345680.0, runs=3)

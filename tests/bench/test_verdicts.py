@@ -137,6 +137,15 @@ def staged(htod: float, dtoh: float, size: int = GIB) -> Figures:
     )
 
 
+def untold(size: int) -> Figures:
+    """Return rates of pageable memory that may be as high as those of pinned memory."""
+    return tuple(
+        gbps(f"{way} {memory}", size, *rates)
+        for way in ("HtoD", "DtoH")
+        for memory, rates in (("pinned", (50,)), ("pageable", (20, 5, 55)))
+    )
+
+
 def steady(pinned: float, pageable: float) -> Figures:
     """Return rates that vary by so many GB/s to either side."""
     return tuple(
@@ -610,6 +619,10 @@ CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
     ("E13", "Those of pageable", "confirmed", staged(9, 9)),
     ("E13", "Those of pageable", "depends", staged(9, 50)),
     ("E13", "Those of pageable", "refuted", staged(50, 50)),
+    ("E13", "Those of pageable", "confirmed", (*staged(9, 9), *staged(9, 9, MIB), *untold(4 * MIB))),
+    ("E13", "Those of pageable", "depends", (*staged(9, 9), *untold(4 * MIB))),
+    ("E13", "Those of pageable", "depends", untold(GIB)),
+    ("E13", "Those of pageable", "depends", (*staged(9, 9), *staged(9, 9, MIB), *staged(50, 50, 4 * MIB))),
     ("E13", "Pinned memory is faster", "confirmed", staged(50, 50)),
     ("E13", "Pinned memory is faster", "depends", staged(9, 50)),
     ("E13", "Pinned memory is faster", "refuted", staged(9, 9)),
@@ -801,7 +814,15 @@ def test_what_was_published_for_other_sizes_says_for_which() -> None:
 
 @pytest.mark.parametrize(
     ("cost", "low", "high", "outcome"),
-    [(13, 10, 16, "confirmed"), (2, -9, 12, "refuted"), (13, -2, 30, "depends"), (-8, -12, -5, "refuted")],
+    [
+        (13, 10, 16, "confirmed"),
+        (4, 3.1, 9, "confirmed"),
+        (4, 3, 9, "depends"),
+        (2, -9, 12, "depends"),
+        (2, -9, 3, "refuted"),
+        (13, -2, 30, "depends"),
+        (-8, -12, -5, "refuted"),
+    ],
 )
 def test_what_item_costs_is_judged_by_steps_in_turn_where_they_were_measured(
     cost: float, low: float, high: float, outcome: Outcome

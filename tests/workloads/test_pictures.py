@@ -1,12 +1,16 @@
 """A picture of one step, from a trace of three whose every bar can be checked by eye."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.bench.results import Bar, Figure, Picture
 from pinprof.details import details_of
-from pinprof.trace import read_trace
+from pinprof.trace import Trace, read_trace
+from pinprof.workloads import pictures
 from pinprof.workloads.experiments import PROGRAMS
 from pinprof.workloads.pictures import MOST_BARS, picture
 
@@ -62,8 +66,14 @@ def test_of_a_step_of_many_bars_the_picture_has_the_beginning(tmp_path: Path) ->
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
     made = picture("many", trace, details_of(trace))
     assert len(made.bars) == MOST_BARS
-    assert made.bars[-1] == Bar("stream 7", "exposed copy", 2.39, 2.405)  # the next begins at 2.405
+    assert made.bars[-1] == Bar("stream 7", "exposed copy", 1.49, 1.505)  # the next begins at 1.505
     assert made.step_ms == 9.99
+
+
+def test_bars_are_told_to_a_tenth_of_a_microsecond() -> None:
+    step = SimpleNamespace(steps=SimpleNamespace(start_ns=np.array([1_000])))
+    bar = pictures._between(cast("Trace", step), 0, "stream 7", "kernel", 1_000 + 12_349, 1_000 + 12_351)
+    assert bar == Bar("stream 7", "kernel", 0.0123, 0.0124)
 
 
 def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:

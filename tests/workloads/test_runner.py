@@ -4,15 +4,17 @@ import math
 import multiprocessing
 import os
 import time
+from collections.abc import Sequence
 
 import pytest
-from bench_parts import batches_of_workers, echo, kill_itself, part, pictures, print_and_echo, start_method
+from bench_parts import batches_of_workers, echo, kill_itself, part, pictures, print_and_echo, six_times, start_method
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
-from pinprof.bench.results import Bar, Figure, Picture
+from pinprof.bench.results import Bar, Figure, Picture, Usual, of_rounds
 from pinprof.errors import PinprofError
+from pinprof.workloads import runner
 from pinprof.workloads.apart import Apart, ApartError, sentence
-from pinprof.workloads.runner import BEGIN_BY_S, MORE_BY_S, Stage, run_experiments, stages
+from pinprof.workloads.runner import BEGIN_BY_S, FURTHER_BY_S, Stage, run_experiments, stages
 
 CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
 
@@ -67,25 +69,59 @@ def test_rounds_give_one_figure_and_a_failure_ends_the_rounds_of_its_experiment(
     assert failed.problem == "RuntimeError: CUDA error: out of memory"
 
 
+def sure_and_further() -> tuple[list[Stage], list[Stage]]:
+    """Return the rounds of a bench: what runs in them in any case, and what only if there is time."""
+    *rounds, _once, _traces = stages(quick=False)
+    further = [stage for stage in rounds if stage.begin_by_s == FURTHER_BY_S]
+    return [stage for stage in rounds if stage not in further], further
+
+
+def rounds_of(number: str) -> tuple[list[str], list[str]]:
+    """Return the numbers of an experiment's rounds, as `sure_and_further` parts them."""
+    sure, further = (
+        [stage.name.removeprefix("round ") for stage in stages if number in (stage.numbers or ())]
+        for stages in sure_and_further()
+    )
+    return sure, further
+
+
 def test_times_come_from_rounds_in_processes_of_their_own_and_answers_from_one() -> None:
-    *rounds, once, traces = stages(quick=False)
-    assert [stage.name for stage in rounds] == [f"round {number}" for number in range(1, 10)]
-    assert [stage.fresh for stage in rounds] == [False] + [True] * 8
-    everything = {known.number for known in EXPERIMENTS}
-    there = [everything - (stage.numbers or set()) for stage in rounds]
-    assert there[0] == set()
-    assert there[1] == there[2] == {"E5", "E6", "E9"}
-    assert there[3] == there[6] == {"E5", "E6", "E9", "E11", "E12", "E15"}
-    assert rounds[7].numbers == rounds[8].numbers == frozenset({"E13"})
+    sure, _ = sure_and_further()
+    assert [(stage.name, stage.fresh) for stage in sure] == [(f"round {each}", each > 1) for each in range(1, 8)]
+    assert sure[0].numbers == frozenset(known.number for known in EXPERIMENTS)
+    *_, once, traces = stages(quick=False)
     assert (once.numbers, once.fresh) == (frozenset({"E15"}), False)
     assert traces.numbers == frozenset({"E2", "E4", "E8", "E10", "E14"})
     assert not traces.fresh
     assert [stage.name for stage in stages(quick=True)] == ["round 1", "once", "traces"]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "sure", "further"),
+    [
+        (("E1", "E2", "E4", "E10", "E13", "E14"), "1234567", ""),
+        (("E7", "E11", "E12"), "135", ""),
+        (("E3", "E15"), "124", "6"),
+        (("E8",), "123", "56"),
+        (("E5", "E6", "E9"), "1", ""),
+    ],
+)
+def test_what_takes_seconds_has_fewer_rounds_spread_over_the_bench(
+    numbers: tuple[str, ...], sure: str, further: str
+) -> None:
+    assert [rounds_of(number) for number in numbers] == [(list(sure), list(further))] * len(numbers)
+
+
+def test_what_has_further_rounds_runs_behind_what_is_sure_in_the_same_process() -> None:
+    names = [stage.name for stage in stages(quick=False)]
+    assert names == [f"round {each}" for each in (1, 2, 3, 4, 5, 5, 6, 6, 7)] + ["once", "traces"]
+    assert not any(stage.fresh for stage in sure_and_further()[1])
+
+
 def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces() -> None:
-    *rounds, once, traces = stages(quick=False)
-    assert [stage.begin_by_s for stage in rounds] == [math.inf] * 3 + [BEGIN_BY_S] * 4 + [MORE_BY_S] * 2
+    sure, _ = sure_and_further()
+    assert [stage.begin_by_s for stage in sure] == [math.inf] * 3 + [BEGIN_BY_S] * 4
+    *_, once, traces = stages(quick=False)
     assert once.begin_by_s == math.inf
     assert traces.begin_by_s == math.inf
     with Apart() as apart:
@@ -93,6 +129,25 @@ def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces() -> None:
         (result,) = run_experiments([CHOSEN[0]], chosen, apart=apart)
     assert [(figure.name, figure.runs) for figure in result.figures] == [("process", 1), ("late", 1)]
     assert len(result.pictures) == 1
+
+
+def test_what_rounds_say_is_pooled_over_all_experiments_of_a_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Usual | None] = []
+
+    def noted(rounds: Sequence[Figure], usual: Usual | None) -> Figure:
+        given.append(usual)
+        return of_rounds(rounds, usual)
+
+    monkeypatch.setattr(runner, "of_rounds", noted)
+    rounds = [Stage(f"round {number}", six_times, fresh=True) for number in range(2)]
+    with Apart() as apart:
+        run_experiments([CHOSEN[0]], rounds, apart=apart)
+        assert given == [None] * 6  # too few to say what is usual
+        given.clear()
+        run_experiments([CHOSEN[0], CHOSEN[4]], rounds, apart=apart)
+    assert len(given) == 12
+    assert given[0] is not None
+    assert set(given) == {given[0]}
 
 
 def test_what_is_left_hanging_ends_with_the_block() -> None:

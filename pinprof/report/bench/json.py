@@ -6,7 +6,7 @@ import msgspec
 
 from pinprof.bench.advice import advice
 from pinprof.bench.refused import refused
-from pinprof.bench.results import Bench
+from pinprof.bench.results import Bench, by_line
 from pinprof.bench.verdicts import verdicts
 
 
@@ -18,4 +18,4 @@ def to_json(bench: Bench) -> str:
     document["refused"] = msgspec.to_builtins(refused(bench))
     document["verdicts"] = msgspec.to_builtins(verdicts(bench))
     document["advice"] = msgspec.to_builtins(advice(bench))
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return by_line(document) + "\n"
