@@ -1,13 +1,14 @@
 """How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
 
-from pinprof.bench.judging import Judge, Judgement, Measured, less, ratios
-from pinprof.bench.order import SAME, amount, order, shown, times
+from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, decide, less, ratios
+from pinprof.bench.order import SAME, amount, shown, times
 from pinprof.units import percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
 """The ways of a batch to the GPU."""
 SMALL = "small network, "
 """What begins the names of the steps of a network that computes little for each byte."""
+BYTES_PER_MS_AT_1_GBPS = 1e6
 BROKEN = 2.0
 """A step that takes at least so many times one without a copy is broken by its copy."""
 
@@ -53,20 +54,27 @@ def beside(judge: Judge, *names: str) -> Judge:
 
 
 def off_the_path(of: Measured) -> Judgement:
-    """Judge whether a step with pinned batches and non_blocking copies takes no longer than one without a copy."""
-    slow, fast, none = of.all("pageable, blocking", "pinned, non_blocking", "no copy")
-    cost, left = slow.median - none.median, fast.median - none.median
+    """Judge by the share of a pinned copy's time by which a step is longer than one without a copy.
+
+    The copy's time is the size of a batch, `4 * rows * features` bytes, at the rate that the trace of the case shows.
+    """
+    fast, none, rate = of.all("pinned, non_blocking", "no copy", "rate, pinned, non_blocking")
+    sizes = of.sizes("rows", "features")
+    batch = 4 * sizes["rows"] * sizes["features"]
+    if rate.low <= 0:
+        raise MissingError(rate.name)
+    shortest, middle, longest = (batch / each / BYTES_PER_MS_AT_1_GBPS for each in (rate.high, rate.median, rate.low))
+    more, most_more = fast.low - none.high, fast.high - none.low
+    least = more / (longest if more > 0 else shortest)
+    most = most_more / (shortest if most_more > 0 else longest)
+    left = fast.median - none.median
     said = (
-        f"a step of {shown(fast)} (pinned, non_blocking), of {shown(none)} without copy, of {shown(slow)} ({slow.name})"
+        f"a step takes {shown(fast)} (pinned, non_blocking) and {shown(none)} without a copy, "
+        f"{amount('ms', abs(left))} {'less' if left < 0 else 'more'}; the copy itself takes {amount('ms', middle)}: "
+        f"{percent(max(left, 0) / middle)} of it is left in the step ({percent(max(least, 0))} to "
+        f"{percent(max(most, 0))})"
     )
-    if order(fast, slow) in {"same", "more"}:
-        return Judgement("refuted", said)
-    if order(fast, slow) == "unsure":
-        return Judgement("depends", f"{said}; a difference within the spread")
-    if order(fast, none) in {"same", "less"}:
-        return Judgement("confirmed", said)
-    share = percent(max(left, 0) / cost) if cost > 0 else "part"
-    return Judgement("depends", f"{said}: {share} of the copy's cost is left")
+    return decide(said, confirmed=most < MOSTLY, refuted=least > MOSTLY)
 
 
 def cost_time(size: str) -> Judge:

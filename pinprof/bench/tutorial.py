@@ -5,6 +5,7 @@ from pinprof.bench.judging import all_less, extreme, less, not_less, right, wron
 from pinprof.bench.tutorial_judges import (
     CASES,
     KEPT_BUFFER,
+    KERNELS_FIRST,
     PUBLISHED_STRATEGIES,
     SENT,
     STRATEGIES,
@@ -184,14 +185,15 @@ TUTORIALS = (
             Claim(
                 "A copy overlaps kernels only if it is pinned and on a side stream",
                 (TUTORIAL,),
-                only_pinned_and_streamed(""),
+                only_pinned_and_streamed(KERNELS_FIRST),
                 "four traces; the copy is beside the kernel in one: side stream, pinned",
-                "kernels launched after the copy was staged cannot hide it",
+                "the call of a pageable copy holds the host: only kernels that were launched before it can hide the "
+                "copy, and the text launches them after it",
             ),
             Claim(
                 "So it does with the text's own two kernels, as far as they are long enough",
                 (TUTORIAL,),
-                only_pinned_and_streamed(TEXTS_KERNELS),
+                only_pinned_and_streamed(kernels=TEXTS_KERNELS),
                 "the same four traces",
                 "the kernels end long before the copy: only their own length can be hidden",
             ),
@@ -218,10 +220,10 @@ TUTORIALS = (
             ),
         ),
         sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
-        cases=(*CASES, *(f"{case}{TEXTS_KERNELS}" for case in CASES), *TWO_COPIES),
+        cases=(*CASES, KERNELS_FIRST, *(f"{case}{TEXTS_KERNELS}" for case in CASES), *TWO_COPIES),
         changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, "
-        "so the first four cases have products of matrices, longer than the copy. The copies beside copies, and "
-        "the kernel between a copy there and one back, are ours",
+        "so the first cases have products of matrices, longer than the copy. The case with kernels first, the copies "
+        "beside copies, and the kernel between a copy there and one back, are ours",
     ),
     Experiment(
         "E5",

@@ -3,6 +3,7 @@
 from pinprof.bench.experiment import Published
 from pinprof.bench.judging import (
     FEW,
+    MOSTLY,
     Judge,
     Judgement,
     Measured,
@@ -30,6 +31,8 @@ CASES = tuple(
     f"{stream}, {memory}" for stream in ("default stream", "side stream") for memory in ("pageable", "pinned")
 )
 TEXTS_KERNELS = ", text's kernels"
+KERNELS_FIRST = "side stream, pageable, kernels first"
+"""The case in which the kernels are launched before the copy, which holds the host."""
 TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
 TENSORDICT = "TensorDict, "
 FRESH = ", fresh memory"
@@ -44,8 +47,6 @@ ENDED, THREADS = "ended when its call returned, ", "CPU time of other threads, "
 """What begins the names of two figures of a copy: whether it had ended, and how busy other threads were meanwhile."""
 FEW_TENSORS, SMALL_FLOATS = 4, 1000
 """A few tensors, as many as threads pin them; and how many numbers a small one has, as in E2."""
-MOSTLY = 0.5
-"""A share that is more than this is most of it."""
 TWICE = 2.0
 COULD, COULD_NOT = 0.5, 0.1
 """Of the copy time that the kernels are long enough to hide: from the first on it is hidden, up to the second not."""
@@ -161,19 +162,24 @@ def _could(of: Measured, case: str) -> tuple[float, float]:
     return overlapped.low / possible.high, overlapped.high / possible.low
 
 
-def only_pinned_and_streamed(kernels: str) -> Judge:
-    """Return what judges whether only the pinned copy on a side stream runs beside such kernels."""
+def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
+    """Return what judges whether only the pinned copy on a side stream runs beside such kernels.
+
+    `others` are cases beside the text's four. In those the copy is queued first: the call of a pageable copy holds the
+    host, so that kernels launched after it cannot hide it, whatever the GPU can do.
+    """
+    cases = tuple(f"{case}{kernels}" for case in CASES)
 
     def judge(of: Measured) -> Judgement:
-        shares = [_could(of, f"{case}{kernels}") for case in CASES]
-        pairs = [(of(f"overlapped, {case}{kernels}"), of(f"possible, {case}{kernels}")) for case in CASES]
+        *without, best = (_could(of, case) for case in cases)
+        without += [_could(of, case) for case in others]
         said = "under kernels are " + "; ".join(
-            f"{shown(overlapped)} of possible {shown(possible)} ({case})"
-            for case, (overlapped, possible) in zip(CASES, pairs, strict=True)
+            f"{shown(of(f'overlapped, {case}'))} of possible {shown(of(f'possible, {case}'))} "
+            f"({case.removesuffix(kernels)})"
+            for case in (*cases, *others)
         )
-        *others, best = shares
-        confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in others)
-        refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in others)
+        confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in without)
+        refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in without)
         return decide(said, confirmed=confirmed, refuted=refuted)
 
     return judge

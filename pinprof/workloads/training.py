@@ -23,7 +23,13 @@ from pinprof.workloads.transfers import Sizes as Chosen
 
 STEPS = 10
 """Steps between two synchronizes: in a training loop the host runs ahead of the GPU."""
-FETCHED = ("plain loop", "prefetcher", "prefetcher, pageable", "prefetcher, blocking")
+FETCHED = (
+    "plain loop",
+    "prefetcher",
+    "prefetcher, pageable",
+    "prefetcher, pageable, kernels first",
+    "prefetcher, blocking",
+)
 """The cases of E10 that copy."""
 WORKER_COUNTS = (1, 2, 4, 8)
 UNTIL_STEADY = 4
@@ -127,7 +133,7 @@ def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget
 
 
 def prefetching(device: torch.device, chosen: Chosen) -> Cases:
-    """E10: the plain loop, prefetchers of pinned and of pageable batches, one that blocks, and one that copies none."""
+    """E10: the plain loop, prefetchers of pinned and of pageable batches, one that blocks, and a step with no copy."""
     size = _size(chosen)
     training = trainer(device, size)
     pageable = host_batches(size, count=3)
@@ -139,15 +145,17 @@ def prefetching(device: torch.device, chosen: Chosen) -> Cases:
         "plain loop": lambda: training.train(next(plain).to(device, non_blocking=True)),
         "prefetcher": lambda: training.train(next(prefetched)),
         "prefetcher, pageable": lambda: training.train(next(staged)),
-        "prefetcher, blocking": _blocking_prefetcher(training, pinned, device),
+        "prefetcher, pageable, kernels first": _kernels_first(training, pageable, device, non_blocking=True),
+        "prefetcher, blocking": _kernels_first(training, pinned, device, non_blocking=False),
         "no copy": lambda: training.train(resident),
     }
 
 
-def _blocking_prefetcher(training: Trainer, batches: list[Tensor], device: torch.device) -> Step:
-    """Return a step that trains on a batch, then copies the next one on a side stream and waits for that copy.
+def _kernels_first(training: Trainer, batches: list[Tensor], device: torch.device, *, non_blocking: bool) -> Step:
+    """Return a step that trains on a batch, then copies the next one on a side stream.
 
-    The kernels are launched before the copy, so that it can run beside them; a `Prefetcher` asks for its copy first.
+    The kernels are launched before the copy, so that it can run beside them even if its call holds the host, as that of
+    a blocking copy or of a pageable batch does; a `Prefetcher` asks for its copy first.
     Of two places on the device the copy goes to the one that the kernels of the step before have read.
     """
     host = forever(batches)
@@ -163,7 +171,9 @@ def _blocking_prefetcher(training: Trainer, batches: list[Tensor], device: torch
             if len(launched) > 1:
                 side.wait_event(launched.pop(0))
         with torch.cuda.stream(side):
-            places[1].copy_(next(host))
+            places[1].copy_(next(host), non_blocking=non_blocking)
+        if side is not None:
+            torch.cuda.current_stream(device).wait_stream(side)
         places.reverse()
 
     return step

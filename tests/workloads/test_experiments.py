@@ -63,6 +63,7 @@ NAMES = {
     "E3": "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking; "
     "pin and copy, blocking; pin and copy, non_blocking",
     "E4": "default stream, pageable; default stream, pinned; side stream, pageable; side stream, pinned; "
+    "side stream, pageable, kernels first; "
     "default stream, pageable, text's kernels; default stream, pinned, text's kernels; "
     "side stream, pageable, text's kernels; side stream, pinned, text's kernels; "
     "copy alone; two copies, the same way; two copies, both ways; transfers of one kernel",
@@ -81,7 +82,8 @@ NAMES = {
     "pinned, without pin_memory(); pinned, with pin_memory(); pinned, elements without pin_memory(); "
     "pinned, a list of tensors; pinned, a dictionary of tensors; pinned by a thread of its own, with workers; "
     "pinned by a thread of its own, without workers",
-    "E10": "plain loop; prefetcher; prefetcher, pageable; prefetcher, blocking; no copy",
+    "E10": "plain loop; prefetcher; prefetcher, pageable; prefetcher, pageable, kernels first; prefetcher, blocking; "
+    "no copy",
     "E11": "pinned in the parent; pageable, first; pinned, second; times as fast, as written; "
     "pinned, first; pageable, second; times as fast, other order; pinned on arrival; shared on arrival; "
     "first use of CUDA; pageable, later; pinned as it arrives, later; pinned in the child, later; "
@@ -207,7 +209,7 @@ def test_cases_on_the_cpu_are_those_of_the_catalogue(number: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 4), ("E1", 0)])
+@pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 5), ("E1", 0)])
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> None:
     found = [
@@ -535,7 +537,8 @@ def test_what_one_kernel_needs_copied_is_the_rest_of_its_time(monkeypatch: pytes
     assert (found.name, found.unit, found.median) == ("transfers of one kernel", "%", 68.75)  # of 87.5 % and 50 %
 
 
-def test_a_prefetcher_that_blocks_trains_on_each_batch_in_turn() -> None:
+@pytest.mark.parametrize("late", [True, False])
+def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(late: bool) -> None:
     seen: list[float] = []
 
     class Watched:
@@ -543,7 +546,7 @@ def test_a_prefetcher_that_blocks_trains_on_each_batch_in_turn() -> None:
             seen.append(batch[0].item())
 
     batches = [torch.full((3,), float(number)) for number in range(3)]
-    step = training._blocking_prefetcher(cast("Any", Watched()), batches, torch.device("cpu"))
+    step = training._kernels_first(cast("Any", Watched()), batches, torch.device("cpu"), non_blocking=late)
     for _ in range(5):
         step()
     assert seen == [0, 1, 2, 0, 1]
