@@ -1,11 +1,13 @@
 """How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
 
-from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, decide, less, ratios
+from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, decide, lead, less, ratios
 from pinprof.bench.order import SAME, amount, shown, times
 from pinprof.units import percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
 """The ways of a batch to the GPU."""
+LONGER = "cost of a pinned copy"
+"""By how many milliseconds a step with a pinned, non_blocking copy is longer than the next one without a copy."""
 SMALL = "small network, "
 """What begins the names of the steps of a network that computes little for each byte."""
 BYTES_PER_MS_AT_1_GBPS = 1e6
@@ -54,26 +56,27 @@ def beside(judge: Judge, *names: str) -> Judge:
 
 
 def off_the_path(of: Measured) -> Judgement:
-    """Judge by the share of a pinned copy's time by which a step is longer than one without a copy.
+    """Judge by the share of a pinned copy's time by which a step is longer than the next one without a copy.
 
     The copy's time is the size of a batch, `4 * rows * features` bytes, at the rate that the trace of the case shows.
     """
-    fast, none, rate = of.all("pinned, non_blocking", "no copy", "rate, pinned, non_blocking")
+    longer, rate = of.all(LONGER, "rate, pinned, non_blocking")
     sizes = of.sizes("rows", "features")
-    batch = 4 * sizes["rows"] * sizes["features"]
     if rate.low <= 0:
         raise MissingError(rate.name)
-    shortest, middle, longest = (batch / each / BYTES_PER_MS_AT_1_GBPS for each in (rate.high, rate.median, rate.low))
-    more, most_more = fast.low - none.high, fast.high - none.low
-    least = more / (longest if more > 0 else shortest)
-    most = most_more / (shortest if most_more > 0 else longest)
-    left = fast.median - none.median
-    said = (
-        f"a step takes {shown(fast)} (pinned, non_blocking) and {shown(none)} without a copy, "
-        f"{amount('ms', abs(left))} {'less' if left < 0 else 'more'}; the copy itself takes {amount('ms', middle)}: "
-        f"{percent(max(left, 0) / middle)} of it is left in the step ({percent(max(least, 0))} to "
-        f"{percent(max(most, 0))})"
+    longest, middle, shortest = (
+        4 * sizes["rows"] * sizes["features"] / each / BYTES_PER_MS_AT_1_GBPS
+        for each in (rate.low, rate.median, rate.high)
     )
+    least = longer.low / (longest if longer.low > 0 else shortest)
+    most = longer.high / (shortest if longer.high > 0 else longest)
+    said = (
+        f"in turn, a step with a pinned non_blocking copy is {amount('ms', abs(longer.median))} "
+        f"{'shorter' if longer.median < 0 else 'longer'} than one without a copy; the copy itself takes "
+        f"{amount('ms', middle)}"
+    )
+    if longer.median > 0:
+        said += f": {percent(longer.median / middle)} of it is left in the step"
     return decide(said, confirmed=most < MOSTLY, refuted=least > MOSTLY)
 
 
@@ -95,3 +98,15 @@ def cost_time(size: str) -> Judge:
         return Judgement("confirmed" if cost.low > 0 else "depends", said)
 
     return judge
+
+
+def undo_the_lead(of: Measured) -> Judgement:
+    """Judge for both sizes whether the host is ahead of the GPU without the two .item(), and no more with them."""
+    pairs = [of.all(f"ahead, as written{size}", f"ahead, without .item(){size}") for size in ("", ", larger")]
+    leads = (f"{lead(each)} ({each.name.removeprefix('ahead, ')})" for pair in pairs for each in pair)
+    said = f"the next copy is queued {', '.join(leads)} the GPU has finished the work queued so far"
+    return decide(
+        said,
+        confirmed=all(read.high <= 0 < kept.low for read, kept in pairs),
+        refuted=all(read.low > 0 or kept.high <= 0 for read, kept in pairs),
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pinprof.bench.order import MATTERS, Order, alike, by_size, order, shown, spread, times
+from pinprof.bench.order import MATTERS, Order, alike, amount, by_size, order, shown, spread, times
 from pinprof.bench.refused import usable, why_refused
 from pinprof.bench.results import Bench, Figure
 from pinprof.units import counted
@@ -322,6 +322,11 @@ def _relation(first: Figure, second: Figure, relation: Order) -> str:
     smaller, larger = sorted((first.median, second.median))
     words = {"less": "as fast", "more": "the time"} if first.unit == "ms" else {"less": "less", "more": "as much"}
     return f"{times(larger, smaller)} {words[relation]}"
+
+
+def lead(ahead: Figure) -> str:
+    """Return how long before a moment something was, or how long after it: "30.0 ms before"."""
+    return f"{amount(ahead.unit, abs(ahead.median))} {'after' if ahead.median < 0 else 'before'}"
 
 
 def ratios(more: Figure, few: Figure) -> tuple[float, float]:

@@ -42,6 +42,8 @@ WORKS = ("host copy", "fresh memory", "file read again")
 """What the host does beside pinned memory."""
 WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
 """By which Linux tells that memory is locked."""
+PAGEABLE_ACCESS = "the GPU can access pageable memory"
+"""What the driver answers for the GPU."""
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
 
 

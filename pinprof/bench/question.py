@@ -11,6 +11,7 @@ from pinprof.bench.judging import (
     decide,
     exposed,
     hidden,
+    lead,
     never_waits,
     waits,
 )
@@ -24,10 +25,8 @@ STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or no
 def _waits_for_the_output(of: Measured) -> Judgement:
     """Judge whether the host queues the next copy only when the output is computed: by how far it is ahead of it."""
     ahead = of("ahead, plain loop")
-    said = f"the next copy is queued {shown(ahead)} before the GPU has finished the work queued so far"
-    if ahead.low > 0:
-        return Judgement("refuted", said)
-    return Judgement("confirmed" if ahead.high <= 0 else "depends", said)
+    said = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
+    return decide(said, confirmed=ahead.high <= 0, refuted=ahead.low > 0)
 
 
 PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageable, kernels first")
