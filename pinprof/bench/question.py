@@ -30,6 +30,7 @@ def _waits_for_the_output(of: Measured) -> Judgement:
 
 
 PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageable, kernels first")
+"""The shares of pageable copies that are asked for before the kernels of a step are launched, and after."""
 
 
 def _needs_pinned(of: Measured) -> Judgement:

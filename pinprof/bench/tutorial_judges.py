@@ -227,8 +227,8 @@ def _could(of: Measured, case: str) -> tuple[float, float]:
 def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
     """Return what judges whether only the pinned copy on a side stream runs beside such kernels.
 
-    `others` are cases beside the text's four. In those the copy is queued first: the call of a pageable copy holds the
-    host, so that kernels launched after it cannot hide it, whatever the GPU can do.
+    In the text's four cases the copy is queued first: the call of a pageable copy holds the host, so that kernels
+    launched after it cannot hide it, whatever the GPU can do. `others` are cases beside the four.
     """
     cases = tuple(f"{case}{kernels}" for case in CASES)
 

@@ -923,6 +923,28 @@ def test_how_much_longer_a_step_is_is_held_against_the_copy_itself() -> None:
     assert (verdict.outcome, verdict.text) == ("unknown", "not measured: size features")
 
 
+def test_threads_are_held_against_both_ways_of_the_main_one() -> None:
+    assert judged("E7", "To pin in other", *pinners(100, 200, 99)).text == (
+        "100 ms (pin in threads then copy) against 200 ms (pin then copy), 2 times as fast; "
+        "100 ms (pin in threads then copy) against 99.0 ms (pin and copy in turn), no difference that matters"
+    )
+
+
+def test_what_had_ended_is_told_of_pinned_and_of_pageable_copies() -> None:
+    figures = (count(ENDED, "yes", 0, 100), measured(ENDED.replace("pinned", "pageable"), "yes", 0, 0, 1))
+    assert judged("E5", "When a non_blocking", *figures).text == (
+        "when the call returned, the pinned copy was still running in all of 100 tries; the pageable copy had ended in "
+        "some of 10"
+    )
+
+
+def test_the_hosts_lead_is_told_before_and_after() -> None:
+    assert judged("E14", "The two .item()", *leads(-0.5, -0.3, -1, 20)).text == (
+        "the next copy is queued 500 µs after (as written), 300 µs after (without .item()), 1.00 ms after (as written, "
+        "larger), 20.0 ms before (without .item(), larger) the GPU has finished the work queued so far"
+    )
+
+
 def test_of_conclusions_it_is_said_which_hold_on_this_machine() -> None:
     assert judged("E3", "The tutorial's", *conclusions(200, 300, 420, 0, 100)).text == (
         "on this machine, and for it alone, hold: sent with non_blocking, values are right (E5) and read back with "
