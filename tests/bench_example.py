@@ -28,7 +28,11 @@ def example() -> Bench:
         ms("call of pageable.pin_memory()", 0.7, 0.6, 1.1),
         ms("call of pinned.to, non_blocking", 0.02),
         ms("kept buffer, refilled and sent", 0.5),
+        ms("made in pageable memory, pinned and sent", 1.2),
+        ms("made in pinned memory and sent", 0.5),
+        ms("call of pageable.pin_memory(), 4 times as large", 2.8),
         ms("call of pageable.pin_memory(), fresh memory", 1.9),
+        ms("call of pageable.pin_memory(), 4 times as large, fresh memory", 7.6),
         ms("pageable.pin_memory(), fresh memory", 1.9),
         ms("pageable.pin_memory().to, fresh memory", 2.0),
         ms("pageable.pin_memory().to, non_blocking, fresh memory", 2.0),
@@ -40,6 +44,7 @@ def example() -> Bench:
         ms("non_blocking, one synchronize", 5.0),
         count("waits, blocking", "waits", 1000),
         count("waits, non_blocking", "waits", 1),
+        count("copies asked for early, non_blocking", "%", 0),
         sizes={"tensors": 1000, "floats": 1000},
     )
     builder.add(
@@ -50,6 +55,12 @@ def example() -> Bench:
         ms("pinned, non_blocking", 75),
         ms("pin and copy, blocking", 900, 800, 1100),
         ms("pin and copy, non_blocking", 850, 790, 990),
+        ms("few, pageable, blocking", 1.8),
+        ms("few, pageable, non_blocking", 1.75),
+        ms("few, pinned, blocking", 0.4),
+        ms("few, pinned, non_blocking", 0.3),
+        count("copies asked for early, pinned, non_blocking", "%", 100),
+        count("copies at once, pinned, non_blocking", "%", 0),
         sizes={"tensors": 1000, "floats": 1_000_000},
     )
     builder.add(
@@ -57,10 +68,20 @@ def example() -> Bench:
         *(ms(case, max(copy, start) + 2) for case, (copy, start, _) in CASES.items()),
         *(count(f"overlapped, {case}", "%", share) for case, (_, _, share) in CASES.items()),
         *(count(f"possible, {case}", "%", 100) for case in CASES),
+        count("overlapped, side stream, pageable, kernels first", "%", 45),
+        count("possible, side stream, pageable, kernels first", "%", 47),
+        count("copies at once, two copies, the same way", "%", 0),
+        count("copies at once, two copies, both ways", "%", 93),
         sizes={"floats": 5 << 20},
         pictures=tuple(_picture(case, *times) for case, times in CASES.items()),
     )
-    builder.add("E5", count("read at once", "wrong", 100, 100), count("read after synchronize", "wrong", 0, 100))
+    builder.add(
+        "E5",
+        count("ended when its call returned, pageable", "yes", 1, 100),
+        count("ended when its call returned, pinned", "yes", 0, 100),
+        count("read at once", "wrong", 100, 100),
+        count("read after synchronize", "wrong", 0, 100),
+    )
     builder.add(
         "E6",
         count("pinned source", "wrong", 0, 100),
@@ -74,6 +95,8 @@ def example() -> Bench:
         ms("pinned, blocking", 9.4),
         ms("pinned, non_blocking", 9.0),
         ms("no copy", 8.5),
+        measured("cost of a pinned copy", "ms", 0.5, 0.4, 0.6),
+        measured("rate, pinned, non_blocking", "GB/s", 50),
         *(ms("batch, N workers", time, size=workers) for workers, time in ((1, 8), (2, 4), (4, 3), (8, 3.02))),
         sizes={"rows": 2048, "features": 3072, "workers": 2},
     )
@@ -94,6 +117,7 @@ def example() -> Bench:
         count("overlapped, plain loop", "%", 0),
         count("overlapped, prefetcher", "%", 97),
         count("overlapped, prefetcher, pageable", "%", 0),
+        count("overlapped, prefetcher, pageable, kernels first", "%", 30),
         count("overlapped, prefetcher, blocking", "%", 95),
         count("waits, prefetcher, blocking", "waits", 1),
         count("ended before the next kernel, plain loop", "yes", 1),
@@ -118,6 +142,7 @@ def example() -> Bench:
         *(gbps("DtoH pageable", size, 7.0 * size / (size + 60_000)) for size in SIZES),
         *(gbps("DtoH pinned", size, 52.0 * size / (size + 300_000)) for size in SIZES),
         *(ms("blocked, HtoD pageable", 0.01 if size <= 64 * KIB else 15 + size / 9e6, size=size) for size in SIZES),
+        count("the GPU can access pageable memory", "yes", 0),
         sizes={"least": 4096, "most": 1 << 30},
     )
     builder.add(
@@ -126,6 +151,15 @@ def example() -> Bench:
         ms("without .item()", 10),
         count("waits, as written", "waits", 2),
         count("waits, without .item()", "waits", 0),
+        *(
+            ms(f"ahead, {case}", ahead, ahead - 0.1, ahead + 0.1)
+            for case, ahead in (
+                ("as written", -0.5),
+                ("without .item()", -0.3),
+                ("as written, larger", -1),
+                ("without .item(), larger", 20),
+            )
+        ),
     )
     return builder.build()
 

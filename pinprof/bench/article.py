@@ -1,8 +1,8 @@
 """E8, E9, E14: what an article on pinned memory in data loading does and says."""
 
-from pinprof.bench.article_judges import COPIED, beside, cost_time, make_or_break, off_the_path
+from pinprof.bench.article_judges import COPIED, beside, cost_time, make_or_break, off_the_path, undo_the_lead
 from pinprof.bench.experiment import ARTICLE, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Size
-from pinprof.bench.judging import all_less, answers, hidden, more, never_waits, waits
+from pinprof.bench.judging import answers, hidden, more, never_waits, waits
 
 OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
 
@@ -30,8 +30,7 @@ ARTICLES = {
                 differs="up to 64 KiB a pageable copy does not wait (E13)",
             ),
             Claim(
-                "How data get to the GPU can make or break the performance of training: one way, and not another, a "
-                "step takes twice the time of one without a copy",
+                "The way of copying can double the time of a step",
                 (ARTICLE,),
                 make_or_break,
                 differs="it depends on how long the copy is beside the rest of the step",
@@ -74,7 +73,7 @@ ARTICLES = {
                 answers({"pinned, with pin_memory()": True}),
             ),
             Claim(
-                "So are elements of a custom type in a batch that is none",
+                "Elements of a custom type inside a list are also left unpinned",
                 (ARTICLE,),
                 answers({"pinned, elements without pin_memory()": False}),
             ),
@@ -84,13 +83,13 @@ ARTICLES = {
                 answers({"pinned, a list of tensors": True, "pinned, a dictionary of tensors": True}),
             ),
             Claim(
-                "It pins in a thread of its own, so that the main one is not held",
+                "A loader with workers pins in a thread of its own, so that the main one is not held",
                 (TUTORIAL,),
                 beside(
                     answers({"pinned by a thread of its own, with workers": True}),
                     "pinned by a thread of its own, without workers",
                 ),
-                differs="torch starts the thread only for a loader with workers; else the main one pins",
+                differs="without workers torch starts no such thread: the main one pins",
             ),
             Claim(
                 "The memory of a tensor is pageable unless something else is asked for",
@@ -136,25 +135,22 @@ ARTICLES = {
             ),
             Claim("Its two .item() make the host wait in every step", (OURS,), waits("waits, as written")),
             Claim(
-                "They cost time: of the article's batches of 32 the step is shorter without them",
+                "With batches of 32, the two .item() calls make the step longer",
                 (OURS,),
                 cost_time(""),
                 differs="a host that is late anyway loses little by waiting: the step is many small kernels",
             ),
             Claim(
-                "And of larger batches",
+                "With larger batches, they make it longer",
                 (OURS,),
                 cost_time(", larger"),
                 differs="it depends on how long the GPU stands still until the host has launched again",
             ),
             Claim(
-                "They undo the overlap of the asynchronous copies, of small batches and of larger ones",
+                "The two .item() undo the host's lead: it queues the next copies only when the GPU has finished",
                 (OURS,),
-                all_less(
-                    ("overlapped, as written", "overlapped, without .item()"),
-                    ("overlapped, as written, larger", "overlapped, without .item(), larger"),
-                ),
-                differs="where nothing is overlapped, there is nothing to undo",
+                undo_the_lead,
+                differs="a host that is late anyway has no lead to lose",
             ),
         ),
         sizes=(

@@ -1,13 +1,16 @@
 """How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
 
-from pinprof.bench.judging import Judge, Judgement, Measured, decide, less, ratios
-from pinprof.bench.order import SAME, amount, order, shown, spread, times
+from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, decide, lead, less, ratios
+from pinprof.bench.order import SAME, amount, shown, spread, times
 from pinprof.units import percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
 """The ways of a batch to the GPU."""
+LONGER = "cost of a pinned copy"
+"""By how many milliseconds a step with a pinned, non_blocking copy is longer than the next one without a copy."""
 SMALL = "small network, "
 """What begins the names of the steps of a network that computes little for each byte."""
+BYTES_PER_MS_AT_1_GBPS = 1e6
 BROKEN = 2.0
 """A step that takes at least so many times one without a copy is broken by its copy."""
 
@@ -53,20 +56,28 @@ def beside(judge: Judge, *names: str) -> Judge:
 
 
 def off_the_path(of: Measured) -> Judgement:
-    """Judge whether a step with pinned batches and non_blocking copies takes no longer than one without a copy."""
-    slow, fast, none = of.all("pageable, blocking", "pinned, non_blocking", "no copy")
-    cost, left = slow.median - none.median, fast.median - none.median
-    said = (
-        f"a step of {shown(fast)} (pinned, non_blocking), of {shown(none)} without copy, of {shown(slow)} ({slow.name})"
+    """Judge by the share of a pinned copy's time by which a step is longer than the next one without a copy.
+
+    The copy's time is the size of a batch, `4 * rows * features` bytes, at the rate that the trace of the case shows.
+    """
+    longer, rate = of.all(LONGER, "rate, pinned, non_blocking")
+    sizes = of.sizes("rows", "features")
+    if rate.low <= 0:
+        raise MissingError(rate.name)
+    longest, middle, shortest = (
+        4 * sizes["rows"] * sizes["features"] / each / BYTES_PER_MS_AT_1_GBPS
+        for each in (rate.low, rate.median, rate.high)
     )
-    if order(fast, slow) in {"same", "more"}:
-        return Judgement("refuted", said)
-    if order(fast, slow) == "unsure":
-        return Judgement("depends", f"{said}; a difference within the spread")
-    if order(fast, none) in {"same", "less"}:
-        return Judgement("confirmed", said)
-    share = percent(max(left, 0) / cost) if cost > 0 else "part"
-    return Judgement("depends", f"{said}: {share} of the copy's cost is left")
+    least = longer.low / (longest if longer.low > 0 else shortest)
+    most = longer.high / (shortest if longer.high > 0 else longest)
+    said = (
+        f"in turn, a step with a pinned non_blocking copy is {amount('ms', abs(longer.median))} "
+        f"{'shorter' if longer.median < 0 else 'longer'} than one without a copy; the copy itself takes "
+        f"{amount('ms', middle)}"
+    )
+    if longer.median > 0:
+        said += f": {percent(longer.median / middle)} of it is left in the step"
+    return decide(said, confirmed=most < MOSTLY, refuted=least > MOSTLY)
 
 
 def cost_time(size: str) -> Judge:
@@ -90,3 +101,15 @@ def cost_time(size: str) -> Judge:
         return decide(said, confirmed=cost.low > margin, refuted=cost.high <= margin)
 
     return judge
+
+
+def undo_the_lead(of: Measured) -> Judgement:
+    """Judge for both sizes whether the host is ahead of the GPU without the two .item(), and no more with them."""
+    pairs = [of.all(f"ahead, as written{size}", f"ahead, without .item(){size}") for size in ("", ", larger")]
+    leads = (f"{lead(each)} ({each.name.removeprefix('ahead, ')})" for pair in pairs for each in pair)
+    said = f"the next copy is queued {', '.join(leads)} the GPU has finished the work queued so far"
+    return decide(
+        said,
+        confirmed=all(read.high <= 0 < kept.low for read, kept in pairs),
+        refuted=all(read.low > 0 or kept.high <= 0 for read, kept in pairs),
+    )

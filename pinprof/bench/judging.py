@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pinprof.bench.order import MATTERS, Order, alike, by_size, order, shown, spread, times
+from pinprof.bench.order import MATTERS, Order, alike, amount, by_size, order, shown, spread, times
 from pinprof.bench.refused import usable, why_refused
 from pinprof.bench.results import Bench, Figure
 from pinprof.units import counted
 
 HIDDEN, BARELY = 50.0, 10.0
 """Percent of the copy time under kernels: from the first on copies overlap, up to the second they do not."""
+MOSTLY = 0.5
+"""A share that is more than this is most of it."""
 FEW = 0.1
 """Waits that are at most this share of the others are gone."""
 
@@ -83,6 +85,15 @@ class Measured:
     def all(self, *names: str) -> list[Figure]:
         """Return several figures. Raises MissingError, or RefusedError."""
         return [self(name) for name in names]
+
+    def sizes(self, *names: str) -> dict[str, int]:
+        """Return sizes that the experiment ran with. Raises MissingError."""
+        result = self.bench.result(self.number)
+        ran_with = result.sizes if result else {}
+        for name in names:
+            if name not in ran_with:
+                raise MissingError(f"size {name}")
+        return {name: ran_with[name] for name in names}
 
     def by_size(self, name: str) -> Sequence[Figure]:
         """Return a figure at all its sizes, the smallest first. Raises MissingError."""
@@ -274,7 +285,9 @@ def waits(*names: str) -> Judge:
 
 
 def _waits(figures: Sequence[Figure]) -> Judgement:
-    said = "; ".join(f"{figure.median:g} waits per step ({figure.name.removeprefix('waits, ')})" for figure in figures)
+    said = "; ".join(
+        f"{counted(figure.median, 'wait')} per step ({figure.name.removeprefix('waits, ')})" for figure in figures
+    )
     always, never = (all(figure.low >= 1 for figure in figures), all(figure.high < 1 for figure in figures))
     return decide(said, confirmed=always, refuted=never)
 
@@ -309,6 +322,11 @@ def _relation(first: Figure, second: Figure, relation: Order) -> str:
     smaller, larger = sorted((first.median, second.median))
     words = {"less": "as fast", "more": "the time"} if first.unit == "ms" else {"less": "less", "more": "as much"}
     return f"{times(larger, smaller)} {words[relation]}"
+
+
+def lead(ahead: Figure) -> str:
+    """Return how long before a moment something was, or how long after it: "30.0 ms before"."""
+    return f"{amount(ahead.unit, abs(ahead.median))} {'after' if ahead.median < 0 else 'before'}"
 
 
 def ratios(more: Figure, few: Figure) -> tuple[float, float]:

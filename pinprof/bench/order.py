@@ -50,8 +50,8 @@ def by_size(result: Result, name: str) -> list[Figure]:
 
 
 def times(more: float, less: float) -> str:
-    """Return how many times one number is another: "1.17 times"."""
-    return f"{more / less:.3g} times" if less > 0 else "many times"
+    """Return how many times one number is another: "1.17 times", "6,820 times"."""
+    return f"{float(f'{more / less:.3g}'):,g} times" if less > 0 else "many times"
 
 
 def shown(figure: Figure) -> str:

@@ -16,6 +16,7 @@ from pinprof.bench.experiment import (
 from pinprof.bench.judging import NotJudged, answers, less
 from pinprof.bench.processes_judges import (
     ARRIVES,
+    PAGEABLE_ACCESS,
     PUBLISHED_RATES,
     again_is_cheap,
     always_anew,
@@ -63,7 +64,7 @@ OF_PROCESSES = {
                 f"the first copy of a process has the first use of CUDA in it, and {ARRIVES}",
             ),
             Claim(
-                "The first copy is slow, pinned or not: the 80 times were the first use of CUDA",
+                "The first copy is slow, pinned or not: most of it is the first use of CUDA here",
                 (OURS,),
                 was_first_use,
             ),
@@ -170,6 +171,13 @@ OF_PROCESSES = {
                 (TUTORIAL, ARTICLE, PROCESSES),
                 is_staged,
                 differs="a call that lasts may also wait: only of small sources is it seen that they are copied",
+            ),
+            Claim(
+                "The GPU cannot access data directly from pageable memory",
+                (ARTICLE, PROCESSES),
+                answers({PAGEABLE_ACCESS: False}),
+                differs="Linux and the driver may let kernels read pageable memory in place; copies are staged all the "
+                "same",
             ),
             Claim(
                 "What the driver stages them through is pinned memory of its own",

@@ -6,6 +6,7 @@ from pinprof.bench.experiment import MIB, Published
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
+    MOSTLY,
     Judgement,
     Measured,
     MissingError,
@@ -26,8 +27,6 @@ from pinprof.units import percent, rate, size
 EIGHTY_ONE = 81.0
 """How many times as fast pinned memory was in the first of the text's two processes; 90 in the other."""
 TWICE = 2.0
-MOSTLY = 0.5
-"""A share that is more than this is most of it."""
 REACHES = 0.9
 """Of the usual rate of a link: a machine that has this of it has what the link gives."""
 PUBLISHED_BYTES = 16 * MIB
@@ -42,6 +41,8 @@ WORKS = ("host copy", "fresh memory", "file read again")
 """What the host does beside pinned memory."""
 WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
 """By which Linux tells that memory is locked."""
+PAGEABLE_ACCESS = "the GPU can access pageable memory"
+"""What the driver answers for the GPU."""
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
 
 

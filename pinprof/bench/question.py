@@ -11,10 +11,13 @@ from pinprof.bench.judging import (
     decide,
     exposed,
     hidden,
+    lead,
     never_waits,
     waits,
 )
 from pinprof.bench.order import order, shown
+from pinprof.bench.results import Figure
+from pinprof.units import counted
 
 STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or not"
 
@@ -22,29 +25,42 @@ STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or no
 def _waits_for_the_output(of: Measured) -> Judgement:
     """Judge whether the host queues the next copy only when the output is computed: by how far it is ahead of it."""
     ahead = of("ahead, plain loop")
-    said = f"the next copy is queued {shown(ahead)} before the GPU ends the step"
-    if ahead.low > 0:
-        return Judgement("refuted", said)
-    return Judgement("confirmed" if ahead.high <= 0 else "depends", said)
+    said = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
+    return decide(said, confirmed=ahead.high <= 0, refuted=ahead.low > 0)
 
 
-def _needs_both(of: Measured) -> Judgement:
-    """Judge by copies on a side stream, each of which lacks one of both: it must not be beside kernels."""
-    both, pageable, blocking = of.all(
-        "overlapped, prefetcher", "overlapped, prefetcher, pageable", "overlapped, prefetcher, blocking"
+PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageable, kernels first")
+"""The shares of pageable copies that are asked for before the kernels of a step are launched, and after."""
+
+
+def _needs_pinned(of: Measured) -> Judgement:
+    """Judge by pageable copies on a side stream, asked for before the kernels of a step and after them."""
+    pinned, before, after = of.all("overlapped, prefetcher", *PAGEABLE)
+    said = (
+        f"of copies on a side stream are under kernels: {shown(pinned)} of pinned ones; of pageable ones "
+        f"{shown(before)} if the copy is asked for before the kernels are launched, {shown(after)} if after"
     )
+    return _needed(said, pinned, before, after)
+
+
+def _needs_non_blocking(of: Measured) -> Judgement:
+    """Judge by blocking copies on a side stream, from pinned memory, asked for after the kernels of a step."""
+    asynchronous, blocking = of.all("overlapped, prefetcher", "overlapped, prefetcher, blocking")
     waits = of.maybe("waits, prefetcher, blocking")
     said = (
-        f"of copies on a side stream are under kernels: {shown(both)} of pinned ones, {shown(pageable)} of pageable "
-        f"ones, {shown(blocking)} of pinned blocking ones"
+        f"of pinned copies on a side stream are under kernels: {shown(asynchronous)} of non_blocking ones, "
+        f"{shown(blocking)} of blocking ones"
     )
-    said += f", for which the host waits {waits.median:g} times in a step" if waits else ""
-    needless = [what for what, one in (("pinned memory", pageable), ("non_blocking", blocking)) if one.low >= HIDDEN]
-    said += f": {' and '.join(needless)} is not needed" if needless else ""
+    said += f", for which the host waits {counted(waits.median, 'time')} in a step" if waits else ""
+    return _needed(said, asynchronous, blocking)
+
+
+def _needed(said: str, whole: Figure, *lacking: Figure) -> Judgement:
+    """Judge a need by the share that kernels hide, with all that is said to be needed and where one thing lacks."""
     return decide(
         said,
-        confirmed=both.low >= HIDDEN and max(pageable.high, blocking.high) <= BARELY,
-        refuted=bool(needless) or both.high <= BARELY,
+        confirmed=whole.low >= HIDDEN and all(share.high <= BARELY for share in lacking),
+        refuted=any(share.low >= HIDDEN for share in lacking),
     )
 
 
@@ -63,11 +79,18 @@ QUESTIONS = (
         "the plain loop with non_blocking=True against a prefetcher that copies the next batch on a side stream",
         (
             Claim(
-                "To overlap, copies must be non_blocking and from pinned memory",
+                "To overlap, copies must be from pinned memory",
                 (QUESTION, ANSWER),
-                _needs_both,
-                differs="a blocking copy holds the host, but runs beside kernels that were launched before it; and "
-                "both are not enough: the copy needs a side stream, which the plain loop lacks",
+                _needs_pinned,
+                differs="the call of a pageable copy holds the host: only kernels that were launched before it can run "
+                "beside the copy",
+            ),
+            Claim(
+                "To overlap, copies must be non_blocking",
+                (QUESTION, ANSWER),
+                _needs_non_blocking,
+                differs="a blocking copy holds the host, but runs beside kernels that were launched before it; what "
+                "the copy does need is a side stream, which the plain loop lacks",
             ),
             Claim(
                 "The images are fully transferred before the kernels of model(images) run",
@@ -107,12 +130,6 @@ QUESTIONS = (
                 differs="they can, from a side stream: it depends on what else the GPU has to do",
             ),
             Claim(
-                "So in that loop non_blocking copies overlap with computation",
-                (ANSWER,),
-                hidden("overlapped, plain loop"),
-                differs=STREAM_ORDER,
-            ),
-            Claim(
                 "A prefetcher on a side stream hides the copy and makes the step shorter",
                 (OURS,),
                 _prefetched,
@@ -123,7 +140,14 @@ QUESTIONS = (
             Size("rows", 4096, "samples in a batch", of_text=False),
             Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
         ),
-        cases=("plain loop", "prefetcher", "prefetcher, pageable", "prefetcher, blocking", "no copy"),
+        cases=(
+            "plain loop",
+            "prefetcher",
+            "prefetcher, pageable",
+            "prefetcher, pageable, kernels first",
+            "prefetcher, blocking",
+            "no copy",
+        ),
         changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
         "that are made beforehand. The prefetchers are ours",
     ),

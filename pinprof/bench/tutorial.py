@@ -4,16 +4,21 @@ from pinprof.bench.experiment import ANSWER, ARTICLE, MIB, OURS, PROCESSES, TUTO
 from pinprof.bench.judging import all_less, extreme, less, not_less, right, wrong
 from pinprof.bench.tutorial_judges import (
     CASES,
+    IN_TURN,
     KEPT_BUFFER,
+    KERNELS_FIRST,
+    MADE,
     PUBLISHED_STRATEGIES,
     SENT,
     STRATEGIES,
     TENSORDICT,
     TEXTS_KERNELS,
     TWO_COPIES,
+    at_most_twice,
     can_be_faster,
     can_be_slower,
     conclusions_hold,
+    faster_in_threads,
     gain_varies,
     gains_less,
     generally_faster,
@@ -23,11 +28,12 @@ from pinprof.bench.tutorial_judges import (
     one_wait,
     only_pinned_and_streamed,
     read_too_early,
+    run_at_once,
     same_call,
+    sent_at_once,
     still_on_the_host,
     takes_longer_than_a_kernel,
     usually_slower,
-    waits_for_an_engine,
 )
 
 FLOATS = "numbers of 4 bytes in the tensor"
@@ -55,11 +61,17 @@ TUTORIALS = (
                 "pin may cost less than the driver's staging",
             ),
             Claim(
-                "pin_memory().to(device, non_blocking=True) can be up to twice as slow as a plain to(device)",
+                "pin_memory().to(device, non_blocking=True) can be slower than a plain to(device)",
                 (TUTORIAL,),
                 can_be_slower,
                 "of many tensors 324 against 394 ms (E3): by its own figures faster; blocking 573 ms",
                 "what it costs to get pinned memory and to fill it, against what the driver's staging costs",
+            ),
+            Claim(
+                "pin_memory().to(device, non_blocking=True) takes at most twice the time of a plain to(device)",
+                (TUTORIAL,),
+                at_most_twice,
+                differs="fresh pinned memory takes long to get (E15)",
             ),
             Claim(
                 "In rare cases to pin first is faster than the driver's copy in pieces",
@@ -80,6 +92,12 @@ TUTORIALS = (
                 less("pinned.to", KEPT_BUFFER),
                 differs="where many threads of the host copy, it takes little beside the copy to the GPU",
             ),
+            Claim(
+                "To allocate directly in pinned memory avoids the cost of the copy from pageable memory to it",
+                (ARTICLE,),
+                less(MADE[1], MADE[0]),
+                differs="where many threads of the host copy, that copy takes little beside the one to the GPU",
+            ),
         ),
         (
             Published("pageable.to", 0.369),
@@ -96,8 +114,9 @@ TUTORIALS = (
             "pageable.pin_memory().to, non_blocking",
         ),
         "the copy with non_blocking after pinning is of its opening, not of its program. Torch keeps pinned memory "
-        "(E15): after the first run pin_memory() is a copy into a buffer that is kept. The runs with fresh memory, for "
-        "which torch gives back what it has before each, the calls alone and the kept buffer are ours",
+        "(E15): after the first run pin_memory() is a copy into a buffer that is kept. The runs with fresh memory, "
+        "for which torch gives back what it has before each, the calls alone, the larger tensor, and the buffers "
+        "that are kept or written by the host are ours",
     ),
     Experiment(
         "E2",
@@ -153,19 +172,26 @@ TUTORIALS = (
                 differs="of large pageable tensors the driver's staging takes the time, whoever waits for it",
             ),
             Claim(
+                "From the host's view several tensors are sent at once: it sends the next before the last has arrived",
+                (TUTORIAL,),
+                sent_at_once,
+                differs="small tensors arrive sooner than the host asks for the next",
+            ),
+            Claim(
                 "How much it gains varies with the number and size of the tensors",
                 (TUTORIAL,),
                 gain_varies,
                 differs="it depends on what a wait costs beside the copy that is waited for",
             ),
             Claim(
-                "To pin in the main thread undoes much of that gain: no faster than to leave it to the driver",
+                "To pin each tensor in the main thread before a non_blocking copy is no faster than to copy it "
+                "pageable",
                 (TUTORIAL,),
                 not_less("pin and copy, non_blocking", "pageable, non_blocking"),
                 differs="the host pins the next tensor while the last one is copied, faster than the driver stages",
             ),
             Claim(
-                "The tutorial's conclusions hold on other systems too: the three that it begins with hold on this one",
+                "The tutorial's opening conclusions hold on this machine",
                 (TUTORIAL,),
                 conclusions_hold,
                 "its figures are of its own system and may vary",
@@ -175,6 +201,7 @@ TUTORIALS = (
         PUBLISHED_STRATEGIES,
         (Size("tensors", 1000, "how many tensors", quick=100), Size("floats", 1_000_000, OF_EACH)),
         STRATEGIES,
+        "the few tensors are ours: four of the same size",
     ),
     Experiment(
         "E4",
@@ -184,14 +211,15 @@ TUTORIALS = (
             Claim(
                 "A copy overlaps kernels only if it is pinned and on a side stream",
                 (TUTORIAL,),
-                only_pinned_and_streamed(""),
+                only_pinned_and_streamed(KERNELS_FIRST),
                 "four traces; the copy is beside the kernel in one: side stream, pinned",
-                "kernels launched after the copy was staged cannot hide it",
+                "the call of a pageable copy holds the host: only kernels that were launched before it can hide the "
+                "copy, and the text launches them after it",
             ),
             Claim(
-                "So it does with the text's own two kernels, as far as they are long enough",
+                "Of the text's own four cases only the pinned copy on a side stream overlaps the kernels",
                 (TUTORIAL,),
-                only_pinned_and_streamed(TEXTS_KERNELS),
+                only_pinned_and_streamed(kernels=TEXTS_KERNELS),
                 "the same four traces",
                 "the kernels end long before the copy: only their own length can be hidden",
             ),
@@ -207,21 +235,21 @@ TUTORIALS = (
             Claim(
                 "A copy needs a free copy engine: beside another one the same way it waits",
                 (TUTORIAL,),
-                waits_for_an_engine(TWO_COPIES[1], expected=True),
-                differs="a second engine the same way helps only where one alone does not fill the link",
+                run_at_once(TWO_COPIES[1], expected=False),
+                differs="a GPU may have several engines for one way; they share its link",
             ),
             Claim(
                 "Modern GPUs have more than one: a copy the other way runs beside it",
                 (TUTORIAL,),
-                waits_for_an_engine(TWO_COPIES[2], expected=False),
-                differs="both ways share the host's memory, and the link carries requests beside data",
+                run_at_once(TWO_COPIES[2], expected=True),
+                differs="a GPU with one copy engine copies one way at a time",
             ),
         ),
         sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
-        cases=(*CASES, *(f"{case}{TEXTS_KERNELS}" for case in CASES), *TWO_COPIES),
+        cases=(*CASES, KERNELS_FIRST, *(f"{case}{TEXTS_KERNELS}" for case in CASES), *TWO_COPIES),
         changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, "
-        "so the first four cases have products of matrices, longer than the copy. The copies beside copies, and "
-        "the kernel between a copy there and one back, are ours",
+        "so the first cases have products of matrices, longer than the copy. The case with kernels first, the copies "
+        "beside copies, and the kernel between a copy there and one back, are ours",
     ),
     Experiment(
         "E5",
@@ -287,7 +315,7 @@ TUTORIALS = (
                 "within two tries",
                 "here it is a race of the host's write with the copy",
             ),
-            Claim("It does so if the copy is queued after a kernel", (OURS,), wrong("pinned source")),
+            Claim("If a kernel is queued first, the late write reaches the GPU", (OURS,), wrong("pinned source")),
             Claim(
                 "With a pageable source it never does",
                 (TUTORIAL,),
@@ -318,8 +346,9 @@ TUTORIALS = (
             Claim(
                 "To pin in other threads is faster than in the main one",
                 (TUTORIAL,),
-                less("pin in threads then copy", "pin then copy"),
-                differs="where the link takes longer than pinning, it does not matter who pins",
+                faster_in_threads,
+                differs="threads pin while the first tensors are copied; a main thread that copies each tensor as soon "
+                "as it has pinned it does so, too",
             ),
             Claim(
                 "It is faster than plain copies, non_blocking or not",
@@ -362,8 +391,9 @@ TUTORIALS = (
             Size("floats", 1_000_000, OF_EACH),
             Size("threads", 4, "threads that pin"),
         ),
-        ("blocking", "non_blocking", "pin then copy", "pin in threads then copy"),
+        ("blocking", "non_blocking", "pin then copy", "pin in threads then copy", IN_TURN),
         "the text has TensorDict do it; here a dictionary and a pool of threads do the same, and TensorDict too where "
-        "it is installed. It has no program for small tensors and few: here they are of 4 kB, and four",
+        "it is installed. To pin and copy in turn is ours. The text has no program for small tensors and few: here "
+        "they are of 4 kB, and four",
     ),
 )

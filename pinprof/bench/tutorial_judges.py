@@ -1,8 +1,14 @@
 """How figures judge what the PyTorch tutorial says (E1 to E7)."""
 
+from math import inf
+from typing import Literal
+
 from pinprof.bench.experiment import Published
 from pinprof.bench.judging import (
+    BARELY,
     FEW,
+    HIDDEN,
+    MOSTLY,
     Judge,
     Judgement,
     Measured,
@@ -12,6 +18,7 @@ from pinprof.bench.judging import (
     decide,
     each_less,
     judged,
+    ordered,
     ratios,
     reverse,
     right,
@@ -30,13 +37,31 @@ CASES = tuple(
     f"{stream}, {memory}" for stream in ("default stream", "side stream") for memory in ("pageable", "pinned")
 )
 TEXTS_KERNELS = ", text's kernels"
+KERNELS_FIRST = "side stream, pageable, kernels first"
+"""The case in which the kernels are launched before the copy, which holds the host."""
+AT_ONCE, EARLY = "copies at once, ", "copies asked for early, "
+"""What begins the names of two shares: of the time of copies that of several at once, and of the copies those that the
+host asks for before the one before has ended."""
+AS_MANY = "pinned, non_blocking"
+"""The case of E3 whose trace tells how many tensors are on their way."""
 TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
 TENSORDICT = "TensorDict, "
 FRESH = ", fresh memory"
 """What ends the name of a figure of pinned memory that torch did not have before."""
+PINNED_AND_SENT = "pageable.pin_memory().to, non_blocking"
+"""What the text warns of: a tensor is pinned, and the host does not wait for its copy."""
+LARGER_TIMES = 4
+LARGER = f", {LARGER_TIMES} times as large"
+"""What ends the name of a figure of a tensor larger than that of the experiment."""
 CALL = "call of "
 """What begins the name of the time that a call holds the host."""
+IN_TURN = "pin and copy in turn"
+"""The case of E7 in which the main thread copies each tensor as soon as it has pinned it."""
+OF_FEW = "few, "
+"""What begins the names of figures of few tensors."""
 KEPT_BUFFER = "kept buffer, refilled and sent"
+MADE = ("made in pageable memory, pinned and sent", "made in pinned memory and sent")
+"""Numbers are written to a tensor and sent: to a pageable one that is pinned then, or to a pinned one."""
 PORTED = "transfers of one kernel"
 """The share of the time that the copies to and from the GPU take if one kernel runs between them."""
 SENT = ("pageable, sent and read on the GPU", "pinned, sent and read on the GPU")
@@ -44,8 +69,6 @@ ENDED, THREADS = "ended when its call returned, ", "CPU time of other threads, "
 """What begins the names of two figures of a copy: whether it had ended, and how busy other threads were meanwhile."""
 FEW_TENSORS, SMALL_FLOATS = 4, 1000
 """A few tensors, as many as threads pin them; and how many numbers a small one has, as in E2."""
-MOSTLY = 0.5
-"""A share that is more than this is most of it."""
 TWICE = 2.0
 COULD, COULD_NOT = 0.5, 0.1
 """Of the copy time that the kernels are long enough to hide: from the first on it is hidden, up to the second not."""
@@ -56,9 +79,9 @@ def _pinned_on_the_way(of: Measured) -> list[tuple[Figure, Figure]]:
 
     Of one tensor both with pinned memory that torch has kept and, where that was measured, with fresh memory.
     """
-    plain, pinning = of("pageable.to"), "pageable.pin_memory().to, non_blocking"
-    fresh, many = of.maybe(f"{pinning}{FRESH}"), of.of("E3")
-    pairs = [(of(pinning), plain)] + ([(fresh, plain)] if fresh else [])
+    plain = of("pageable.to")
+    fresh, many = of.maybe(f"{PINNED_AND_SENT}{FRESH}"), of.of("E3")
+    pairs = [(of(PINNED_AND_SENT), plain)] + ([(fresh, plain)] if fresh else [])
     both = many.maybe("pin and copy, non_blocking"), many.maybe("pageable, blocking")
     return [*pairs, (both[0], both[1])] if both[0] and both[1] else pairs
 
@@ -70,37 +93,55 @@ def usually_slower(of: Measured) -> Judgement:
 
 
 def can_be_slower(of: Measured) -> Judgement:
-    """Judge what "can be up to twice as slow": it is seen to be slower somewhere, or nowhere.
+    """Judge what "can be slower": it is seen to be so somewhere, or nowhere.
 
     Nowhere is said only if the case was measured in which it costs most: with fresh memory.
     """
     pairs = _pinned_on_the_way(of)
-    slower = [pair for pair in pairs if order(*pair) == "more"]
+    orders = {order(*pair) for pair in pairs}
+    if "more" not in orders:
+        of(f"{PINNED_AND_SENT}{FRESH}")
     said = "; ".join(against(*pair) for pair in pairs)
-    if slower:
-        worst = max(slower, key=lambda pair: _times(*pair))
-        bound = "more than the text's twice" if ratios(*worst)[0] > TWICE else "the text says up to twice"
-        return Judgement("confirmed", f"{said}; at worst {times(worst[0].median, worst[1].median)} the time: {bound}")
-    of(f"pageable.pin_memory().to, non_blocking{FRESH}")
-    return Judgement("depends" if any(order(*pair) == "unsure" for pair in pairs) else "refuted", said)
+    return decide(said, confirmed="more" in orders, refuted=orders <= {"less", "same"})
 
 
-def _times(more: Figure, few: Figure) -> float:
-    return more.median / few.median if few.median > 0 else float("inf")
+def at_most_twice(of: Measured) -> Judgement:
+    """Judge whether it takes at most twice the time wherever it was measured: of one tensor in fresh memory, too."""
+    pairs = _pinned_on_the_way(of)
+    bounds = [ratios(*pair) for pair in pairs]
+    refuted = any(least > TWICE for least, _ in bounds)
+    if not refuted:
+        of(f"{PINNED_AND_SENT}{FRESH}")
+    said = "; ".join(f"{times(pinned.median, plain.median)} the time ({pinned.name})" for pinned, plain in pairs)
+    return decide(said, confirmed=all(most <= TWICE for _, most in bounds), refuted=refuted)
 
 
 def can_be_faster(of: Measured) -> Judgement:
-    """Judge what is faster "in rare cases": where none is seen, there may still be one."""
-    pairs = [(of("pageable.pin_memory().to"), of("pageable.to")), *_pinned_on_the_way(of)]
+    """Judge what is faster "in rare cases", blocking copies by blocking ones: where none is seen, there may be one."""
+    pinning, many = "pageable.pin_memory().to", of.of("E3")
+    pairs = [(of(pinning), of("pageable.to"))]
+    fresh, each, plain = (
+        of.maybe(f"{pinning}{FRESH}"),
+        *map(many.maybe, ("pin and copy, blocking", "pageable, blocking")),
+    )
+    pairs += [(fresh, pairs[0][1])] if fresh else []
+    pairs += [(each, plain)] if each and plain else []
     outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
     return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
 
 
 def holds_the_host(of: Measured) -> Judgement:
-    """Judge whether the call of pin_memory() holds the host longer than one that only queues a copy."""
-    queues, pins = of(f"{CALL}pinned.to, non_blocking"), of(f"{CALL}pageable.pin_memory()")
-    fresh = of.maybe(f"{CALL}pageable.pin_memory(){FRESH}")
-    return each_less([(queues, pins)] + ([(queues, fresh)] if fresh else []))
+    """Judge whether the call of pin_memory() holds the host until the tensor is pinned.
+
+    It takes longer than one that only queues a copy, and longer for a larger tensor, with memory that torch has kept
+    and, where that was measured, with fresh memory.
+    """
+    queues, pins = of(f"{CALL}pinned.to, non_blocking"), f"{CALL}pageable.pin_memory()"
+    kept, fresh = (of(pins), of(f"{pins}{LARGER}")), (of.maybe(f"{pins}{FRESH}"), of.maybe(f"{pins}{LARGER}{FRESH}"))
+    pairs = [(queues, kept[0]), kept]
+    if fresh[0] and fresh[1]:
+        pairs += [(queues, fresh[0]), (fresh[0], fresh[1])]
+    return each_less(pairs)
 
 
 def one_wait(of: Measured) -> Judgement:
@@ -142,15 +183,37 @@ def generally_faster(of: Measured) -> Judgement:
 
 
 def gain_varies(of: Measured) -> Judgement:
-    """Judge whether non_blocking gains more here than there: small or large tensors, pageable or pinned."""
-    pairs = [(blocking, quick) for quick, blocking in _asynchronous_and_blocking(of)]
-    gains = [ratios(*pair) for pair in pairs]
-    middles = [blocking.median / quick.median for blocking, quick in pairs if quick.median > 0]
-    said = "; ".join(f"{times(blocking.median, quick.median)} as fast ({quick.name})" for blocking, quick in pairs)
-    if max(least for least, _ in gains) > min(most for _, most in gains):
-        return Judgement("confirmed", said)
-    same = len(middles) == len(pairs) and max(middles) <= (1 + SAME) * min(middles)
-    return Judgement("refuted" if same else "depends", f"{said}; the spreads overlap")
+    """Judge whether non_blocking gains more of many tensors than of few, or less, and so of large ones and of small.
+
+    The number varies for pageable and for pinned tensors; small tensors are those of E2, pageable ones.
+    """
+    small = of.of("E2")
+    gains = {
+        f"{number} {memory}": (of(f"{prefix}{memory}, blocking"), of(f"{prefix}{memory}, non_blocking"))
+        for memory in ("pageable", "pinned")
+        for number, prefix in (("many", ""), ("few", OF_FEW))
+    }
+    gains["many small pageable"] = (small("blocking"), small("non_blocking, one synchronize"))
+    by_number = [_differ(gains[f"many {memory}"], gains[f"few {memory}"]) for memory in ("pageable", "pinned")]
+    by_size = _differ(gains["many pageable"], gains["many small pageable"])
+    said = "; ".join(
+        f"{times(blocking.median, quick.median)} as fast ({name})" for name, (blocking, quick) in gains.items()
+    )
+    said += "; some spreads overlap" if "unsure" in (*by_number, by_size) else ""
+    return decide(
+        said,
+        confirmed="differ" in by_number and by_size == "differ",
+        refuted=set(by_number) == {"same"} and by_size == "same",
+    )
+
+
+def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Literal["differ", "same", "unsure"]:
+    """Return whether two factors, each of two figures, differ by more than their spreads."""
+    (least, most), (other_least, other_most) = ratios(*first), ratios(*second)
+    if most < other_least or other_most < least:
+        return "differ"
+    middles = [more.median / few.median if few.median > 0 else inf for more, few in (first, second)]
+    return "same" if max(middles) <= (1 + SAME) * min(middles) else "unsure"
 
 
 def _could(of: Measured, case: str) -> tuple[float, float]:
@@ -161,28 +224,33 @@ def _could(of: Measured, case: str) -> tuple[float, float]:
     return overlapped.low / possible.high, overlapped.high / possible.low
 
 
-def only_pinned_and_streamed(kernels: str) -> Judge:
-    """Return what judges whether only the pinned copy on a side stream runs beside such kernels."""
+def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
+    """Return what judges whether only the pinned copy on a side stream runs beside such kernels.
+
+    In the text's four cases the copy is queued first: the call of a pageable copy holds the host, so that kernels
+    launched after it cannot hide it, whatever the GPU can do. `others` are cases beside the four.
+    """
+    cases = tuple(f"{case}{kernels}" for case in CASES)
 
     def judge(of: Measured) -> Judgement:
-        shares = [_could(of, f"{case}{kernels}") for case in CASES]
-        pairs = [(of(f"overlapped, {case}{kernels}"), of(f"possible, {case}{kernels}")) for case in CASES]
+        *without, best = (_could(of, case) for case in cases)
+        without += [_could(of, case) for case in others]
         said = "under kernels are " + "; ".join(
-            f"{shown(overlapped)} of possible {shown(possible)} ({case})"
-            for case, (overlapped, possible) in zip(CASES, pairs, strict=True)
+            f"{shown(of(f'overlapped, {case}'))} of possible {shown(of(f'possible, {case}'))} "
+            f"({case.removesuffix(kernels)})"
+            for case in (*cases, *others)
         )
-        *others, best = shares
-        confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in others)
-        refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in others)
+        confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in without)
+        refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in without)
         return decide(said, confirmed=confirmed, refuted=refuted)
 
     return judge
 
 
 def conclusions_hold(of: Measured) -> Judgement:
-    """Judge on one machine whether conclusions apply across systems: it fails where one of them fails here.
+    """Judge whether conclusions that are said to apply across systems do so here: not if one of them fails.
 
-    They are the three points with which the tutorial begins; the rank of its figures is an observation, no conclusion.
+    They are the points with which the tutorial begins; the rank of its figures is an observation, no conclusion.
     """
     outcomes = {point: judged(of.of(number), judge) for point, (number, judge) in CONCLUSIONS.items()}
     by_outcome = {
@@ -212,19 +280,44 @@ def in_turn(of: Measured) -> Judgement:
     return decide(said, confirmed=max(most) <= COULD_NOT, refuted=min(least) >= COULD)
 
 
-def waits_for_an_engine(name: str, *, expected: bool) -> Judge:
-    """Judge whether a second copy waits for the first: it adds most of a copy's time, or little of it."""
+def run_at_once(name: str, *, expected: bool) -> Judge:
+    """Return what judges whether two copies run at once, by the time in which both do: a copy may also fill the link.
+
+    Two copies that share a link take twice as long with any number of engines; their trace shows whether one waits.
+    """
 
     def judge(of: Measured) -> Judgement:
-        alone, two = of("copy alone"), of(name)
-        said = against(two, alone)
-        if alone.low <= 0:
-            raise MissingError("copy alone")
-        least, most = two.low / alone.high - 1, two.high / alone.low - 1
-        waits = decide(said, confirmed=least > MOSTLY, refuted=most < MOSTLY)
-        return waits if expected else reverse(waits)
+        both = of(f"{AT_ONCE}{name}")
+        said = f"in {shown(both)} of the time in which copies run, both do ({name})"
+        at_once = decide(said, confirmed=both.low >= HIDDEN, refuted=both.high <= BARELY)
+        return at_once if expected else reverse(at_once)
 
     return judge
+
+
+def sent_at_once(of: Measured) -> Judgement:
+    """Judge "can be" by how many copies the host asks for before the last has ended: of large and of small tensors.
+
+    What the GPU does at once stands beside: the text says of its side that a copy waits for what runs.
+    """
+    large, both = of.all(f"{EARLY}{AS_MANY}", f"{AT_ONCE}{AS_MANY}")
+    small = of.of("E2")(f"{EARLY}non_blocking")
+    said = (
+        f"while the copy before still runs, the host asks for {shown(large)} of large pinned tensors and "
+        f"{shown(small)} of small pageable ones (E2); on the GPU two copies run at once in {shown(both)} of the time"
+    )
+    return decide(
+        said,
+        confirmed=max(large.low, small.low) >= HIDDEN,
+        refuted=max(large.high, small.high) <= BARELY,
+    )
+
+
+def faster_in_threads(of: Measured) -> Judgement:
+    """Judge by the faster of the main thread's two ways: it pins all tensors first, as the text's does, or in turn."""
+    threads, *main = of.all("pin in threads then copy", "pin then copy", IN_TURN)
+    outcome, _ = ordered(threads, min(main, key=lambda figure: figure.median), "less")
+    return Judgement(outcome, "; ".join(against(threads, way) for way in main))
 
 
 def gains_less(which: str) -> Judge:
@@ -246,16 +339,21 @@ def still_on_the_host(of: Measured) -> Judgement:
 
     Where neither shows it, it may still happen.
     """
-    ended, written = of.maybe(f"{ENDED}pinned"), of.of("E6").maybe("pinned source")
-    if ended is None and written is None:
+    pinned, pageable = of.maybe(f"{ENDED}pinned"), of.maybe(f"{ENDED}pageable")
+    written = of.of("E6").maybe("pinned source")
+    if pinned is None and written is None:
         raise MissingError(f"{ENDED}pinned")
     said = []
-    if ended is not None:
-        how_often = "all" if ended.low else "some" if ended.high else "none"
-        said.append(f"in {how_often} of {ended.runs} tries the copy of pinned memory had ended")
+    if pinned is not None:
+        running = "all" if not pinned.high else "some" if not pinned.low else "none"
+        said.append(f"when the call returned, the pinned copy was still running in {running} of {pinned.runs} tries")
+    if pageable is not None:
+        ended = "all" if pageable.low else "some" if pageable.high else "none"
+        said.append(f"the pageable copy had ended in {ended} of {pageable.runs}")
     if written is not None:
         said.append(f"what is written to a pinned source right after the call: {shown(written)} on the GPU (E6)")
-    seen = (ended is not None and ended.low == 0) or (written is not None and written.median > 0)
+    seen = any(copy is not None and not copy.low for copy in (pinned, pageable))
+    seen = seen or (written is not None and written.median > 0)
     return Judgement("confirmed" if seen else "depends", "; ".join(said))
 
 

@@ -7,8 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from pinprof.bench.processes_judges import PAGEABLE_ACCESS
 from pinprof.bench.results import Figure
 from pinprof.workloads.hazards import long_kernel
+from pinprof.workloads.machine import can_access_pageable
 from pinprof.workloads.timing import Budget, Cases, TimedRun, answer, by_events, figure, repeated
 from pinprof.workloads.transfers import Sizes
 
@@ -63,6 +65,9 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
         count *= GROWTH
     yield answer("taken along by the call, HtoD pageable", [_takes_along(pinned=False) for _ in range(TAKEN_TRIES)])
     yield answer("taken along by the call, HtoD pinned", [_takes_along(pinned=True) for _ in range(TAKEN_TRIES)])
+    can_access = can_access_pageable(torch.cuda.current_device())
+    if can_access is not None:
+        yield answer(PAGEABLE_ACCESS, [can_access])
 
 
 def _host_beside(cases: Cases, count: int) -> Iterator[Figure]:

@@ -12,6 +12,7 @@ import torch
 from pinprof.bench.article_judges import COPIED
 from pinprof.bench.catalogue import experiment
 from pinprof.bench.results import Figure, Picture
+from pinprof.bench.tutorial_judges import AS_MANY, AT_ONCE, EARLY, TWO_COPIES
 from pinprof.capture.profiling import profile
 from pinprof.details import Details, details_of
 from pinprof.trace import Trace, read_trace
@@ -83,6 +84,7 @@ def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Fo
     in_steps = np.isin(trace.links.call_step, np.flatnonzero(trace.steps.complete))
     copies = int((in_steps & (call_kinds(trace.calls) == ASYNC_COPY)).sum())
     yield _count("asynchronous copies", case, "calls", copies, measured)
+    yield from _asked_early(case.removesuffix(ONE_WAIT), trace)
     yield picture(case, trace, measured)
 
 
@@ -114,6 +116,48 @@ def _possible(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  
         yield figure(f"possible, {case}", "%", shares)
 
 
+def _at_once(case: str, trace: Trace) -> Iterator[Figure]:
+    """Yield for which share of the time in which copies run several do, in the middle and over the steps."""
+    gpu, steps = trace.gpu, trace.links.activity_step
+    shares = []
+    for step in np.flatnonzero(trace.steps.complete):
+        rows = np.flatnonzero((steps == step) & (gpu.category == MEMCPY))
+        times = np.concatenate((gpu.start_ns[rows], gpu.end_ns[rows]))
+        changes = np.repeat((1, -1), len(rows))
+        order = np.lexsort((changes, times))  # one that ends when another begins is not beside it
+        running, lasts_ns = np.cumsum(changes[order])[:-1], np.diff(times[order])
+        if any_ns := int(lasts_ns[running > 0].sum()):
+            shares.append(100 * int(lasts_ns[running > 1].sum()) / any_ns)
+    if shares:
+        yield figure(f"{AT_ONCE}{case}", "%", shares)
+
+
+def _asked_early(case: str, trace: Trace) -> Iterator[Figure]:
+    """Yield which share of the copies of a step, its first aside, the host asks for before the last one has ended."""
+    gpu, launch, steps = trace.gpu, trace.links.launch, trace.links.activity_step
+    shares = []
+    for step in np.flatnonzero(trace.steps.complete):
+        rows = np.flatnonzero((steps == step) & (gpu.category == MEMCPY) & (launch != NONE))
+        asked_ns = trace.calls.start_ns[launch[rows]]
+        order = np.argsort(asked_ns, kind="stable")
+        if len(rows) > 1:
+            shares.append(100 * float(np.mean(asked_ns[order][1:] < gpu.end_ns[rows][order][:-1])))
+    if shares:
+        yield figure(f"{EARLY}{case}", "%", shares)
+
+
+def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[Found]:  # noqa: ARG001  one shape for all
+    yield from _asked_early(case, trace)
+    yield from _at_once(case, trace)
+
+
+def _beside_kernels_or_copies(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+    if case in TWO_COPIES:
+        yield from _at_once(case, trace)
+    else:
+        yield from _overlapped_and_drawn(case, trace, measured)
+
+
 def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _overlapped(case, trace, measured)
     yield from _possible(case, trace, measured)
@@ -126,6 +170,11 @@ def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[F
     yield picture(case, trace, measured)
 
 
+def _waits_overlap_and_lead(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+    yield from _waits_and_overlap(case, trace, measured)
+    yield from _ahead(case, trace)
+
+
 def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _waits_and_overlap(case, trace, measured)
     gpu = trace.gpu
@@ -136,8 +185,7 @@ def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Itera
 
 
 def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
-    yield from _waits_and_overlap(case, trace, measured)
-    yield from _ahead(case, trace)
+    yield from _waits_overlap_and_lead(case, trace, measured)
     yield from _ended_before_the_next_kernel(case, trace)
 
 
@@ -182,19 +230,25 @@ def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
 PROGRAMS: Mapping[str, Timed] = {
     "E1": Timed(transfers.pinning_cost, besides=pinning.pinning_in_full),
     "E2": Timed(transfers.small_tensors, tell=_waits_and_copies),
-    "E3": Timed(transfers.six_strategies, rounds=4),
+    "E3": Timed(
+        transfers.six_strategies,
+        besides=transfers.few_tensors,
+        tell=_how_many_at_once,
+        told=(AS_MANY,),
+        rounds=4,
+    ),
     "E4": Timed(
         overlap.copy_overlap,
         besides=overlap.one_kernel_ported,
-        tell=_overlapped_and_drawn,
-        told=overlap.BESIDE_KERNELS,
+        tell=_beside_kernels_or_copies,
+        told=(*overlap.BESIDE_KERNELS, *TWO_COPIES[1:]),
     ),
     "E5": Timed(hazards.early_read, timing=hazards.reading_early, rounds=1),
     "E6": Timed(hazards.early_write, timing=hazards.writing_early, rounds=1),
     "E7": Timed(transfers.threaded_pinning, besides=transfers.small_and_few, rounds=SOME_ROUNDS),
     "E8": Timed(
         training.loader,
-        steps=training.STEPS,
+        timing=training.loader_times,
         besides=training.loader_besides,
         tell=_waits_overlap_and_rate,
         told=COPIED,
@@ -217,7 +271,7 @@ PROGRAMS: Mapping[str, Timed] = {
         rounds=SOME_ROUNDS,
     ),
     "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
-    "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_and_overlap),
+    "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_overlap_and_lead),
     "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=4),
 }
 

@@ -1,6 +1,7 @@
 """Where the experiments run: the GPU, its link to the host as its driver reports it, and the host."""
 
 import csv
+import ctypes
 import platform
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from pinprof.trace.scan.parallel import available_cores
 
 QUERY = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
 """The most that GPU and slot can do together: the present link is slower while the GPU rests."""
+PAGEABLE_MEMORY_ACCESS = 88
+"""`CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS` of cuda.h."""
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -31,6 +34,23 @@ def describe_machine() -> Iterator[Machine]:
         pcie_generation=generation,
         pcie_width=width,
     )
+
+
+def can_access_pageable(device: int) -> bool | None:
+    """Return whether kernels may read pageable memory where it lies, as the driver answers; None where it does not.
+
+    It is CUDA's device attribute pageableMemoryAccess, which torch does not hand on.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    handle, answer = ctypes.c_int(), ctypes.c_int()
+    if driver.cuDeviceGet(ctypes.byref(handle), device):
+        return None
+    if driver.cuDeviceGetAttribute(ctypes.byref(answer), PAGEABLE_MEMORY_ACCESS, handle):
+        return None
+    return bool(answer.value)
 
 
 def cpu_name(info: str) -> str | None:

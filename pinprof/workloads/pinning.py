@@ -1,4 +1,4 @@
-"""E1: what pinned memory costs that is new to torch, how long calls hold the host, and a buffer that is refilled."""
+"""E1: what pinned memory costs that is new to torch, how long calls hold the host, and buffers that are refilled."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,9 +7,9 @@ from functools import partial
 import torch
 
 from pinprof.bench.results import Figure
-from pinprof.bench.tutorial_judges import CALL, FRESH, KEPT_BUFFER
+from pinprof.bench.tutorial_judges import CALL, FRESH, KEPT_BUFFER, LARGER, LARGER_TIMES, MADE
 from pinprof.workloads.limits import free_pinned
-from pinprof.workloads.timing import Budget, Stopwatch, Timer, by_host, figure, repeated, synchronize
+from pinprof.workloads.timing import Budget, Stopwatch, Timer, by_host, figure, repeated, synchronize, time_cases
 from pinprof.workloads.transfers import Sizes, pinning_cost
 
 PINNING = ("pageable.pin_memory()", "pageable.pin_memory().to", "pageable.pin_memory().to, non_blocking")
@@ -17,7 +17,7 @@ PINNING = ("pageable.pin_memory()", "pageable.pin_memory().to", "pageable.pin_me
 
 
 def pinning_in_full(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E1: yield what pinning takes in memory new to torch, what two calls hold the host for, and a refilled buffer.
+    """E1: yield what pinning takes in memory new to torch, what calls hold the host for, and refilled buffers.
 
     Torch keeps pinned memory that is given back, so that repeated runs of the cases pin into the same memory; the
     first run of a program, or one of a larger tensor, does not. Where torch cannot be made to give it back, nothing is
@@ -32,12 +32,22 @@ def pinning_in_full(device: torch.device, sizes: Sizes, budget: Budget) -> Itera
         pinned.copy_(pageable)
         return asynchronous()
 
+    def made_pageable() -> torch.Tensor:
+        return pageable.fill_(1).pin_memory().to(device, non_blocking=True)
+
+    def made_pinned() -> torch.Tensor:
+        return pinned.fill_(1).to(device, non_blocking=True)
+
     yield figure(f"{CALL}{pinning}", "ms", repeated(cases[pinning], call, budget))
     yield figure(f"{CALL}pinned.to, non_blocking", "ms", repeated(asynchronous, call, budget))
     yield figure(KEPT_BUFFER, "ms", repeated(refilled, by_host(device), budget))
+    yield from time_cases(dict(zip(MADE, (made_pageable, made_pinned), strict=True)), by_host(device), budget)
+    larger = torch.ones(LARGER_TIMES * sizes["floats"])
+    yield figure(f"{CALL}{pinning}{LARGER}", "ms", repeated(larger.pin_memory, call, budget))
     if can_free_pinned():
         call_anew, anew = by_call(device, before=free_pinned), by_host(device, before=free_pinned)
         yield figure(f"{CALL}{pinning}{FRESH}", "ms", repeated(cases[pinning], call_anew, budget))
+        yield figure(f"{CALL}{pinning}{LARGER}{FRESH}", "ms", repeated(larger.pin_memory, call_anew, budget))
         for name in PINNING:
             yield figure(f"{name}{FRESH}", "ms", repeated(cases[name], anew, budget))
 

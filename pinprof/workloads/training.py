@@ -1,7 +1,7 @@
 """E8, E10, E14: training loops, with what the texts say of them taken away one by one."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,24 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pinprof.bench.article_judges import COPIED, SMALL
+from pinprof.bench.article_judges import COPIED, LONGER, SMALL
 from pinprof.bench.results import Figure
 from pinprof.errors import PinprofError
 from pinprof.workloads.loaders import BatchStream
 from pinprof.workloads.model import CLASSES, Sizes, Step, Trainer, forever, host_batches, trainer
 from pinprof.workloads.prefetcher import Prefetcher
-from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn, repeated, time_cases
+from pinprof.workloads.timing import Budget, Cases, Turns, by_host, figure, in_turn, repeated, time_cases
 from pinprof.workloads.transfers import Sizes as Chosen
 
 STEPS = 10
 """Steps between two synchronizes: in a training loop the host runs ahead of the GPU."""
-FETCHED = ("plain loop", "prefetcher", "prefetcher, pageable", "prefetcher, blocking")
+FETCHED = (
+    "plain loop",
+    "prefetcher",
+    "prefetcher, pageable",
+    "prefetcher, pageable, kernels first",
+    "prefetcher, blocking",
+)
 """The cases of E10 that copy."""
 WORKER_COUNTS = (1, 2, 4, 8)
 UNTIL_STEADY = 4
@@ -62,9 +68,26 @@ def loader(device: torch.device, chosen: Chosen) -> Cases:
     return {**dict(zip(COPIED, ways, strict=True)), "no copy": lambda: training.train(resident)}
 
 
+def loader_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
+    """E8: yield what a step of each case takes, and how much longer a pinned copy makes it than the next without."""
+    cases, stopwatch = dict(loader(device, chosen)), by_host(device, steps=STEPS)
+    pair = {name: cases.pop(name) for name in (COPIED[-1], "no copy")}
+    yield from time_cases(cases, stopwatch, budget)
+    turns = in_turn(list(pair.values()), stopwatch, budget)
+    yield from _each(pair, turns)
+    yield figure(LONGER, "ms", [median(copied - without for copied, without in turns)])
+
+
+def _each(names: Iterable[str], turns: Turns) -> Iterator[Figure]:
+    """Yield the milliseconds of each of the cases that ran in turn."""
+    for name, times in zip(names, zip(*turns, strict=True), strict=True):
+        yield figure(name, "ms", times)
+
+
 def loader_besides(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
-    """E8: yield the steps of a network that computes little for each byte, and the rate of a loader alone."""
-    yield from time_cases(_small_network(device, chosen), by_host(device, steps=STEPS), budget)
+    """E8: yield the steps, in turn, of a network that computes little for each byte, and the rate of a loader alone."""
+    cases = _small_network(device, chosen)
+    yield from _each(cases, in_turn(list(cases.values()), by_host(device, steps=STEPS), budget))
     yield from loader_rate(device, chosen, budget)
 
 
@@ -127,7 +150,7 @@ def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget
 
 
 def prefetching(device: torch.device, chosen: Chosen) -> Cases:
-    """E10: the plain loop, prefetchers of pinned and of pageable batches, one that blocks, and one that copies none."""
+    """E10: the plain loop, prefetchers of pinned and of pageable batches, one that blocks, and a step with no copy."""
     size = _size(chosen)
     training = trainer(device, size)
     pageable = host_batches(size, count=3)
@@ -139,15 +162,17 @@ def prefetching(device: torch.device, chosen: Chosen) -> Cases:
         "plain loop": lambda: training.train(next(plain).to(device, non_blocking=True)),
         "prefetcher": lambda: training.train(next(prefetched)),
         "prefetcher, pageable": lambda: training.train(next(staged)),
-        "prefetcher, blocking": _blocking_prefetcher(training, pinned, device),
+        "prefetcher, pageable, kernels first": _kernels_first(training, pageable, device, non_blocking=True),
+        "prefetcher, blocking": _kernels_first(training, pinned, device, non_blocking=False),
         "no copy": lambda: training.train(resident),
     }
 
 
-def _blocking_prefetcher(training: Trainer, batches: list[Tensor], device: torch.device) -> Step:
-    """Return a step that trains on a batch, then copies the next one on a side stream and waits for that copy.
+def _kernels_first(training: Trainer, batches: list[Tensor], device: torch.device, *, non_blocking: bool) -> Step:
+    """Return a step that trains on a batch, then copies the next one on a side stream.
 
-    The kernels are launched before the copy, so that it can run beside them; a `Prefetcher` asks for its copy first.
+    The kernels are launched before the copy, so that it can run beside them even if its call holds the host, as that of
+    a blocking copy or of a pageable batch does; a `Prefetcher` asks for its copy first.
     Of two places on the device the copy goes to the one that the kernels of the step before have read.
     """
     host = forever(batches)
@@ -163,7 +188,9 @@ def _blocking_prefetcher(training: Trainer, batches: list[Tensor], device: torch
             if len(launched) > 1:
                 side.wait_event(launched.pop(0))
         with torch.cuda.stream(side):
-            places[1].copy_(next(host))
+            places[1].copy_(next(host), non_blocking=non_blocking)
+        if side is not None:
+            torch.cuda.current_stream(device).wait_stream(side)
         places.reverse()
 
     return step
@@ -193,8 +220,7 @@ def loop_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator
     for size in ("", ", larger"):
         names = (f"as written{size}", f"without .item(){size}")
         turns = in_turn([cases[name] for name in names], stopwatch, budget)
-        for name, times in zip(names, zip(*turns, strict=True), strict=True):
-            yield figure(name, "ms", times)
+        yield from _each(names, turns)
         yield figure(f"cost of .item(){size}", "%", [median(100 * (read / kept - 1) for read, kept in turns)])
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pinprof.bench.results import Figure
-from pinprof.bench.tutorial_judges import FEW_TENSORS, SMALL_FLOATS, TENSORDICT
+from pinprof.bench.tutorial_judges import FEW_TENSORS, IN_TURN, OF_FEW, SMALL_FLOATS, TENSORDICT
 from pinprof.workloads.timing import Budget, Cases, by_host, synchronize, time_cases
 
 Sizes = Mapping[str, int]
@@ -47,12 +47,8 @@ def small_tensors(device: torch.device, sizes: Sizes) -> Cases:
 def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
     """E3: many large tensors, pageable, pinned or pinned just before the copy, each waited for or not."""
     pageable = many(sizes)
-    pinned = [tensor.pin_memory() for tensor in pageable]
     return {
-        "pageable, blocking": lambda: [tensor.to(device) for tensor in pageable],
-        "pageable, non_blocking": lambda: [tensor.to(device, non_blocking=True) for tensor in pageable],
-        "pinned, blocking": lambda: [tensor.to(device) for tensor in pinned],
-        "pinned, non_blocking": lambda: [tensor.to(device, non_blocking=True) for tensor in pinned],
+        **_pageable_or_pinned(device, pageable),
         "pin and copy, blocking": lambda: [tensor.pin_memory().to(device) for tensor in pageable],
         "pin and copy, non_blocking": lambda: [
             tensor.pin_memory().to(device, non_blocking=True) for tensor in pageable
@@ -60,13 +56,34 @@ def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
     }
 
 
+def few_tensors(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E3: yield what it takes to copy a few tensors of the same size, pageable or pinned, each waited for or not."""
+    cases = _pageable_or_pinned(device, many({**sizes, "tensors": min(sizes["tensors"], FEW_TENSORS)}))
+    yield from time_cases({f"{OF_FEW}{name}": run for name, run in cases.items()}, by_host(device), budget)
+
+
+def _pageable_or_pinned(device: torch.device, pageable: list[Tensor]) -> Cases:
+    pinned = [tensor.pin_memory() for tensor in pageable]
+    return {
+        "pageable, blocking": lambda: [tensor.to(device) for tensor in pageable],
+        "pageable, non_blocking": lambda: [tensor.to(device, non_blocking=True) for tensor in pageable],
+        "pinned, blocking": lambda: [tensor.to(device) for tensor in pinned],
+        "pinned, non_blocking": lambda: [tensor.to(device, non_blocking=True) for tensor in pinned],
+    }
+
+
 def threaded_pinning(device: torch.device, sizes: Sizes) -> Cases:
-    """E7: a dictionary of tensors, pinned in the main thread or by others while the first ones are copied."""
+    """E7: a dictionary of tensors, pinned in the main thread, all first or in turn with the copies, or by others."""
     tensors = dict(enumerate(many(sizes)))
+
+    def pin_and_copy_in_turn() -> dict[int, Tensor]:
+        return {key: tensor.pin_memory().to(device, non_blocking=True) for key, tensor in tensors.items()}
+
     return {
         "blocking": lambda: {key: tensor.to(device) for key, tensor in tensors.items()},
         "non_blocking": lambda: {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()},
         **_pinned_on_the_way(device, tensors, ThreadPoolExecutor(sizes["threads"])),
+        IN_TURN: pin_and_copy_in_turn,
         **_by_tensordict(device, tensors, sizes["threads"]),
     }
 

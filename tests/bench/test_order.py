@@ -4,7 +4,7 @@ import pytest
 from bench_builder import BenchBuilder, count, measured, ms
 
 from pinprof.bench.judging import Measured, against, not_less
-from pinprof.bench.order import Order, order
+from pinprof.bench.order import Order, order, times
 from pinprof.bench.results import Figure
 
 
@@ -46,6 +46,20 @@ def test_medians_that_are_the_same_where_the_spreads_are_not_are_told_so() -> No
         "2.18 ms (x) against 2.17 ms (y), the same in the middle, but not within the spread "
         "(255 µs to 18.6 ms; 1.50 to 8.02 ms)"
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "text"),
+    [
+        (1.17, 1, "1.17 times"),
+        (6823, 1, "6,820 times"),
+        (66, 2, "33 times"),
+        (0.2, 3, "0.0667 times"),
+        (1, 0, "many times"),
+    ],
+)
+def test_how_many_times_one_number_is_another_reads_in_three_digits(more: float, less: float, text: str) -> None:
+    assert times(more, less) == text
 
 
 @pytest.mark.parametrize(

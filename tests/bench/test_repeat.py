@@ -7,6 +7,7 @@ from bench_builder import BenchBuilder, count, gbps, ms
 
 from pinprof.bench.results import Bench, to_json
 from pinprof.bench.verdicts import verdicts
+from pinprof.units import percent
 from scripts.bench_repeat import flips, main, repeats
 
 
@@ -56,7 +57,7 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == f"{total} of {total} verdicts repeat (100 %)"
     assert f"{total - 1} of {total} verdicts repeat (99 %)" in lines
-    assert lines[-1] == f"{2 * total - 1} of {2 * total} verdicts of all pairs repeat (99 %)"
+    assert lines[-1] == f"{2 * total - 1} of {2 * total} verdicts of all pairs repeat ({percent(1 - 0.5 / total)})"
 
 
 def test_one_pair_has_no_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from pinprof.bench.experiment import traces_of
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import TENSORDICT
 from pinprof.details import details_of
-from pinprof.trace import read_trace
+from pinprof.trace import Trace, read_trace
 from pinprof.workloads import (
     custom_batch,
     experiments,
@@ -58,11 +58,14 @@ TINY = {
 NAMES = {
     "E1": "pageable.to; pinned.to; pageable.pin_memory(); pageable.pin_memory().to; "
     "pageable.pin_memory().to, non_blocking; call of pageable.pin_memory(); call of pinned.to, non_blocking; "
-    "kept buffer, refilled and sent",
+    "kept buffer, refilled and sent; made in pageable memory, pinned and sent; made in pinned memory and sent; "
+    "call of pageable.pin_memory(), 4 times as large",
     "E2": "blocking; non_blocking, one synchronize",
     "E3": "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking; "
-    "pin and copy, blocking; pin and copy, non_blocking",
+    "pin and copy, blocking; pin and copy, non_blocking; few, pageable, blocking; few, pageable, non_blocking; "
+    "few, pinned, blocking; few, pinned, non_blocking",
     "E4": "default stream, pageable; default stream, pinned; side stream, pageable; side stream, pinned; "
+    "side stream, pageable, kernels first; "
     "default stream, pageable, text's kernels; default stream, pinned, text's kernels; "
     "side stream, pageable, text's kernels; side stream, pinned, text's kernels; "
     "copy alone; two copies, the same way; two copies, both ways; transfers of one kernel",
@@ -71,9 +74,10 @@ NAMES = {
     "ended when its call returned, pinned; CPU time of other threads, pinned",
     "E6": "pinned source, copy then kernel; pageable source, copy then kernel; "
     "pinned source; pageable source; pinned source, written after synchronize",
-    "E7": "blocking; non_blocking; pin then copy; pin in threads then copy; small, pin then copy; "
-    "small, pin in threads then copy; few, pin then copy; few, pin in threads then copy",
+    "E7": "blocking; non_blocking; pin then copy; pin in threads then copy; pin and copy in turn; "
+    "small, pin then copy; small, pin in threads then copy; few, pin then copy; few, pin in threads then copy",
     "E8": "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking; no copy; "
+    "cost of a pinned copy; "
     "small network, pageable, blocking; small network, pinned, non_blocking; small network, no copy; batch, N workers",
     "E9": "pinned, a tensor as it is made; pinned, by pin_memory(); pinned, what was given to pin_memory(); "
     "a copy of the same values, by pin_memory(); no copy, by pin_memory() of a pinned tensor; "
@@ -81,7 +85,8 @@ NAMES = {
     "pinned, without pin_memory(); pinned, with pin_memory(); pinned, elements without pin_memory(); "
     "pinned, a list of tensors; pinned, a dictionary of tensors; pinned by a thread of its own, with workers; "
     "pinned by a thread of its own, without workers",
-    "E10": "plain loop; prefetcher; prefetcher, pageable; prefetcher, blocking; no copy",
+    "E10": "plain loop; prefetcher; prefetcher, pageable; prefetcher, pageable, kernels first; prefetcher, blocking; "
+    "no copy",
     "E11": "pinned in the parent; pageable, first; pinned, second; times as fast, as written; "
     "pinned, first; pageable, second; times as fast, other order; pinned on arrival; shared on arrival; "
     "first use of CUDA; pageable, later; pinned as it arrives, later; pinned in the child, later; "
@@ -103,7 +108,8 @@ NAMES = {
         for memory in ("pageable", "pinned")
         for what in ("call", "host busy")
     )
-    + "; taken along by the call, HtoD pageable; taken along by the call, HtoD pinned",
+    + "; taken along by the call, HtoD pageable; taken along by the call, HtoD pinned; "
+    "the GPU can access pageable memory",
     "E14": "as written; without .item(); cost of .item(); as written, larger; without .item(), larger; "
     "cost of .item(), larger",
     "E15": "allocate, pageable; allocate, pinned; allocate, pinned again; too much raises an error; "
@@ -121,20 +127,29 @@ ONCE_NAMES = {
     "pinned of the host's memory",
 }
 FRESH_NAMES = (
-    "call of pageable.pin_memory(), fresh memory; pageable.pin_memory(), fresh memory; "
+    "call of pageable.pin_memory(), fresh memory; call of pageable.pin_memory(), 4 times as large, fresh memory; "
+    "pageable.pin_memory(), fresh memory; "
     "pageable.pin_memory().to, fresh memory; pageable.pin_memory().to, non_blocking, fresh memory"
 )
 """What E1 tells last, where torch can give pinned memory back."""
 TRACED_NAMES = {
-    "E2": "waits, blocking; asynchronous copies, blocking; waits, non_blocking; asynchronous copies, non_blocking",
-    "E4": "; ".join(f"{what}, {case}" for case in overlap.BESIDE_KERNELS for what in ("overlapped", "possible")),
+    "E2": "; ".join(
+        f"{what}, {case}"
+        for case in ("blocking", "non_blocking")
+        for what in ("waits", "asynchronous copies", "copies asked for early")
+    ),
+    "E3": "copies asked for early, pinned, non_blocking; copies at once, pinned, non_blocking",
+    "E4": "; ".join(f"{what}, {case}" for case in overlap.BESIDE_KERNELS for what in ("overlapped", "possible"))
+    + "; copies at once, two copies, the same way; copies at once, two copies, both ways",
     "E8": "; ".join(f"{what}, {case}" for case in COPIED for what in ("waits", "overlapped", "rate")),
     "E10": "; ".join(
         f"{what}, {case}"
         for case in training.FETCHED
         for what in ("waits", "overlapped", "ahead", "ended before the next kernel")
     ),
-    "E14": "; ".join(f"{what}, {case}" for case in experiment("E14").cases for what in ("waits", "overlapped")),
+    "E14": "; ".join(
+        f"{what}, {case}" for case in experiment("E14").cases for what in ("waits", "overlapped", "ahead")
+    ),
 }
 ON_THE_CPU = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E10", "E14", "E15")
 
@@ -207,7 +222,7 @@ def test_cases_on_the_cpu_are_those_of_the_catalogue(number: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 4), ("E1", 0)])
+@pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 5), ("E1", 0)])
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> None:
     found = [
@@ -375,7 +390,7 @@ def test_traces_tell_their_figures(number: str) -> None:
     found = list(trace_experiment(number, tiny(number), quick=True))
     assert names([each for each in found if isinstance(each, Figure)]) == TRACED_NAMES[number]
     pictures = [each for each in found if not isinstance(each, Figure)]
-    assert len(pictures) == (8 if number == "E4" else 0)
+    assert len(pictures) == (9 if number == "E4" else 0)
     assert all({bar.row for bar in picture.bars} > {"host"} and picture.why for picture in pictures)
 
 
@@ -474,6 +489,52 @@ def test_a_copy_behind_a_long_kernel_has_not_ended_when_its_call_returns() -> No
     assert hazards.has_ended(source.to("cuda"))
 
 
+def two_copies(path: Path, second: float) -> Trace:
+    """Return two steps, each with two copies of 40 µs on two streams; the second begins so late. Both are queued early.
+
+    The host asks for the first copy 4 µs after the step began, for the second 8 µs after.
+    """
+    builder = TraceBuilder()
+    for number, start in enumerate((0, 200), start=1):
+        builder.step(number, start, 190)
+        builder.copy("HtoD (Pinned -> Device)", start + 10, 40, launch=start + 4)
+        builder.copy("DtoH (Device -> Pinned)", start + second, 40, launch=start + 8, stream=SIDE)
+    return read_trace(str(builder.write(path)))
+
+
+@pytest.mark.parametrize(("second", "share"), [(10, 100), (30, 100 / 3), (50, 0), (90, 0)])
+def test_copies_run_at_once_while_more_than_one_does(second: float, share: float, tmp_path: Path) -> None:
+    (found,) = experiments._at_once("case", two_copies(tmp_path / "trace.json", second))
+    assert (found.name, found.unit, found.runs) == ("copies at once, case", "%", 2)
+    assert found.low == found.high == pytest.approx(share)
+
+
+def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended(tmp_path: Path) -> None:
+    """Of three copies the second is queued while the first one runs, the third 2 µs after the second has ended."""
+    builder = TraceBuilder()
+    builder.step(1, 0, 190)
+    for begin, launch in ((10, 4), (50, 8), (110, 92)):
+        builder.copy("HtoD (Pinned -> Device)", begin, 40, launch=launch)
+    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    (found,) = experiments._asked_early("case", trace)
+    assert (found.name, found.median) == ("copies asked for early, case", 50)
+
+
+def test_without_copies_nothing_is_said_of_them(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(1, 0, 190)
+    builder.kernel(0, 5, launch=0)
+    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    assert not [*experiments._at_once("case", trace), *experiments._asked_early("case", trace)]
+
+
+def test_copies_on_one_stream_run_in_turn() -> None:
+    """By a recording of 1000 small tensors: the last copy has ended when the host asks for the next."""
+    trace = read_trace(str(TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"))
+    found = (*experiments._at_once("case", trace), *experiments._asked_early("case", trace))
+    assert [figure.high for figure in found] == [0, 0]
+
+
 @pytest.mark.gpu
 def test_a_prefetcher_that_blocks_overlaps_and_waits() -> None:
     sizes = {**tiny("E10"), "rows": 4096, "features": 3072}
@@ -496,8 +557,8 @@ def test_before_each_run_with_fresh_memory_torch_gives_back_what_it_has(monkeypa
     budget = Budget(least=2, most=2, seconds=0)
     found = list(pinning.pinning_in_full(torch.device("cpu"), tiny("E1"), budget))
     assert names(found).endswith(f"; {FRESH_NAMES}")
-    assert seen[-24:] == ["give back", "pin"] * 12  # four figures, each of a run that is not counted and two
-    assert "give back" not in seen[:-24]
+    assert seen[-30:] == ["give back", "pin"] * 15  # five figures, each of a run that is not counted and two
+    assert "give back" not in seen[:-30]
 
 
 def test_a_call_is_timed_without_what_comes_before_and_after_it() -> None:
@@ -535,7 +596,45 @@ def test_what_one_kernel_needs_copied_is_the_rest_of_its_time(monkeypatch: pytes
     assert (found.name, found.unit, found.median) == ("transfers of one kernel", "%", 68.75)  # of 87.5 % and 50 %
 
 
-def test_a_prefetcher_that_blocks_trains_on_each_batch_in_turn() -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_is_pinned")
+def test_what_a_pinned_copy_costs_a_step_is_the_median_of_steps_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "in_turn", lambda *_: [(5.0, 4.0), (9.0, 5.0), (6.0, 4.0)])
+    found = {each.name: each.median for each in training.loader_times(torch.device("cpu"), tiny("E8"), QUICK)}
+    assert found["pinned, non_blocking"] == 6
+    assert found["no copy"] == 4
+    assert found["cost of a pinned copy"] == 2  # of 1, 4 and 2
+
+
+@pytest.mark.usefixtures("nothing_is_pinned")
+@pytest.mark.parametrize(
+    ("case", "order"),
+    [
+        ("side stream, pageable", ["copy", "kernel", "kernel"]),
+        ("side stream, pageable, kernels first", ["kernel", "kernel", "copy"]),
+    ],
+)
+def test_kernels_are_launched_after_the_copy_or_before_it(
+    case: str, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = overlap.copy_overlap(torch.device("cpu"), tiny("E4"))[case]
+    queued: list[str] = []
+
+    def watch(name: str, what: str) -> None:
+        def watched(tensor: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+            queued.append(what)
+            return tensor
+
+        monkeypatch.setattr(torch.Tensor, name, watched)
+
+    watch("to", "copy")
+    watch("__matmul__", "kernel")
+    run()
+    assert queued == order
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(late: bool) -> None:
     seen: list[float] = []
 
     class Watched:
@@ -543,7 +642,7 @@ def test_a_prefetcher_that_blocks_trains_on_each_batch_in_turn() -> None:
             seen.append(batch[0].item())
 
     batches = [torch.full((3,), float(number)) for number in range(3)]
-    step = training._blocking_prefetcher(cast("Any", Watched()), batches, torch.device("cpu"))
+    step = training._kernels_first(cast("Any", Watched()), batches, torch.device("cpu"), non_blocking=late)
     for _ in range(5):
         step()
     assert seen == [0, 1, 2, 0, 1]

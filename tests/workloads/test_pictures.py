@@ -116,8 +116,9 @@ def test_figures_of_a_trace(tmp_path: Path) -> None:
         "asynchronous copies, non_blocking": 1,
         "waits, as written": 2,
         "overlapped, as written": 75,
+        "ahead, as written": -0.29,  # asked for at 10 µs of a step, 290 after the kernel of the one before
         "waits, prefetcher": 2,
         "overlapped, prefetcher": 75,
-        "ahead, prefetcher": -0.29,  # asked for at 10 µs of a step, 290 after the kernel of the one before
+        "ahead, prefetcher": -0.29,
         "ended before the next kernel, prefetcher": 0,  # it runs until 420 µs, the kernel begins at 120
     }
