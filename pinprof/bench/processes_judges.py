@@ -14,7 +14,6 @@ from pinprof.bench.judging import (
     all_pairs_by_size,
     beyond,
     decide,
-    ordered,
     pairs_by_size,
     ratios,
     reverse,
@@ -115,31 +114,41 @@ def goes_as_pageable(of: Measured) -> Judgement:
 
 
 def reaches_the_link(of: Measured) -> Judgement:
-    """Judge whether the best pinned rates are what a link of this kind usually gives."""
-    best = _best(of, "pinned")
+    """Judge whether pinned copies of some size reach, both ways, what a link of this kind usually gives.
+
+    Each way the size is named of which the rate is surest: whose spread has the highest lower end.
+    """
+    rates = [of.usable(f"{way} pinned") for way in WAYS]
+    surest = [max(each, key=lambda figure: figure.low) for each in rates]
+    of.asked.extend(surest)
     link = of.bench.machine.link
-    said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in best)
+    said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in surest)
     if link is None:
         return Judgement("unknown", f"{said}; the driver does not say the generation and width of the link")
     said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
     if is_faster_than_reported(of.bench, link):
         return Judgement("unknown", f"{said}: the link is faster than the driver reports")
-    least, most = min(figure.low for figure in best), max(figure.high for figure in best)
-    return decide(said, confirmed=least >= REACHES * link.usual, refuted=most < REACHES * link.usual)
+    reached = REACHES * link.usual
+    return decide(
+        said,
+        confirmed=all(figure.low >= reached for figure in surest),
+        refuted=all(max(figure.high for figure in each) < reached for each in rates),
+    )
 
 
-def _best(of: Measured, memory: str) -> list[Figure]:
-    """Return the highest rate of such memory, each way. Raises MissingError, or RefusedError."""
-    best = [max(of.usable(f"{way} {memory}"), key=lambda figure: figure.median) for way in WAYS]
-    of.asked.extend(best)
-    return best
+def _mostly(ways: Sequence[Sequence[Order]], wanted: Order, said: str) -> Judgement:
+    """Judge by figures of many sizes, one way or both: most are in this order each way, and none is in another.
+
+    At a size whose spread cannot tell, they may be.
+    """
+    contradicted = any(relation not in {wanted, "unsure"} for relations in ways for relation in relations)
+    mostly = all(relations.count(wanted) > MOSTLY * len(relations) for relations in ways)
+    never = not any(wanted in relations for relations in ways)
+    return decide(said, confirmed=mostly and not contradicted, refuted=never and contradicted)
 
 
 def slower_pageable(of: Measured) -> Judgement:
-    """Judge whether pageable copies are slower than pinned ones, both ways and at every size from 1 MiB on.
-
-    They are if each way most sizes say so and none says otherwise: at one whose spread cannot tell, they may be.
-    """
+    """Judge whether pageable copies are slower than pinned ones, both ways and at the sizes from 1 MiB on."""
     ways, said = [], []
     for way in WAYS:
         pairs = pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
@@ -150,10 +159,7 @@ def slower_pageable(of: Measured) -> Judgement:
             f"at {relations.count('less')} of {len(pairs)} sizes"
         )
         ways.append(relations)
-    contradicted = any(relation in {"more", "same"} for relations in ways for relation in relations)
-    mostly = all(relations.count("less") > MOSTLY * len(relations) for relations in ways)
-    never = not any("less" in relations for relations in ways)
-    return decide("; ".join(said), confirmed=mostly and not contradicted, refuted=never and contradicted)
+    return _mostly(ways, "less", "; ".join(said))
 
 
 def more_than_twice(of: Measured) -> Judgement:
@@ -379,20 +385,24 @@ def always_anew(of: Measured) -> Judgement:
 
 
 def costs_more(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs more to get than pageable memory, at the largest size."""
-    return _at_largest(of, "allocate, pinned", "allocate, pageable", "more")
+    """Judge whether pinned memory costs more to get than pageable memory, at most sizes."""
+    return _at_most_sizes(of, "allocate, pinned", "allocate, pageable", "more")
 
 
 def again_is_cheap(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs less again than the first time, at the largest size."""
-    return _at_largest(of, "allocate, pinned again", "allocate, pinned", "less")
+    """Judge whether pinned memory costs less again than the first time, at most sizes."""
+    return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
 
 
-def _at_largest(of: Measured, first: str, second: str, wanted: Order) -> Judgement:
-    one, other = (of.by_size(name)[-1] for name in (first, second))
-    of.asked.extend((one, other))
-    outcome, said = ordered(one, other, wanted)
-    return Judgement(outcome, f"{size(one.size or 0)}: {said}")
+def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> Judgement:
+    pairs = all_pairs_by_size(of, first, second)
+    relations = [order(*pair) for pair in pairs]
+    of.asked.extend(pairs[-1])
+    said = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
+    if len(pairs) > 1:
+        said += f"; {'dearer' if wanted == 'more' else 'cheaper'} beyond the spread at {relations.count(wanted)} of "
+        said += f"{len(pairs)} sizes"
+    return _mostly([relations], wanted, said)
 
 
 PUBLISHED_RATES = (
