@@ -17,7 +17,8 @@ FEW = 0.1
 """Waits that are at most this share of the others are gone."""
 
 Outcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
-"""`unknown`: what would decide was not measured, or cannot be told; `unjudged`: no figure of one machine decides it."""
+"""`depends`: it holds in some cases, or in part; `unknown`: what would decide was not measured, or its spread does not
+tell; `unjudged`: no figure of one machine decides it."""
 
 
 class Judgement(NamedTuple):
@@ -175,9 +176,9 @@ def more(first: str, second: str) -> Judge:
 def ordered(first: Figure, second: Figure, *wanted: Order) -> Judgement:
     """Judge the claim that the first figure stands in one of these orders to the second."""
     relation = order(first, second)
-    return decide(
-        against(first, second), confirmed=relation in wanted, refuted=relation not in wanted and relation != "unsure"
-    )
+    if relation == "unsure":
+        return Judgement("unknown", against(first, second))
+    return decide(against(first, second), confirmed=relation in wanted, refuted=relation not in wanted)
 
 
 def all_less(*pairs: tuple[str, str]) -> Judge:
@@ -186,9 +187,11 @@ def all_less(*pairs: tuple[str, str]) -> Judge:
 
 
 def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> Judgement:
-    """Return whether in each pair the first takes less; it depends where only some do."""
+    """Return whether in each pair the first takes less; it depends where only some do, and is unknown if one may."""
     relations = {order(*pair) for pair in pairs}
     said = "; ".join(against(*pair) for pair in pairs)
+    if "unsure" in relations and not ("less" in relations and relations & {"more", "same"}):
+        return Judgement("unknown", said)
     return decide(said, confirmed=relations <= {"less"}, refuted=relations <= {"more", "same"})
 
 
@@ -206,7 +209,8 @@ def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> Judgeme
     if any(relation in {"less", "more"} and relation != wanted for relation in relations):
         return Judgement("refuted", said)
     alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
-    return Judgement("depends", f"{said}; no clear difference from {' and '.join(alike)}")
+    outcome: Outcome = "depends" if "same" in relations else "unknown"
+    return Judgement(outcome, f"{said}; no clear difference from {' and '.join(alike)}")
 
 
 def hidden(name: str) -> Judge:
