@@ -125,7 +125,7 @@ OF_PROCESSES = {
                 less("pinned in the child itself", "pinned, sent to the child"),
             ),
             Claim(
-                "Data in shared memory go to the GPU by way of pinned memory, as pageable ones do",
+                "Data in shared memory are copied to the GPU as pageable data are, not as pinned",
                 (TUTORIAL,),
                 goes_as_pageable,
                 differs="judged by how such a copy behaves beside a pageable one; how that one goes, E13 says",

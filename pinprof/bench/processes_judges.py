@@ -321,7 +321,7 @@ def slows_the_host(of: Measured) -> Judgement:
     up_to = f"up to {shown(shares[free - 1])}" if free else "at no step"
     if slower[-1]:
         return Judgement("confirmed", f"{said}; nothing is slower {up_to}")
-    return Judgement("depends", f"{said}; nothing is slower {up_to}, the most that room and time allowed here")
+    return Judgement("unknown", f"{said}; nothing is slower {up_to}, the most that room and time allowed here")
 
 
 def _beside(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
