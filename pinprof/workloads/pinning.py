@@ -1,7 +1,6 @@
 """E1: what pinned memory costs that is new to torch, how long calls hold the host, and buffers that are refilled."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -9,7 +8,7 @@ import torch
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import CALL, FRESH, KEPT_BUFFER, LARGER, LARGER_TIMES, MADE
 from pinprof.workloads.limits import free_pinned
-from pinprof.workloads.timing import Budget, Stopwatch, Timer, by_host, figure, repeated, synchronize, time_cases
+from pinprof.workloads.timing import Budget, by_call, by_host, figure, repeated, time_cases
 from pinprof.workloads.transfers import Sizes, pinning_cost
 
 PINNING = ("pageable.pin_memory()", "pageable.pin_memory().to", "pageable.pin_memory().to, non_blocking")
@@ -58,24 +57,3 @@ def can_free_pinned() -> bool:
     It frees blocks that no copy uses any more: a stopwatch that synchronizes after each run leaves none in use.
     """
     return hasattr(torch._C, "_host_emptyCache")  # noqa: SLF001  no public name
-
-
-def by_call(
-    device: torch.device, *, before: Callable[[], object] = lambda: None, clock: Timer = time.perf_counter
-) -> Stopwatch:
-    """Return a stopwatch for the call alone, on an idle device: how long it holds the host, not when its work is done.
-
-    What is done `before` is not timed, nor is the freeing of what the call returns.
-    """
-
-    def timed(run: Callable[[], object]) -> float:
-        before()
-        synchronize(device)
-        start = clock()
-        kept = run()
-        held = (clock() - start) * 1e3
-        synchronize(device)
-        del kept
-        return held
-
-    return timed

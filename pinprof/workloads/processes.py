@@ -19,9 +19,9 @@ from pinprof.workloads.timing import (
     Cases,
     Stopwatch,
     answer,
+    by_call,
     by_events,
     by_host,
-    call_times,
     figure,
     in_turn,
     synchronize,
@@ -299,5 +299,6 @@ def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, de
     stopwatch: Stopwatch = by_events if torch.device(device).type == "cuda" else by_host(torch.device(device))
     turns = in_turn(copies, stopwatch, budget)
     times = dict(zip(sources, map(list, zip(*turns, strict=True)), strict=True))
-    calls = [call_times(copy, torch.device(device), CALLS) for copy in copies]
+    call = by_call(torch.device(device))
+    calls = [[call(copy) for _ in range(CALLS)] for copy in copies]
     answers.put((held.pinned.is_pinned(), bare.is_pinned(), times, dict(zip(sources, calls, strict=True))))

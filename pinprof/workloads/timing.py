@@ -78,18 +78,25 @@ def by_events(run: TimedRun) -> float:
     return start.elapsed_time(end)
 
 
-def call_times(run: TimedRun, device: torch.device, count: int) -> list[float]:
-    """Return the milliseconds that each of so many calls takes on the host while the device has nothing else to do."""
+def by_call(
+    device: torch.device, *, before: Callable[[], object] = lambda: None, clock: Timer = time.perf_counter
+) -> Stopwatch:
+    """Return a stopwatch for the call alone, on an idle device: how long it holds the host, not when its work is done.
 
-    def of_call() -> float:
+    What is done `before` is not timed, nor is the freeing of what the call returns.
+    """
+
+    def timed(run: TimedRun) -> float:
+        before()
         synchronize(device)
-        start = time.perf_counter()
-        run()
-        return (time.perf_counter() - start) * 1e3
+        start = clock()
+        kept = run()
+        held = (clock() - start) * 1e3
+        synchronize(device)
+        del kept
+        return held
 
-    taken = [of_call() for _ in range(count)]
-    synchronize(device)
-    return taken
+    return timed
 
 
 def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[Figure]:

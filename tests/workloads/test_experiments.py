@@ -37,7 +37,7 @@ from pinprof.workloads import (
 from pinprof.workloads.apart import Apart
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
 from pinprof.workloads.experiments import PROGRAMS, measure_once, record_case, time_experiment, trace_experiment
-from pinprof.workloads.timing import QUICK, Budget
+from pinprof.workloads.timing import QUICK, Budget, by_call
 
 TINY = {
     "floats": 1000,
@@ -575,7 +575,7 @@ def test_a_call_is_timed_without_what_comes_before_and_after_it() -> None:
         takes(0.002)
         return Result()
 
-    stopwatch = pinning.by_call(torch.device("cpu"), before=lambda: takes(5), clock=lambda: now[0])
+    stopwatch = by_call(torch.device("cpu"), before=lambda: takes(5), clock=lambda: now[0])
     assert stopwatch(call) == pytest.approx(2)
     assert now[0] == pytest.approx(12.002)
 
