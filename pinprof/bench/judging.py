@@ -13,6 +13,8 @@ HIDDEN, BARELY = 50.0, 10.0
 """Percent of the copy time under kernels: from the first on copies overlap, up to the second they do not."""
 MOSTLY = 0.5
 """A share that is more than this is most of it."""
+TWICE = 2.0
+"""How many times "twice" is, which several texts say."""
 FEW = 0.1
 """Waits that are at most this share of the others are gone."""
 

@@ -7,6 +7,7 @@ from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
     MOSTLY,
+    TWICE,
     Judgement,
     Measured,
     MissingError,
@@ -25,7 +26,6 @@ from pinprof.units import percent, rate, size
 
 EIGHTY_ONE = 81.0
 """How many times as fast pinned memory was in the first of the text's two processes; 90 in the other."""
-TWICE = 2.0
 REACHES = 0.9
 """Of the usual rate of a link: a machine that has this of it has what the link gives."""
 PUBLISHED_BYTES = 16 * MIB

@@ -9,6 +9,7 @@ from pinprof.bench.judging import (
     FEW,
     HIDDEN,
     MOSTLY,
+    TWICE,
     Judge,
     Judgement,
     Measured,
@@ -69,7 +70,6 @@ ENDED, THREADS = "ended when its call returned, ", "CPU time of other threads, "
 """What begins the names of two figures of a copy: whether it had ended, and how busy other threads were meanwhile."""
 FEW_TENSORS, SMALL_FLOATS = 4, 1000
 """A few tensors, as many as threads pin them; and how many numbers a small one has, as in E2."""
-TWICE = 2.0
 COULD, COULD_NOT = 0.5, 0.1
 """Of the copy time that the kernels are long enough to hide: from the first on it is hidden, up to the second not."""
 

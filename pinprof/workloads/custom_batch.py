@@ -69,8 +69,15 @@ Collate = Callable[[Sequence[Sample]], Any]
 
 
 def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoader[Any]":
-    """Return a loader whose batches are made so; by default they are lists of tensors."""
-    return DataLoader(Samples(rows), batch_size=rows, collate_fn=collate, num_workers=workers, pin_memory=True)
+    """Return a loader whose batches are made so, by default lists of tensors; its workers live as long as it does."""
+    return DataLoader(
+        Samples(rows),
+        batch_size=rows,
+        collate_fn=collate,
+        num_workers=workers,
+        pin_memory=True,
+        persistent_workers=workers > 0,
+    )
 
 
 def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
@@ -81,14 +88,7 @@ def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
     """
 
     def case(kind: type[PlainBatch]) -> Callable[[], list[PlainBatch]]:
-        loader: DataLoader[Any] = DataLoader(
-            Samples(sizes["rows"]),
-            batch_size=sizes["rows"],
-            collate_fn=kind,
-            pin_memory=True,
-            num_workers=WORKERS,
-            persistent_workers=True,
-        )
+        loader = loader_of(kind, sizes["rows"], WORKERS)
         return lambda: [batch.to(device, non_blocking=True) for batch in loader]
 
     return {"pinned, without pin_memory()": case(PlainBatch), "pinned, with pin_memory()": case(PinnableBatch)}
