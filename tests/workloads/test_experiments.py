@@ -197,9 +197,11 @@ def test_figures_by_name_on_the_cpu(number: str) -> None:
 
 @pytest.fixture
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the host work for no time on little memory."""
-    for name in ("COPIED_BYTES", "FRESH_BYTES", "READ_BYTES"):
+    """Let the host work for no time on little memory, on a small host: a share of all memory is asked for."""
+    for name in ("COPIED_BYTES", "FRESH_BYTES", "READ_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(pinned_share, name, 4096)
+    monkeypatch.setattr(limits, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr(host_memory, "total", lambda: 1 << 20)
     monkeypatch.setattr(pinned_share, "WORK", Budget(least=2, most=2, seconds=0.0))
     monkeypatch.setattr(limits, "SEEN_BYTES", 1 << 26)
     monkeypatch.setattr(host_memory, "lockable", lambda: host_memory.WITHOUT_LIMIT)
