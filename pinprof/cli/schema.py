@@ -12,10 +12,10 @@ from pinprof.cli.terminal import show
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the schemas that begin so."""
-    from pinprof.report.schema import DOCUMENTS
+    from pinprof.report.schema import DOCUMENTS, to_schema
 
     return [
-        CompletionItem(name, help=document.meaning)
+        CompletionItem(name, help=to_schema(document)["description"])
         for name, document in DOCUMENTS.items()
         if name.startswith(incomplete)
     ]
@@ -43,7 +43,7 @@ def schema(name: str | None) -> None:
 
     if name is None:
         for known, document in DOCUMENTS.items():
-            show(f"{known:13} {document.meaning}\n")
+            show(f"{known:13} {to_schema(document)['description']}\n")
         return
     found = chosen(name, DOCUMENTS, f"schema; there are {', '.join(DOCUMENTS)}")
     show(json.dumps(to_schema(DOCUMENTS[found]), indent=2, ensure_ascii=False) + "\n")

@@ -209,7 +209,8 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
       pinprof verify before.json.gz after.json.gz
       pinprof verify before.json.gz after.json.gz --json verified.json
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.whatif.verification import to_json, to_text
+    from pinprof.report.whatif.json import verification_to_json
+    from pinprof.report.whatif.verification import to_text
     from pinprof.whatif.verification import verify as verified
 
     check_outputs((json_file,), force=force, reads=(before, after))
@@ -222,7 +223,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
         width, color = page_options()
         show(to_text(old.trace, made, width=width, color=color))
     if json_file:
-        write(json_file, to_json(made))
+        write(json_file, verification_to_json(made))
     say(f"Next: pinprof whatif {shlex.quote(after)}")
 
 

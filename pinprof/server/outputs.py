@@ -1,43 +1,72 @@
 """What the tools answer: the documents of `--json`, or parts of them, and what had no room."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
 
+from msgspec import Struct, defstruct
+
+from pinprof.documents.fields import Count, Document, Words, doc
 from pinprof.report.schema import DOCUMENTS
-from pinprof.report.schema.field import Field, Record, count, many, one, text, words
+from pinprof.report.schema.field import Record, count, many, one, text, words
 
+MOST_LISTS = 8
 LEFT_OUT = Record(
     "left_out",
     "A list that has lost items at its end, so that the answer is no longer than it may be",
     {"list": text("a JSON Pointer into this answer; `others` for further lists"), "count": count("items left out")},
 )
-MOST_LISTS = 8
 BESIDE = {
     "left_out": many("what had no room; the description of the tool says how to get it", LEFT_OUT),
     "notes": many("what the command said beside its result", words("")),
 }
 
 
-def answer_of(name: str) -> Record:
+class LeftOut(Document):
+    """A list that has lost items at its end, so that the answer is no longer than it may be."""
+
+    list: Annotated[str, doc("a JSON Pointer into this answer; `others` for further lists")]
+    count: Annotated[Count, doc("items left out")]
+
+
+NoRoom: TypeAlias = Annotated[
+    Sequence[LeftOut], doc("what had no room; the description of the tool says how to get it")
+]
+Notes: TypeAlias = Annotated[Sequence[Words], doc("what the command said beside its result")]
+
+
+def answer_of(name: str) -> type[Struct] | Record:
     """Return what a tool answers that gives a document."""
     document = DOCUMENTS[name]
-    return Record(f"{document.name}_answer", document.meaning, {"document": one(document.meaning, document), **BESIDE})
+    if isinstance(document, Record):
+        return Record(
+            f"{document.name}_answer", document.meaning, {"document": one(document.meaning, document), **BESIDE}
+        )
+    about = str(document.__doc__)
+    fields = [("document", Annotated[document, doc(about.removesuffix("."))]), ("left_out", NoRoom), ("notes", Notes)]
+    return defstruct(f"{document.__name__}Answer", fields, bases=(Document,), namespace={"__doc__": about})
 
 
-ROW = Record(
-    "row",
-    "What an id names",
-    {"id": text("the id"), "value": Field("what it names, as in the JSON of the command", {})},
-)
-EVIDENCE = Record("evidence_answer", "Rows of a whole document", {"rows": many("by id", ROW), **BESIDE})
-EXPLAIN = Record(
-    "explain_answer",
-    "A text",
-    {
-        "text": words("lines of the text"),
-        "first_line": count("the number of the first of them"),
-        "more_lines": count("lines after the last of them; ask for them with first_line"),
-    },
-)
+class Row(Document):
+    """What an id names."""
+
+    id: Annotated[str, doc("the id")]
+    value: Annotated[Any, doc("what it names, as in the JSON of the command")]
+
+
+class EvidenceAnswer(Document):
+    """Rows of a whole document."""
+
+    rows: Annotated[Sequence[Row], doc("by id")]
+    left_out: NoRoom
+    notes: Notes
+
+
+class ExplainAnswer(Document):
+    """A text."""
+
+    text: Annotated[Words, doc("lines of the text")]
+    first_line: Annotated[Count, doc("the number of the first of them")]
+    more_lines: Annotated[Count, doc("lines after the last of them; ask for them with first_line")]
 
 
 def listed(lost: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
+from pinprof.documents.fields import Document
 from pinprof.report.schema import to_schema
 from pinprof.report.schema.field import Record
 from pinprof.server import commands, inputs, outputs
@@ -22,8 +25,8 @@ class Tool:
     name: str
     title: str
     about: str
-    takes: Record
-    answers: Record
+    takes: type[Document]
+    answers: type[Struct] | Record
     command: Callable[[Folder, commands.Arguments], list[str]] | None = None
     """Returns the words of the command; None for those which run the user's program."""
     shorten_first: tuple[str, ...] = ()
@@ -48,7 +51,7 @@ TOOLS = (
         "rule, line, saving by replay with its range, whether the numbers stay, what the trace cannot tell and why, "
         "and the commands to go on with. Call it first. Savings do not add up: `joint` has all together. Null is not "
         f"known, never zero. Ids are for the tool evidence. {BRIEF}",
-        inputs.REPORT,
+        inputs.ReportInput,
         outputs.answer_of("report-brief"),
         commands.report,
     ),
@@ -58,8 +61,8 @@ TOOLS = (
         "Returns what ids of report or compare name in the whole document, and any other JSON Pointer into it: "
         "/traces/0/findings/0 (the fix as code, all places), /traces/0/syncs/sites/0, /traces/0/kernels, "
         f"/traces/0/idle. {BOUND} Ask for fewer ids, an item of a list, or with `skip` to get the rest.",
-        inputs.EVIDENCE,
-        outputs.EVIDENCE,
+        inputs.EvidenceInput,
+        outputs.EvidenceAnswer,
         commands.evidence,
     ),
     Tool(
@@ -68,7 +71,7 @@ TOOLS = (
         "Compares the trace before a change with the one after it: the step, and the waits, copies and findings that "
         "changed beyond noise. It is no measurement of a saving to rely on: ab is. "
         f"{BRIEF}",
-        inputs.COMPARE,
+        inputs.CompareInput,
         outputs.answer_of("compare-brief"),
         commands.compare,
     ),
@@ -77,7 +80,7 @@ TOOLS = (
         "What would a change bring?",
         "Predicts the step after a change of the code by replay of the trace, with a range. Changes can be combined; "
         f"without any, the usual ones are compared in `scenarios`. {BOUND} Name one change to get all of its places.",
-        inputs.WHATIF,
+        inputs.WhatifInput,
         outputs.answer_of("whatif"),
         commands.whatif,
         ("/changes",),
@@ -90,7 +93,7 @@ TOOLS = (
         "nothing: apply the diffs with `git apply` in `root`, in their order. The trace must be a recording of "
         "pinprof run. "
         f"{BOUND} Name `rules` or places (`only`) to get the rest.",
-        inputs.FIX,
+        inputs.FixInput,
         outputs.answer_of("fix"),
         commands.fix,
         ("/refused",),
@@ -101,8 +104,8 @@ TOOLS = (
         "Explains a rule (what it looks at, why that costs, the fix as code, when it is safe) or shows a guide. Read "
         f"the guide `skill` first: how to work with pinprof, and what never to claim. At most {MOST_CHARACTERS:,} "
         "characters; `more_lines` counts the rest.",
-        inputs.EXPLAIN,
-        outputs.EXPLAIN,
+        inputs.ExplainInput,
+        outputs.ExplainAnswer,
         commands.explain,
     ),
     Tool(
@@ -112,7 +115,7 @@ TOOLS = (
         "slower, no difference above the limit, or cannot tell, with an interval. It runs the program for up to "
         "`minutes` and the first runs, and only if the server was started with --allow-running. Nothing else should "
         f"use the GPU meanwhile. {BOUND} `pinprof ab --json` in a terminal has all.",
-        inputs.AB,
+        inputs.AbInput,
         outputs.answer_of("ab"),
         None,
         ("/pairs",),
@@ -124,7 +127,7 @@ TOOLS = (
         "the first steps, looks for races, leaves out what brings nothing. Only the verdict take_it is proven: `git "
         "apply` each `fixes[].diff` in `root`; it writes nothing. It runs the program for minutes, and only if the "
         f"server was started with --allow-running. {BOUND}",
-        inputs.TRY,
+        inputs.TryInput,
         outputs.answer_of("try"),
         None,
         ("/pairs", "/refused"),

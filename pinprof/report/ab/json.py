@@ -1,119 +1,259 @@
-"""Two versions of a program, and a search among revisions, for programs."""
+"""`pinprof ab --json` and `pinprof bisect --json`: two versions of a program, and a search among revisions."""
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec.structs import asdict
 
 from pinprof.ab import Contest, Judgement, Recorded
 from pinprof.ab.bisection import Bisection
-from pinprof.ab.causes import Cause
-from pinprof.ab.duel import compared_by, differences
+from pinprof.ab.causes import Cause, Kind
+from pinprof.ab.duel import ComparedBy, compared_by, differences
 from pinprof.ab.measuring import Pair
+from pinprof.ab.verdict import Verdict
+from pinprof.documents.fields import (
+    Count,
+    Document,
+    Ms,
+    Range,
+    RangeMs,
+    Seconds,
+    Share,
+    Words,
+    doc,
+    encoded,
+    one_of,
+    range_ms,
+)
 from pinprof.report.ab.words import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION
 
-SCHEMA, BISECT_SCHEMA = "pinprof.ab/1", "pinprof.bisect/1"
+Side: TypeAlias = Literal["before", "after"]
+SIDES: tuple[Side, Side] = ("before", "after")
+WrittenBy: TypeAlias = Annotated[str, doc("the pinprof that wrote this")]
+
+VerdictOfPairs: TypeAlias = Annotated[Verdict, doc("what the pairs say")]
+Sentence: TypeAlias = Annotated[Words, doc("the verdict")]
+Ratio: TypeAlias = Annotated[float, doc("the step after, divided by the step before")]
+RatioRange: TypeAlias = Annotated[
+    Range | None, doc("where the ratio lies, at all looks together; null after too few pairs")
+]
+Limit: TypeAlias = Annotated[Share, doc("the share of the step that matters")]
+TooSlow: TypeAlias = Annotated[bool, doc("whether it is certainly slower, and by more than the limit: exit code 1")]
+PairCount: TypeAlias = Annotated[Count, doc("pairs of processes at the last look")]
+
+
+class AbJudgement(Document):
+    """A verdict."""
+
+    verdict: VerdictOfPairs
+    sentence: Sentence
+    ratio: Ratio
+    range: RatioRange
+    limit: Limit
+    too_slow: TooSlow
+    pair_count: PairCount
+
+
+class AbSide(Document):
+    """A version."""
+
+    name: Annotated[str, doc("what it is called")]
+    command: Annotated[str, doc("the command that runs it")]
+    first_step_ms: Annotated[Ms, doc("the usual step of its first run, which is not counted")]
+    step_marker: Annotated[str, doc("what marks its steps")]
+    gpu: Annotated[str | None, doc("the GPU")]
+    ranks: Annotated[Count, doc("processes that make steps")]
+
+
+class AbMean(Document):
+    """The same of the means of all steps, with work that comes only in some."""
+
+    ratio: Ratio
+    range: RatioRange
+
+
+class AbPair(Document):
+    """A fresh process of each version."""
+
+    first: Annotated[Side, doc("which ran first, by lot")]
+    before_ms: Annotated[Ms, doc("the usual step before")]
+    after_ms: Annotated[Ms, doc("the usual step after")]
+    ratio_log: Annotated[float, doc("logarithm of the ratio of the steps that are compared")]
+    mean_ratio_log: Annotated[float, doc("the same of the means")]
+
+
+class AbCause(Document):
+    """Something that differs between a recorded run of each."""
+
+    kind: Annotated[Kind, doc("what it is")]
+    what: Annotated[str, doc("its name")]
+    where: Annotated[str | None, doc("its place in the program")]
+    certain: Annotated[bool, doc("whether its number differs, which no noise does")]
+    count: Annotated[Range | None, doc("how often per step, before and after")]
+    time_ms: Annotated[RangeMs | None, doc("how long per step, before and after")]
+
+
+class Ab(Document, kw_only=True):
+    """What `pinprof ab --json` writes."""
+
+    schema: Annotated[Literal["pinprof.ab/1"], doc("name and number of this schema")] = "pinprof.ab/1"
+    pinprof_version: WrittenBy = VERSION
+    before: Annotated[AbSide, doc("the version compared with")]
+    after: Annotated[AbSide, doc("the version that is judged")]
+    verdict: VerdictOfPairs
+    sentence: Sentence
+    ratio: Ratio
+    range: RatioRange
+    limit: Limit
+    too_slow: TooSlow
+    pair_count: PairCount
+    mean: Annotated[AbMean, doc("the means of all steps")]
+    turns: Annotated[
+        str, one_of(("steps", "runs")), doc("whether the versions took turns of some steps, or ran after each other")
+    ]
+    turns_reason: Annotated[Words | None, doc("why they ran after each other, where nobody asked for that")]
+    turn_count: Annotated[Count, doc("turns of each process; 1 where they ran after each other")]
+    turn_steps: Annotated[Count, doc("steps of each turn that count")]
+    compared_by: Annotated[
+        ComparedBy,
+        doc("whether usual steps are compared, the quickest of each turn, or the mean, where workers set the pace"),
+    ]
+    seconds: Annotated[Seconds, doc("how long the pairs took")]
+    interrupted: Annotated[bool, doc("whether Ctrl-C ended it")]
+    pairs: Annotated[Sequence[AbPair], doc("all pairs, in order")]
+    remarks: Annotated[Sequence[Words], doc("what to know of the versions")]
+    causes: Annotated[
+        Sequence[AbCause] | None, doc("what changed, the likely cause first; null where nothing was recorded")
+    ]
+    causes_reason: Annotated[Words | None, doc("why nothing was recorded")]
+    clocks: Annotated[Sequence[Words], doc("clocks that differ, and a machine that is busy")]
+
+
+class BisectTried(Document):
+    """A revision that was compared with the good one."""
+
+    commit: Annotated[str, doc("its commit")]
+    reason: Annotated[Words | None, doc("why it was left out")]
+    judgement: Annotated[AbJudgement | None, doc("the comparison; null if it was left out")]
+
+
+class BisectSuspect(Document):
+    """A revision."""
+
+    commit: Annotated[str, doc("its commit")]
+    subject: Annotated[str, doc("its first line")]
+
+
+class Bisect(Document, kw_only=True):
+    """What `pinprof bisect --json` writes."""
+
+    schema: Annotated[Literal["pinprof.bisect/1"], doc("name and number of this schema")] = "pinprof.bisect/1"
+    pinprof_version: WrittenBy = VERSION
+    found: Annotated[str | None, doc("the revision that made it slower")]
+    subject: Annotated[str | None, doc("the first line of its message")]
+    ratio: Annotated[float | None, doc("its step, divided by that of the good revision")]
+    range: RatioRange
+    reason: Annotated[Words | None, doc("why no single revision was found")]
+    suspects: Annotated[Sequence[BisectSuspect], doc("the revisions among which it is, the oldest first")]
+    tried: Annotated[Sequence[BisectTried], doc("all comparisons, in order")]
 
 
 def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) -> str:
     """Return what came out as JSON text; ratios are of the step after to the step before."""
     duel = contest.duel
     changes = recorded.changes if recorded else None
-    document = {
-        "schema": SCHEMA,
-        "pinprof_version": VERSION,
-        "before": _side(contest, 0),
-        "after": _side(contest, 1),
-        **judgement_fields(duel.judgement),
-        "mean": {"ratio": duel.mean.ratio, "range": _range(duel.mean)},
-        "turns": contest.turns,
-        "turns_reason": contest.why_runs or None,
-        "turn_count": contest.plan.turns,
-        "turn_steps": contest.plan.turn_steps,
-        "compared_by": compared_by(duel.pairs),
-        "seconds": round(duel.seconds, 3),
-        "interrupted": duel.interrupted,
-        "pairs": pair_fields(duel.pairs),
-        "remarks": list(remarks),
-        "causes": None if changes is None else [_cause(each) for each in changes.causes],
-        "causes_reason": recorded.why or None if recorded else "not recorded",
-        "clocks": clocks(recorded.clocks) if recorded else [],
-    }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    document = Ab(
+        before=_side(contest, 0),
+        after=_side(contest, 1),
+        **asdict(judgement(duel.judgement)),
+        mean=AbMean(duel.mean.ratio, _range(duel.mean)),
+        turns=contest.turns,
+        turns_reason=contest.why_runs or None,
+        turn_count=contest.plan.turns,
+        turn_steps=contest.plan.turn_steps,
+        compared_by=compared_by(duel.pairs),
+        seconds=round(duel.seconds, 3),
+        interrupted=duel.interrupted,
+        pairs=pairs(duel.pairs),
+        remarks=remarks,
+        causes=None if changes is None else [_cause(cause) for cause in changes.causes],
+        causes_reason=recorded.why or None if recorded else "not recorded",
+        clocks=clocks(recorded.clocks) if recorded else [],
+    )
+    return encoded(document)
 
 
-def judgement_fields(judgement: Judgement) -> dict[str, Any]:
-    """Return a judgement as fields."""
-    return {
-        "verdict": judgement.verdict,
-        "sentence": sentence(judgement),
-        "ratio": judgement.ratio,
-        "range": _range(judgement),
-        "limit": judgement.limit,
-        "too_slow": judgement.is_too_slow,
-        "pair_count": judgement.pairs,
-    }
+def judgement(judged: Judgement) -> AbJudgement:
+    """Return a judgement for programs."""
+    return AbJudgement(
+        verdict=judged.verdict,
+        sentence=sentence(judged),
+        ratio=judged.ratio,
+        range=_range(judged),
+        limit=judged.limit,
+        too_slow=judged.is_too_slow,
+        pair_count=judged.pairs,
+    )
 
 
-def pair_fields(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def pairs(measured: Sequence[Pair]) -> list[AbPair]:
     """Return what each pair of processes has measured."""
     return [
-        {
-            "first": ("before", "after")[pair.first],
-            "before_ms": ms(pair.usual_ns[0]),
-            "after_ms": ms(pair.usual_ns[1]),
-            "ratio_log": float(difference),
-            "mean_ratio_log": pair.mean.value,
-        }
-        for pair, difference in zip(pairs, differences(pairs), strict=True)
+        AbPair(
+            first=SIDES[pair.first],
+            before_ms=ms(pair.usual_ns[0]),
+            after_ms=ms(pair.usual_ns[1]),
+            ratio_log=float(difference),
+            mean_ratio_log=pair.mean.value,
+        )
+        for pair, difference in zip(measured, differences(measured), strict=True)
     ]
 
 
-def _range(judgement: Judgement) -> list[float] | None:
-    return None if judgement.high == inf else [judgement.low, judgement.high]
+def _range(judged: Judgement) -> list[float] | None:
+    return None if judged.high == inf else [judged.low, judged.high]
 
 
-def _side(contest: Contest, number: int) -> dict[str, Any]:
+def _side(contest: Contest, number: int) -> AbSide:
     program, first = contest.programs[number], contest.first[number]
-    return {
-        "name": program.name,
-        "command": shlex.join(program.words),
-        "first_step_ms": ms(first.usual_ns),
-        "step_marker": first.marker,
-        "gpu": first.gpu,
-        "ranks": first.ranks,
-    }
+    return AbSide(
+        name=program.name,
+        command=shlex.join(program.words),
+        first_step_ms=ms(first.usual_ns),
+        step_marker=first.marker,
+        gpu=first.gpu,
+        ranks=first.ranks,
+    )
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
-    return {
-        "kind": cause.kind,
-        "what": cause.what,
-        "where": cause.where or None,
-        "certain": cause.is_certain,
-        "count": None if cause.count is None else list(cause.count),
-        "time_ms": None if cause.time_ns is None else [ms(time) for time in cause.time_ns],
-    }
+def _cause(cause: Cause) -> AbCause:
+    return AbCause(
+        kind=cause.kind,
+        what=cause.what,
+        where=cause.where or None,
+        certain=cause.is_certain,
+        count=cause.count,
+        time_ms=range_ms(cause.time_ns),
+    )
 
 
-def bisection_to_json(found: Bisection, subject: Callable[[str], str]) -> str:
+def bisection_to_json(bisection: Bisection, subject: Callable[[str], str]) -> str:
     """Return what a search has found as JSON text."""
-    document = {
-        "schema": BISECT_SCHEMA,
-        "pinprof_version": VERSION,
-        "found": found.found,
-        "subject": found.found and subject(found.found),
-        "ratio": found.ratio and found.ratio.ratio,
-        "range": found.ratio and _range(found.ratio),
-        "reason": found.why or None,
-        "suspects": [{"commit": commit, "subject": subject(commit)} for commit in found.suspects],
-        "tried": [
-            {"commit": each.commit, "reason": each.why or None}
-            | ({"judgement": judgement_fields(each.judgement)} if each.judgement else {"judgement": None})
-            for each in found.tried
+    ratio = bisection.ratio
+    document = Bisect(
+        found=bisection.found,
+        subject=bisection.found and subject(bisection.found),
+        ratio=ratio.ratio if ratio else None,
+        range=_range(ratio) if ratio else None,
+        reason=bisection.why or None,
+        suspects=[BisectSuspect(commit, subject(commit)) for commit in bisection.suspects],
+        tried=[
+            BisectTried(tried.commit, tried.why or None, judgement(tried.judgement) if tried.judgement else None)
+            for tried in bisection.tried
         ],
-    }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    )
+    return encoded(document)

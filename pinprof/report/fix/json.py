@@ -1,65 +1,127 @@
-"""Changes for programs."""
+"""`pinprof fix --json`: the changes for programs."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+from msgspec.structs import asdict
+
+from pinprof.documents.fields import (
+    Document,
+    File,
+    Function,
+    Line,
+    Ms,
+    RangeMs,
+    Share,
+    Words,
+    doc,
+    encoded,
+    maybe_ms,
+    place_fields,
+    saving_fields,
+)
 from pinprof.fix import Mend, Patches
 from pinprof.measurement.profile import Profile
-from pinprof.report.fields import maybe_ms
-from pinprof.rules.rule import Saving
+from pinprof.rules.numbers import Numbers
 from pinprof.version import VERSION
 
-SCHEMA = "pinprof.fix/1"
+
+class FixPlace(Document):
+    """A changed line."""
+
+    file: File
+    line: Line
+
+
+class FixChange(Document):
+    """A change without its diff."""
+
+    rule: Annotated[str, doc("the rule whose finding it mends")]
+    title: Annotated[Words, doc("the title of the rule")]
+    what: Annotated[Words, doc("what it changes")]
+    numbers: Annotated[Numbers, doc("whether the program computes the same numbers afterwards")]
+    safe_if: Annotated[Words, doc("on what condition it is right")]
+    files: Annotated[Sequence[str], doc("the files that it changes")]
+    places: Annotated[Sequence[FixPlace], doc("where it changes them, the place of the finding first")]
+    saving_ms: Annotated[Ms | None, doc("what it saves of a step; null where no replay tells")]
+    saving_fraction: Annotated[Share | None, doc("the same as a share of the step")]
+    range_ms: Annotated[RangeMs | None, doc("where the saving lies")]
+    complete: Annotated[bool, doc("whether it mends all places of the finding")]
+
+
+class FixPatch(FixChange):
+    """A change."""
+
+    diff: Annotated[str, doc("the change as a unified diff, which applies after those before it")]
+
+
+class FixRefused(Document):
+    """A place that stays as it is."""
+
+    rule: Annotated[str, doc("the rule of the finding")]
+    file: File
+    line: Line
+    function: Function
+    why: Annotated[Words, doc("why it is not changed")]
+
+
+class Fix(Document, kw_only=True):
+    """What `pinprof fix --json` writes."""
+
+    schema: Annotated[Literal["pinprof.fix/1"], doc("name and number of this schema")] = "pinprof.fix/1"
+    pinprof_version: Annotated[str, doc("the pinprof that wrote this")] = VERSION
+    path: Annotated[str, doc("the trace")]
+    by_pinprof: Annotated[bool, doc("whether pinprof recorded it, and with it the lines of waits and copies")]
+    step_ms: Annotated[Ms | None, doc("the step without the profiler; null where it is not known")]
+    root: Annotated[str, doc("the folder to which the paths in the diffs are relative")]
+    patches: Annotated[Sequence[FixPatch], doc("the changes, in the order in which they apply")]
+    refused: Annotated[Sequence[FixRefused], doc("what is not changed")]
+    saving_ms: Annotated[
+        Ms | None, doc("what all changes together save of a step; null where no replay tells of one of them")
+    ]
+    saving_fraction: Annotated[Share | None, doc("the same as a share of the step")]
+    range_ms: Annotated[RangeMs | None, doc("where the saving lies")]
+    written: Annotated[Sequence[str], doc("the files that --write wrote")]
+    backups: Annotated[Sequence[str], doc("the copies of them that --backup made")]
 
 
 def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
     """Return the changes for a trace, what is not changed, and which files were written."""
-    made = {
-        "schema": SCHEMA,
-        "pinprof_version": VERSION,
-        "path": profile.path,
-        "by_pinprof": profile.info.by_pinprof,
-        "step_ms": maybe_ms(profile.step_ns) if profile.step_ns else None,
-        "root": str(patches.root),
-        "patches": [
-            {**mend_fields(each.mend, profile.step_ns), "diff": each.diff.decode(errors="replace")}
-            for each in patches.patches
+    step_ns = profile.step_ns
+    document = Fix(
+        path=profile.path,
+        by_pinprof=profile.info.by_pinprof,
+        step_ms=maybe_ms(step_ns or None),
+        root=str(patches.root),
+        patches=[
+            FixPatch(**asdict(change(patch.mend, step_ns)), diff=patch.diff.decode(errors="replace"))
+            for patch in patches.patches
         ],
-        "refused": refused_fields(patches),
-        **_saving_fields(patches.saving, profile.step_ns),
-        "written": [str(each) for each in written],
-        "backups": [str(each) for each in backups],
-    }
-    return json.dumps(made, indent=2) + "\n"
+        refused=refused(patches),
+        **saving_fields(patches.saving, step_ns),
+        written=[str(path) for path in written],
+        backups=[str(path) for path in backups],
+    )
+    return encoded(document)
 
 
-def refused_fields(patches: Patches) -> list[dict[str, Any]]:
+def refused(patches: Patches) -> list[FixRefused]:
     """Return what is not changed."""
-    return [{"rule": each.rule.id, **each.place._asdict(), "why": each.why} for each in patches.refused]
+    return [FixRefused(rule=place.rule.id, **place_fields(place.place), why=place.why) for place in patches.refused]
 
 
-def mend_fields(mend: Mend, step_ns: float | None) -> dict[str, Any]:
+def change(mend: Mend, step_ns: float | None) -> FixChange:
     """Return a change without its diff."""
-    return {
-        "rule": mend.rule.id,
-        "title": mend.rule.title,
-        "what": mend.what,
-        "numbers": mend.numbers,
-        "safe_if": mend.safe_if,
-        "files": list(mend.files),
-        "places": [
-            {"file": file, "line": line} for file, line in dict.fromkeys((at.file, at.line) for at in mend.places)
-        ],
-        **_saving_fields(mend.saving, step_ns),
-        "complete": not mend.part,
-    }
-
-
-def _saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
-    return {
-        "saving_ms": maybe_ms(saving.saving_ns) if saving else None,
-        "saving_fraction": saving.saving_ns / step_ns if saving and step_ns else None,
-        "range_ms": [maybe_ms(bound) for bound in saving.range_ns] if saving else None,
-    }
+    lines = dict.fromkeys((place.file, place.line) for place in mend.places)
+    return FixChange(
+        rule=mend.rule.id,
+        title=mend.rule.title,
+        what=mend.what,
+        numbers=mend.numbers,
+        safe_if=mend.safe_if,
+        files=mend.files,
+        places=[FixPlace(file, line) for file, line in lines],
+        **saving_fields(mend.saving, step_ns),
+        complete=not mend.part,
+    )

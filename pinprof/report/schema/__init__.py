@@ -1,27 +1,28 @@
 """What is in the JSON documents: one description, of which schemas and the tables of the guides are made."""
 
-from pinprof.report.schema.ab import AB, BISECT
+from pinprof.documents.fields import Document
+from pinprof.report.ab.json import Ab, Bisect
+from pinprof.report.fix.json import Fix
 from pinprof.report.schema.bench import BENCH
 from pinprof.report.schema.brief import COMPARE_BRIEF, REPORT_BRIEF
 from pinprof.report.schema.comparison import COMPARE
 from pinprof.report.schema.draft import to_markdown, to_schema
 from pinprof.report.schema.field import Record
-from pinprof.report.schema.fix import FIX
 from pinprof.report.schema.report import REPORT
-from pinprof.report.schema.trial import TRY
-from pinprof.report.schema.whatif import VERIFY, WHATIF
+from pinprof.report.trial.json import Try
+from pinprof.report.whatif.json import Verify, Whatif
 
-DOCUMENTS: dict[str, Record] = {
+DOCUMENTS: dict[str, Record | type[Document]] = {
     "report": REPORT,
     "report-brief": REPORT_BRIEF,
     "compare": COMPARE,
     "compare-brief": COMPARE_BRIEF,
-    "whatif": WHATIF,
-    "verify": VERIFY,
-    "fix": FIX,
-    "try": TRY,
-    "ab": AB,
-    "bisect": BISECT,
+    "whatif": Whatif,
+    "verify": Verify,
+    "fix": Fix,
+    "try": Try,
+    "ab": Ab,
+    "bisect": Bisect,
     "bench": BENCH,
 }
 """The documents, by the command whose `--json` writes them; those of `--json --brief` end so."""

@@ -1,21 +1,105 @@
 """Makes JSON Schemas, and the tables of the guides, of what documents are described as."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from pinprof.report.schema.field import Field, Record
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
+DEFINED = "#/$defs/"
+NOTES = ("unit", "forPeople")
+"""Annotations that validators pass over. They stand in the field that they are of, not in the type of its items."""
 
 
-def to_schema(document: Record) -> dict[str, Any]:
+def to_schema(document: Record | type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a document; `unit` and `forPeople` are annotations that validators pass over."""
+    if isinstance(document, Record):
+        return {
+            "$schema": DRAFT,
+            "title": document.name,
+            **_object(document),
+            "$defs": {record.name: _object(record) for record in records_of(document)},
+        }
+    schema = msgspec.json.schema(document)
+    names = {name: _name(name, shape) for name, shape in schema["$defs"].items()}
+    root = names[document.__name__]
+    objects = {names[name]: _described(shape, names) for name, shape in schema["$defs"].items()}
+    held = {name: objects[name] for name in _held(objects, root)}
+    return {"$schema": DRAFT, "title": root, **objects[root], "$defs": held}
+
+
+def _name(name: str, shape: Mapping[str, Any]) -> str:
+    """Return what a record is called in schemas: a whole document as its `schema` is, without the number."""
+    if "schema" in shape["properties"]:
+        return str(shape["properties"]["schema"]["enum"][0].split("/")[0])
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("_")
+
+
+def _described(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema of an object; only fields that may be UNSET have no default and need not be there."""
+    properties = shape["properties"]
+    required = [name for name, field in properties.items() if name in shape["required"] or "default" in field]
     return {
-        "$schema": DRAFT,
-        "title": document.name,
-        **_object(document),
-        "$defs": {record.name: _object(record) for record in records_of(document)},
+        "description": shape["description"].removesuffix("."),
+        "type": "object",
+        "properties": {name: _property_of(field, names) for name, field in properties.items()},
+        "required": required,
+        "additionalProperties": False,
     }
+
+
+def _property_of(field: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    notes: dict[str, Any] = {}
+    shape = _shape_of(field, names, notes)
+    return {"description": shape.pop("description"), **shape, **notes}
+
+
+def _shape_of(shape: Mapping[str, Any], names: Mapping[str, str], notes: dict[str, Any]) -> dict[str, Any]:
+    """Return a type in few words, with its notes moved to those of the field."""
+    notes |= {name: shape[name] for name in NOTES if name in shape}
+    kept = {name: value for name, value in shape.items() if name not in (*NOTES, "default")}
+    if "$ref" in kept:
+        kept["$ref"] = DEFINED + names[kept["$ref"].removeprefix(DEFINED)]
+    for name in ("items", "additionalProperties"):
+        if isinstance(kept.get(name), dict):
+            kept[name] = _shape_of(kept[name], names, notes)
+    if "anyOf" in kept:
+        kind, null = (_shape_of(each, names, notes) for each in kept.pop("anyOf"))
+        return kept | _or_null(kept | kind, null)
+    if "enum" in kept:
+        kept.pop("type", None)
+    return kept
+
+
+def _or_null(shape: dict[str, Any], null: dict[str, Any]) -> dict[str, Any]:
+    """Return the same type, which may be null."""
+    if "enum" in shape:
+        return {"enum": [*shape["enum"], None]}
+    if "type" in shape:
+        return {**shape, "type": [shape["type"], "null"]}
+    return {"anyOf": [{"$ref": shape["$ref"]}, null]}
+
+
+def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+    """Return the names of what an object holds, each once, in the order in which they are met."""
+    met: dict[str, None] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, dict):
+            held = str(value.get("$ref", "")).removeprefix(DEFINED)
+            if held and held not in met:
+                met[held] = None
+                visit(objects[held])
+            for inner in value.values():
+                visit(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                visit(inner)
+
+    visit(objects[name])
+    return list(met)
 
 
 def records_of(document: Record) -> list[Record]:
@@ -49,34 +133,32 @@ def _property(field: Field) -> dict[str, Any]:
     return {"description": field.meaning, **field.shape, **noted}
 
 
-def to_markdown(records: Iterable[Record]) -> str:
-    """Return the fields of records as tables."""
-    return "\n".join(line for record in records for line in _table(record))
+def to_markdown(objects: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the fields of objects, given as schemas by name, as tables."""
+    return "\n".join(line for name, shape in objects.items() for line in _table(name, shape))
 
 
-def _table(record: Record) -> Iterator[str]:
-    yield from (f"## {record.name}", "", f"{record.meaning}.", "", "| field | type | meaning |", "|---|---|---|")
-    yield from (f"| `{name}` | {kind(field)} | {field.meaning} |" for name, field in record.fields.items())
+def _table(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"## {name}", "", f"{shape['description']}.", "", "| field | type | meaning |", "|---|---|---|")
+    for field, kind in shape["properties"].items():
+        left_out = "" if field in shape["required"] else ", may be left out"
+        yield f"| `{field}` | {_kind(kind)}{left_out} | {kind['description']} |"
     yield ""
 
 
-def kind(field: Field) -> str:
+def _kind(field: Mapping[str, Any]) -> str:
     """Return the type of a field in words."""
-    said = _shape(field.shape)
-    if field.unit:
-        said = said.replace("number", field.unit).replace("integer", f"{field.unit}, whole")
-    if field.for_people:
-        said = said.replace("string", "sentence")
-    if field.optional:
-        said += ", may be left out"
-    return said
+    words = _shape(field)
+    if "unit" in field:
+        words = words.replace("number", field["unit"]).replace("integer", f"{field['unit']}, whole")
+    return words.replace("string", "sentence") if "forPeople" in field else words
 
 
 def _shape(shape: Any) -> str:
     if "anyOf" in shape:
         return f"{_shape(shape['anyOf'][0])} or null"
     if "$ref" in shape:
-        return f"`{shape['$ref'].removeprefix('#/$defs/')}`"
+        return f"`{shape['$ref'].removeprefix(DEFINED)}`"
     if "enum" in shape:
         return ", ".join(f"`{value}`" for value in shape["enum"] if value) + (" or null" * (None in shape["enum"]))
     if "const" in shape:

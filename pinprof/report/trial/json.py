@@ -1,108 +1,200 @@
-"""A patch with its certificate, for programs."""
+"""`pinprof try --json`: a patch with its certificate, for programs."""
 
-import json
-from collections.abc import Iterable
-from math import inf, isfinite
+from collections.abc import Iterable, Sequence
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from pinprof.ab import Judgement
-from pinprof.report.ab.json import judgement_fields, pair_fields
-from pinprof.report.fields import maybe_ms
-from pinprof.report.fix.json import mend_fields, refused_fields
+from msgspec.structs import asdict
+
+from pinprof.documents.fields import (
+    Count,
+    Document,
+    Ms,
+    RangeShare,
+    Seconds,
+    Share,
+    Words,
+    doc,
+    encoded,
+    maybe_ms,
+    one_of,
+)
+from pinprof.report.ab.json import AbJudgement, AbPair, judgement, pairs
+from pinprof.report.fix.json import FixChange, FixRefused, change, refused
 from pinprof.report.trial.words import milliseconds, sentence
-from pinprof.report.whatif.verification import fields as verification_fields
-from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.elimination import Share
+from pinprof.report.whatif.json import Verify, verification
+from pinprof.trial import elimination
+from pinprof.trial.certificate import Certificate, Checked, Verdict
 from pinprof.trial.numbers import Comparison
-from pinprof.trial.runs import Guarded, Race
+from pinprof.trial.numbers import Verdict as NumbersVerdict
+from pinprof.trial.runs import Guarded
 from pinprof.version import VERSION
 
-SCHEMA = "pinprof.try/1"
+
+class TryFix(FixChange):
+    """A fix that was tried."""
+
+    diff: Annotated[
+        str | None, doc("the change as a unified diff, which applies after those before it; null if left out")
+    ]
+    fate: Annotated[elimination.Fate, doc("what became of it")]
+    fate_reason: Annotated[Words | None, doc("why it was not measured by itself")]
+    measured: Annotated[
+        AbJudgement | None, doc("the step with it against the step without; null if not measured by itself")
+    ]
+
+
+class TryNumbers(Document):
+    """What both versions compute in their first steps."""
+
+    verdict: Annotated[NumbersVerdict, doc("whether it is the same")]
+    steps: Annotated[Count, doc("steps that were compared")]
+    kinds: Annotated[Sequence[Annotated[str, one_of(("loss", "parameters", "output"))]], doc("what was compared")]
+    reason: Annotated[Words | None, doc("what differs, or why nobody can tell")]
+    distance: Annotated[Share | None, doc("the largest difference; null where one of the values is no number")]
+    rounding: Annotated[
+        Share | None, doc("that of the original after a change of the last bits; null where not needed")
+    ]
+    repeated: Annotated[Share | None, doc("that of two runs of the original; null where not needed")]
+
+
+class TryRace(Document):
+    """Host memory used before its copy has ended."""
+
+    rule: Annotated[str, doc("the rule that it breaks")]
+    headline: Annotated[Words, doc("what, and both places")]
+    certain: Annotated[bool, doc("whether something is wrong for certain")]
+    new: Annotated[bool, doc("whether the original does not have it")]
+
+
+class TryGuardOriginal(Document):
+    """The guard over the original."""
+
+    ran: Annotated[bool, doc("whether it ran")]
+    reason: Annotated[Words | None, doc("why not")]
+    races: Annotated[Count, doc("races that it found")]
+
+
+class TryGuard(Document):
+    """The guard over the changed program."""
+
+    ran: Annotated[bool, doc("whether it ran")]
+    reason: Annotated[Words | None, doc("why not")]
+    copies: Annotated[Count, doc("asynchronous copies that it followed")]
+    notes: Annotated[Sequence[Words], doc("what it could not see")]
+    races: Annotated[Sequence[TryRace], doc("what it found")]
+    original: Annotated[TryGuardOriginal | None, doc("the same of the original; null where nothing was found")]
+
+
+class Try(Document, kw_only=True):
+    """What `pinprof try --json` writes."""
+
+    schema: Annotated[Literal["pinprof.try/1"], doc("name and number of this schema")] = "pinprof.try/1"
+    pinprof_version: Annotated[str, doc("the pinprof that wrote this")] = VERSION
+    verdict: Annotated[Verdict, doc("whether to take the patch; `leave_it` exits with 1, `cannot_tell` with 2, else 0")]
+    sentence: Annotated[Words, doc("the verdict in one line")]
+    gpu: Annotated[str | None, doc("the GPU that it was measured on")]
+    recorded_step_ms: Annotated[Ms | None, doc("the step of the recording, without the profiler")]
+    root: Annotated[str, doc("the folder to which the paths in the diffs are relative")]
+    fixes: Annotated[Sequence[TryFix], doc("all fixes that were tried, in the order in which they apply")]
+    refused: Annotated[Sequence[FixRefused], doc("what is not changed")]
+    before_ms: Annotated[Ms | None, doc("the usual step before; null where nothing was measured")]
+    after_ms: Annotated[Ms | None, doc("the usual step after")]
+    measured: Annotated[AbJudgement | None, doc("the step after against the step before")]
+    pairs: Annotated[Sequence[AbPair], doc("what each pair of processes has measured")]
+    predicted_saving_fraction: Annotated[
+        Share | None, doc("what the patch was predicted to save; null where no replay tells")
+    ]
+    predicted_range: Annotated[RangeShare | None, doc("where that lies")]
+    as_predicted: Annotated[
+        bool | None,
+        doc(
+            "whether the measured saving may lie in that range: false where all of its interval is outside, true where "
+            "it is not and the verdict on the speed is certain; else null"
+        ),
+    ]
+    verification: Annotated[Verify | None, doc("prediction and measurement, by a recording of the changed program")]
+    verification_reason: Annotated[Words | None, doc("why there is none")]
+    numbers: Annotated[TryNumbers | None, doc("what both compute; null where it is not faster")]
+    guard: Annotated[TryGuard | None, doc("races of the changed program; null where it is not faster")]
+    changes_numbers: Annotated[bool, doc("whether other numbers were allowed")]
+    seconds: Annotated[Seconds, doc("how long all of it took")]
+    written: Annotated[Sequence[str], doc("the files that --write wrote")]
+    backups: Annotated[Sequence[str], doc("the copies of them that --backup made")]
 
 
 def to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
     """Return all that was shown as JSON text."""
-    step_ns = certificate.analysis.profile.step_ns
+    step_ns, checked = certificate.analysis.profile.step_ns, certificate.checked
     diffs = {id(patch.mend): patch.diff for patch in certificate.patches.patches}
-    document = {
-        "schema": SCHEMA,
-        "pinprof_version": VERSION,
-        "verdict": certificate.verdict,
-        "sentence": sentence(certificate),
-        "gpu": certificate.contest.first[0].gpu if certificate.contest else None,
-        "recorded_step_ms": maybe_ms(step_ns) if step_ns else None,
-        "root": str(certificate.patches.root),
-        "fixes": [_fix(each, step_ns, diffs.get(id(each.mend))) for each in certificate.shares],
-        "refused": refused_fields(certificate.patches),
-        "before_ms": milliseconds(certificate, 0),
-        "after_ms": milliseconds(certificate, 1),
-        "measured": _judged(certificate.judgement),
-        "pairs": pair_fields(certificate.contest.duel.pairs) if certificate.contest else [],
-        "predicted_saving_fraction": certificate.predicted[0] if certificate.predicted else None,
-        "predicted_range": list(certificate.predicted[1:]) if certificate.predicted else None,
-        "as_predicted": certificate.is_as_predicted,
-        "verification": verification_fields(certificate.verified) if certificate.verified else None,
-        "verification_reason": certificate.why_not_verified or None,
-        "numbers": _numbers(certificate.checked.numbers) if certificate.checked else None,
-        "guard": _guard(certificate.checked) if certificate.checked else None,
-        "changes_numbers": certificate.changes_numbers,
-        "seconds": round(certificate.seconds, 3),
-        "written": [str(each) for each in written],
-        "backups": [str(each) for each in backups],
-    }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    document = Try(
+        verdict=certificate.verdict,
+        sentence=sentence(certificate),
+        gpu=certificate.contest.first[0].gpu if certificate.contest else None,
+        recorded_step_ms=maybe_ms(step_ns or None),
+        root=str(certificate.patches.root),
+        fixes=[_fix(share, step_ns, diffs.get(id(share.mend))) for share in certificate.shares],
+        refused=refused(certificate.patches),
+        before_ms=milliseconds(certificate, 0),
+        after_ms=milliseconds(certificate, 1),
+        measured=judgement(certificate.judgement) if certificate.judgement else None,
+        pairs=pairs(certificate.contest.duel.pairs) if certificate.contest else [],
+        predicted_saving_fraction=certificate.predicted[0] if certificate.predicted else None,
+        predicted_range=certificate.predicted[1:] if certificate.predicted else None,
+        as_predicted=certificate.is_as_predicted,
+        verification=verification(certificate.verified) if certificate.verified else None,
+        verification_reason=certificate.why_not_verified or None,
+        numbers=_numbers(checked.numbers) if checked else None,
+        guard=_guard(checked) if checked else None,
+        changes_numbers=certificate.changes_numbers,
+        seconds=round(certificate.seconds, 3),
+        written=[str(path) for path in written],
+        backups=[str(path) for path in backups],
+    )
+    return encoded(document)
 
 
-def _fix(share: Share, step_ns: float | None, diff: bytes | None) -> dict[str, Any]:
-    return {
-        **mend_fields(share.mend, step_ns),
-        "fate": share.fate,
-        "fate_reason": share.why or None,
-        "measured": _judged(share.judgement),
-        "diff": None if diff is None else diff.decode(errors="replace"),
-    }
+def _fix(share: elimination.Share, step_ns: float | None, diff: bytes | None) -> TryFix:
+    return TryFix(
+        **asdict(change(share.mend, step_ns)),
+        diff=None if diff is None else diff.decode(errors="replace"),
+        fate=share.fate,
+        fate_reason=share.why or None,
+        measured=judgement(share.judgement) if share.judgement else None,
+    )
 
 
-def _judged(judgement: Judgement | None) -> dict[str, Any] | None:
-    return None if judgement is None else judgement_fields(judgement)
-
-
-def _numbers(compared: Comparison) -> dict[str, Any]:
-    return {
-        "verdict": compared.verdict,
-        "steps": compared.steps,
-        "kinds": list(compared.kinds),
-        "reason": compared.why or None,
-        "distance": _finite(compared.distance),
-        "rounding": _finite(compared.rounding),
-        "repeated": _finite(compared.repeated),
-    }
+def _numbers(compared: Comparison) -> TryNumbers:
+    return TryNumbers(
+        verdict=compared.verdict,
+        steps=compared.steps,
+        kinds=compared.kinds,
+        reason=compared.why or None,
+        distance=_finite(compared.distance),
+        rounding=_finite(compared.rounding),
+        repeated=_finite(compared.repeated),
+    )
 
 
 def _finite(value: float | None) -> float | None:
-    return value if value is not None and isfinite(value) and value < inf else None
+    return value if value is not None and isfinite(value) else None
 
 
-def _guard(checked: Checked) -> dict[str, Any]:
-    return {
-        "ran": not checked.guard.why,
-        "reason": checked.guard.why or None,
-        "copies": checked.guard.copies,
-        "notes": list(checked.guard.notes),
-        "races": [_race(each, checked) for each in checked.guard.races],
-        "original": None if checked.guard_before is None else _ran(checked.guard_before),
-    }
+def _guard(checked: Checked) -> TryGuard:
+    guard = checked.guard
+    return TryGuard(
+        ran=not guard.why,
+        reason=guard.why or None,
+        copies=guard.copies,
+        notes=guard.notes,
+        races=[
+            TryRace(rule=race.rule, headline=race.headline, certain=race.certain, new=race in checked.new_races)
+            for race in guard.races
+        ],
+        original=None if checked.guard_before is None else _original(checked.guard_before),
+    )
 
 
-def _ran(guarded: Guarded) -> dict[str, Any]:
-    return {"ran": not guarded.why, "reason": guarded.why or None, "races": len(guarded.races)}
-
-
-def _race(race: Race, checked: Checked) -> dict[str, Any]:
-    return {
-        "rule": race.rule,
-        "headline": race.headline,
-        "certain": race.certain,
-        "new": race in checked.new_races,
-    }
+def _original(guarded: Guarded) -> TryGuardOriginal:
+    return TryGuardOriginal(ran=not guarded.why, reason=guarded.why or None, races=len(guarded.races))

@@ -1,22 +1,17 @@
-"""A prediction against what was measured, for the terminal and for programs."""
+"""A prediction against what was measured, for the terminal."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.phrases import WAITS
 from pinprof.report.layout import bullet, fact, laid_out, section
-from pinprof.report.whatif.json import change_fields, prediction_fields, wait_fields
 from pinprof.report.whatif.text import SOURCES, change_lines, difference, where
 from pinprof.report.words import printable
 from pinprof.trace.tables import Trace
-from pinprof.units import between, duration, ms, percent
+from pinprof.units import between, duration, percent
 from pinprof.whatif.verification import Verification
-
-SCHEMA = "pinprof.verify/1"
 
 
 def to_text(before: Trace, verified: Verification, *, width: int = 100, color: bool = False) -> str:
@@ -70,29 +65,3 @@ def _changes(before: Trace, verified: Verification) -> Iterator[RenderableType]:
         yield from map(bullet, change_lines(before, change))
     for site in verified.new_waits:
         yield bullet(f"new, and not in the prediction: {WAITS[site.cause]} {where(site)}")
-
-
-def to_json(verified: Verification) -> str:
-    """Return the comparison as JSON text."""
-    return json.dumps(fields(verified), indent=2, allow_nan=False) + "\n"
-
-
-def fields(verified: Verification) -> dict[str, Any]:
-    """Return the comparison as fields."""
-    made = verified.prediction
-    return {
-        "schema": SCHEMA,
-        "before": verified.before.path,
-        "after": verified.after.path,
-        **{name: value for name, value in prediction_fields(made).items() if name != "scenario"},
-        "measured_step_ms": ms(verified.measured_ns),
-        "measured_source": verified.measured_source,
-        "measured_range_ms": [ms(bound) for bound in verified.measured_range_ns],
-        "error_fraction": verified.error,
-        "predicted_saving_ms": ms(verified.predicted_saving_ns),
-        "measured_saving_ms": ms(verified.measured_saving_ns),
-        "same_program": verified.is_same_program,
-        "kernels_alike": verified.kernels_alike,
-        "changes": [change_fields(change) for change in verified.changes],
-        "new_waits": [wait_fields(site) for site in verified.new_waits],
-    }

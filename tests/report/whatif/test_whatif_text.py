@@ -73,7 +73,7 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
     old, new = (analysis_of(TRACES / f"{name}.json.gz") for name in (before, after))
     made = verify(old.details, old.profile, new.details, new.profile)
     golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old.trace, made, width=WIDTH)))
-    document = fitting(verify_report.to_json(made))
+    document = fitting(whatif_json.verification_to_json(made))
     assert document["schema"] == "pinprof.verify/1"
     assert document["predicted_saving_ms"] == pytest.approx(
         document["baseline_step_ms"] - document["predicted_step_ms"], abs=1e-5

@@ -1,0 +1,1 @@
+"""The JSON documents of pinprof as types: what writes a report fills them, what reads one again reads them."""
