@@ -1,12 +1,12 @@
 """Where the host's time goes, by the stacks that were sampled without the profiler: sums by line and by function."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
-from pinprof.trace.host import HostFrame, HostProfile, HostStack, Origin
+from pinprof.trace.host import HostFrame, HostProfile, Origin
 from pinprof.trace.lines import Place, Placed
 
 Kind: TypeAlias = Literal["user", "torch", "library", "input"]
@@ -168,37 +168,3 @@ class _Counts:
             )
             for each in ordered
         )
-
-
-class Flame(NamedTuple):
-    """A rectangle of an icicle: a frame under all its callers. The first is the whole, without a frame."""
-
-    frame: int
-    """Index into `HostProfile.frames`, -1 for the whole."""
-    parent: int
-    """Index of the rectangle above, -1 for none."""
-    samples: int
-
-
-def icicle(stacks: Iterable[HostStack], least: int = 1) -> list[Flame]:
-    """Return the stacks as a tree, callers before what they call.
-
-    Rectangles of fewer samples than `least` are left out, but stay in the counts of those around them.
-    """
-    level = [(0, stack) for stack in stacks]
-    found = [Flame(-1, -1, sum(stack.count for _, stack in level))] if level else []
-    depth = 0
-    while level:
-        level = [(parent, stack) for parent, stack in level if depth < len(stack.frames)]
-        counts: Counter[tuple[int, int]] = Counter()
-        for parent, stack in level:
-            counts[parent, stack.frames[depth]] += stack.count
-        places: dict[tuple[int, int], int] = {}
-        for key, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
-            if count >= least:
-                places[key] = len(found)
-                found.append(Flame(key[1], key[0], count))
-        below = ((places.get((parent, stack.frames[depth])), stack) for parent, stack in level)
-        level = [(place, stack) for place, stack in below if place is not None]
-        depth += 1
-    return found

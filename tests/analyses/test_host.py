@@ -3,8 +3,8 @@ from host_builder import host_profile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.host import Flame, HostSums, icicle, measure_host
-from pinprof.trace.host import HostProfile, HostStack
+from pinprof.analyses.host import HostSums, measure_host
+from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Place
 
 STEP = host_profile(
@@ -90,17 +90,3 @@ def test_all_sums_add_up_to_the_samples(stacks: list[tuple[int, str]]) -> None:
     assert sum(number for _, number in sums.kinds) == count
     assert sum(row.count for row in sums.called) == count
     assert sum(row.own for row in sums.lines) == sum(row.own for row in sums.functions) == count
-
-
-def test_the_icicle_has_each_frame_under_its_callers() -> None:
-    stacks = [HostStack((0, 1), 6), HostStack((0, 2), 3), HostStack((2,), 1)]
-    assert icicle(stacks) == [Flame(-1, -1, 10), Flame(0, 0, 9), Flame(2, 0, 1), Flame(1, 1, 6), Flame(2, 1, 3)]
-
-
-def test_small_rectangles_stay_in_the_counts_of_those_around_them() -> None:
-    stacks = [HostStack((0, 1), 6), HostStack((0, 2, 1), 3)]
-    assert icicle(stacks, least=4) == [Flame(-1, -1, 9), Flame(0, 0, 9), Flame(1, 1, 6)]
-
-
-def test_no_stacks_make_no_icicle() -> None:
-    assert icicle([]) == []

@@ -25,8 +25,9 @@ from pinprof.report.bench.words import (
     value,
     why,
 )
-from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
+from pinprof.report.charts.bench import picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
+from pinprof.report.charts.rates import bandwidth_chart
 from pinprof.report.elements import Column, Markup, lines, note, number_columns, remarks, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.words import NOTHING

@@ -1,6 +1,7 @@
 """A chart: a plotly figure as plain data, its legend, and a caption that says the same in words."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ HATCHES = {"/": "135deg", "\\": "45deg", "-": "0deg", "|": "90deg"}
 """Patterns of plotly, and the direction across stripes that look like them."""
 STANDOFF = 8
 """Pixels between the labels of an axis and its title: without it the title has a place of its own, and may hit them."""
+AROUND_ROWS = 70
+"""Pixels of the axis and the margins of a chart of rows."""
 
 
 class Key(NamedTuple):
@@ -89,17 +92,48 @@ def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
     return base
 
 
-def bars(name: str, key: Key, **more: Any) -> dict[str, Any]:
-    """Return a series of bars in the colour and the pattern of its entry in the legend."""
+def labelled_rows(
+    texts: Sequence[str], x: str, *, row: int, above: float, edges: tuple[float, float], **more: Any
+) -> dict[str, Any]:
+    """Return the layout of horizontal bars with a label over each row: a phone has no room for labels at the left.
+
+    `row` is the height of one in pixels, `above` how far its label is from its middle, and `edges` are the free space
+    over the first row and below the last, both in rows.
+    """
+    label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
+    labels = [{**label, "y": place - above, "text": text} for place, text in enumerate(texts)]
+    yaxis = {"visible": False, "range": [len(texts) - 1 + edges[1], -edges[0]]}
+    height = row * len(texts) + AROUND_ROWS
+    return layout(height, x, "", annotations=labels, yaxis=yaxis, xaxis={"rangemode": "tozero"}, **more)
+
+
+def bars(name: str, key: Key, *, hover: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """Return a series of bars in the colour and the pattern of its entry in the legend, with what hovering says."""
     pattern = {"shape": key.pattern, "bgcolor": key.colour, "fgcolor": "#fff", "size": 7, "solidity": 0.15}
     marker = {"color": key.colour, "line": {"width": 0}, **({"pattern": pattern} if key.pattern else {})}
-    return {"type": "bar", "name": name, "marker": marker, **more}
+    return {"type": "bar", "name": name, "marker": marker, **_hovering(hover), **more}
 
 
-def line_across(y: float, label: str, *, below: bool = False) -> dict[str, Any]:
-    """Return a dashed line at a height with its label above or below it, as parts of a layout."""
+def points(
+    name: str, key: Key, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str] = (), *, size: int = 8, **more: Any
+) -> dict[str, Any]:
+    """Return a series of marks, or with another `mode` of a line, in the looks of its entry in the legend.
+
+    `more` replaces parts of the series, or adds to its marker.
+    """
+    marker = {"color": key.colour, "symbol": key.symbol, "size": size, **more.pop("marker", {})}
+    base = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker, "cliponaxis": False}
+    return {**base, **_hovering(hover), **more}
+
+
+def _hovering(texts: Sequence[str]) -> dict[str, Any]:
+    return {"hovertext": texts, "hoverinfo": "text"} if texts else {}
+
+
+def line_across(y: float, label: str, *, below: bool = False, left: bool = False) -> dict[str, Any]:
+    """Return a dashed line at a height with its label above or below it, at its right or left, as parts of a layout."""
     across = {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "type": "line"}
-    text = {"xref": "paper", "x": 1, "xanchor": "right", "y": y, "text": label}
+    text = {"xref": "paper", "x": 0.01 if left else 1, "xanchor": "left" if left else "right", "y": y, "text": label}
     text["yanchor"] = "top" if below else "bottom"
     return {
         "shapes": [{**across, "line": {"dash": "dash", "width": 1.5}}],
@@ -147,9 +181,9 @@ def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
 def escaped(value: Any) -> Any:
     """Return data for plotly, which reads texts as HTML."""
     if isinstance(value, dict):
-        return {key: escaped(each) for key, each in value.items()}
+        return {key: escaped(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [escaped(each) for each in value]
+        return [escaped(part) for part in value]
     return Markup.escape(value) if isinstance(value, str) else value
 
 

@@ -1,7 +1,7 @@
 """The ranks of a job: the step of each, and below it a heat map of what each spends its step on."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from statistics import median
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.phrases import IDLE, wait_label
 from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout
+from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout, points
 from pinprof.report.elements import Markup
 from pinprof.report.job.words import longest_alone_first, slowest_of, spread
 from pinprof.report.timeline.hues import BLUE, GREEN, VERMILLION
@@ -92,22 +92,21 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
 
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     """Yield what each rank spends its step on: its own work and waits, idle time, and waits for others."""
-
-    def line(name: str, times: Iterator[float | None]) -> Line:
-        return Line(name, tuple(times))
-
-    yield line("GPU: own work", (_own(row) for row in rows))
-    yield line("copies exposed", (row.exposed_copies_ns for row in rows))
-    yield line("input", (row.input_ns for row in rows))
-    yield line("host runs no op", (row.pause_ns for row in rows))
+    yield _times_of("GPU: own work", rows, _own)
+    yield _times_of("copies exposed", rows, lambda row: row.exposed_copies_ns)
+    yield _times_of("input", rows, lambda row: row.input_ns)
+    yield _times_of("host runs no op", rows, lambda row: row.pause_ns)
     yield from _stalls(rows)
     for cause in IDLE_CAUSES:
-        yield line(
-            f"idle: the GPU {IDLE[cause]}", (None if row.idle_ns is None else _of(row.idle, cause) for row in rows)
-        )
-    yield line("NCCL overlapped", (row.overlapped_communication_ns for row in rows))
-    yield line("NCCL exposed", (row.exposed_communication_ns for row in rows))
-    yield line("waited for others", (row.waited_ns for row in rows))
+        times = (None if row.idle_ns is None else _of(row.idle, cause) for row in rows)
+        yield Line(f"idle: the GPU {IDLE[cause]}", tuple(times))
+    yield _times_of("NCCL overlapped", rows, lambda row: row.overlapped_communication_ns)
+    yield _times_of("NCCL exposed", rows, lambda row: row.exposed_communication_ns)
+    yield _times_of("waited for others", rows, lambda row: row.waited_ns)
+
+
+def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], float | None]) -> Line:
+    return Line(name, tuple(map(time_of, rows)))
 
 
 def _own(row: RankRow) -> float | None:
@@ -150,22 +149,21 @@ def _usual(times: list[float]) -> float:
 
 def _heat(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
     times = [[_ms(time) for time in line.times] for line in lines]
-    hover = Markup("rank %{x}, %{y}: %{z:.3~g} ms per step<br>%{customdata}<extra></extra>")
-    return _map(names, lines, times, colorscale=TIMES, zmin=0, zmax=_ms(top), hovertemplate=hover)
+    return _map(names, lines, times, "%{z:.3~g} ms per step", colorscale=TIMES, zmin=0, zmax=_ms(top))
 
 
 def _differences(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
-    middles = [median(_known(line)) for line in lines]
-    times = [
-        [_ms(None if time is None else time - middle) for time in line.times]
-        for line, middle in zip(lines, middles, strict=True)
-    ]
-    hover = Markup("rank %{x}, %{y}: %{z:+.3~g} ms per step from the median rank<br>%{customdata}<extra></extra>")
-    ends = {"zmin": _ms(-top), "zmax": _ms(top), "visible": False}
-    return _map(names, lines, times, colorscale=DIFFERENCES, hovertemplate=hover, **ends)
+    times = []
+    for line in lines:
+        middle = median(_known(line))
+        times.append([_ms(None if time is None else time - middle) for time in line.times])
+    amount = "%{z:+.3~g} ms per step from the median rank"
+    return _map(names, lines, times, amount, colorscale=DIFFERENCES, zmin=_ms(-top), zmax=_ms(top), visible=False)
 
 
-def _map(names: list[str], lines: Sequence[Line], times: list[list[float | None]], **more: Any) -> dict[str, Any]:
+def _map(
+    names: list[str], lines: Sequence[Line], times: list[list[float | None]], amount: str, **more: Any
+) -> dict[str, Any]:
     return {
         "type": "heatmap",
         "x": names,
@@ -175,6 +173,7 @@ def _map(names: list[str], lines: Sequence[Line], times: list[list[float | None]
         "ygap": 2,
         "hoverongaps": False,
         "showscale": False,
+        "hovertemplate": Markup("rank %{{x}}, %{{y}}: {}<br>%{{customdata}}<extra></extra>").format(amount),
         **more,
     }
 
@@ -182,24 +181,12 @@ def _map(names: list[str], lines: Sequence[Line], times: list[list[float | None]
 def _marks(key: Key, times: dict[int, float | None], names: list[str]) -> dict[str, Any]:
     few = len(names) <= LONGEST_SHOWN
     is_one = key.symbol == "diamond-open"
-    hover = Markup("rank %{{x}}, {}: %{{y:.3~g}} ms<br>%{{customdata}}<extra></extra>")
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": key.label,
-        "x": names,
-        "y": [_ms(time) for time in times.values()],
-        "yaxis": "y2",
-        "marker": {
-            "color": key.colour,
-            "symbol": key.symbol,
-            "size": 16 if is_one else 9 if few else 4,
-            "line": {"width": key.symbol.endswith("-open") * (2 if few or is_one else 1)},
-        },
-        "hovertemplate": hover.format(key.label.split(":")[0]),
-        **({"hoverinfo": "skip", "hovertemplate": None} if is_one else {}),
-        "cliponaxis": False,
-    }
+    hover = Markup("rank %{{x}}, {}: %{{y:.3~g}} ms<br>%{{customdata}}<extra></extra>").format(key.label.split(":")[0])
+    y = [_ms(time) for time in times.values()]
+    size = 16 if is_one else 9 if few else 4
+    marker = {"line": {"width": key.symbol.endswith("-open") * (2 if few or is_one else 1)}}
+    hovering = {"hoverinfo": "skip", "hovertemplate": None} if is_one else {"hovertemplate": hover}
+    return points(key.label, key, names, y, size=size, marker=marker, yaxis="y2", **hovering)
 
 
 def _shape(lines: Sequence[Line], names: list[str]) -> dict[str, Any]:
@@ -229,26 +216,20 @@ def _orders(ranks: Ranks) -> ChartChoice:
     count = len(ranks.rows)
     by_rank = [str(row.rank) for row in ranks.rows]
     by_time = [str(row.rank) for row in longest_alone_first(ranks.rows)]
-    shown = [("rank", by_rank, count), ("step alone, longest first", by_time, count)]
+    orders = [("rank", by_rank, count), ("step alone, longest first", by_time, count)]
     if count > LONGEST_SHOWN:
-        shown.append((f"the {LONGEST_SHOWN} longest alone", by_time, LONGEST_SHOWN))
-    return ChartChoice(
-        "Order",
-        tuple(
-            View(label, {}, {"xaxis.categoryarray": order, "xaxis.range": _range(number)})
-            for label, order, number in shown
-        ),
+        orders.append((f"the {LONGEST_SHOWN} longest alone", by_time, LONGEST_SHOWN))
+    views = (
+        View(label, {}, {"xaxis.categoryarray": order, "xaxis.range": _range(number)})
+        for label, order, number in orders
     )
+    return ChartChoice("Order", tuple(views))
 
 
 def _colours() -> ChartChoice:
-    return ChartChoice(
-        "Colour",
-        (
-            View("ms per step", {"visible": [True, False]}, {}, (0, 1)),
-            View("difference from the median rank", {"visible": [False, True]}, {}, (0, 1)),
-        ),
-    )
+    by_time = View("ms per step", {"visible": [True, False]}, {}, (0, 1))
+    by_difference = View("difference from the median rank", {"visible": [False, True]}, {}, (0, 1))
+    return ChartChoice("Colour", (by_time, by_difference))
 
 
 def _caption(ranks: Ranks, left_out: int) -> str:

@@ -1,4 +1,6 @@
-"""The length of the steps one after the other, on the host and on the GPU, those that are unlike the others marked."""
+"""The steps one after the other: their lengths on host and GPU, and of each what the GPU did in it."""
+
+from typing import Any
 
 import numpy as np
 
@@ -6,13 +8,14 @@ from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.analyses.regular import with_unlike
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
-from pinprof.report.charts.chart import Chart, Key, layout, line_across
+from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across, points
 from pinprof.report.elements import Markup
 from pinprof.report.timeline import hues
+from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import NS_PER_MS, duration, ms
+from pinprof.units import NS_PER_MS, duration, ms, percent
 
 MAX_POINTS = 2000
 """More lie within a pixel; outliers are always drawn."""
@@ -26,10 +29,20 @@ LOW = 0.2
 """Of the height: below a line that is lower than this a label would lie on the axis."""
 FEW = 3
 """Of fewer steps none is an outlier."""
+MAX_BARS = 200
+"""More cannot be told apart on a laptop; then a bar is the mean of several steps."""
+NUMBERED = 12
+"""Steps that have a number each on the axis."""
+GAPS = 60
+"""Bars that have gaps between them."""
 
 HOST = Key("host: from the start of a step to the next one's", hues.OP, symbol="circle")
 GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, symbol="diamond")
 OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
+ALL_WORK = "from its first work to its last"
+"""What the bar of the only step is: that of several begins where the work of the step before ends."""
+PARTS = (COMPUTE_ONLY, COLLECTIVE_ONLY, BOTH, COPY_ONLY, MEMSET_ONLY, IDLE)
+"""In the order in which the parts are stacked."""
 
 
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
@@ -37,39 +50,34 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
 
     It has also those that are not measured since they are unlike the others.
     """
-    each_ns = profile.steps.each_ns
+    lengths_ns = profile.steps.each_ns
     if trace.steps.unlike is not None:
         trace = with_unlike(trace)
-        each_ns = measure_steps(trace).each_ns
-        parts = parts and next((each for each in measure_parts(trace) if each.device == parts.device), None)
-    series = []
-    host, numbered = _host_steps(trace, len(each_ns)), shown_numbers(trace)
+        lengths_ns = measure_steps(trace).each_ns
+        parts = parts and next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == parts.device), None)
+    lines = []
+    host, numbered = _host_steps(trace, len(lengths_ns)), shown_numbers(trace)
     if trace.steps.on_host and len(host):
-        series.append((HOST, numbered[host], each_ns))
+        lines.append((HOST, numbered[host], lengths_ns))
     if parts is not None and len(parts.step) > 1:
-        series.append((GPU, numbered[parts.step], parts.length_ns))
-    if not any(len(numbers) > 1 for _, numbers, _ in series):
+        lines.append((GPU, numbered[parts.step], parts.length_ns))
+    if not any(len(numbers) > 1 for _, numbers, _ in lines):
         return None
     data, marked = [], []
-    for key, numbers, lengths in series:
+    for key, numbers, lengths in lines:
         unlike = outliers(lengths)
         data.append(_line(key, numbers, lengths, unlike))
-        marked += [(int(number), int(length)) for number, length in zip(numbers[unlike], lengths[unlike], strict=True)]
-    keys = [key for key, _, _ in series]
+        marked += list(zip(numbers[unlike].tolist(), lengths[unlike].tolist(), strict=True))
+    keys = [key for key, _, _ in lines]
     if marked:
-        data.append(_marks(marked))
+        hover = [f"step {number}: {duration(length)}, unlike the others" for number, length in marked]
+        x, y = [number for number, _ in marked], [ms(length) for _, length in marked]
+        data.append(points(OUTLIER.label, OUTLIER, x, y, hover, size=12))
         keys.append(OUTLIER)
-    known, step = step_known(profile.estimate), profile.estimate.step_ns
-    longest = max(float(lengths.max()) for _, _, lengths in series)
-    top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS
-    across = {}
-    if step and known:
-        height = step / NS_PER_MS
-        across = line_across(height, _label(*known), below=height > LOW * top)
-    shape = layout(240, "step", "ms", xaxis={"tickformat": "d"}, yaxis={"range": [0, top]}, **across)
-    if len(host) < 12:  # noqa: PLR2004  each step has its number
+    shape = _steps_shape(profile, max(float(lengths.max()) for _, _, lengths in lines))
+    if len(host) < NUMBERED:
         shape["xaxis"]["dtick"] = 1
-    return Chart(_caption(series[-1][2], marked), data, shape, tuple(keys))
+    return Chart(_steps_caption(lines[-1][2], sorted({number for number, _ in marked})), data, shape, tuple(keys))
 
 
 def outliers(lengths: Int64s) -> Bools:
@@ -86,53 +94,99 @@ def _host_steps(trace: Trace, count: int) -> Int64s:
     return (followed if len(followed) else np.flatnonzero(trace.steps.complete))[:count]
 
 
-def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, object]:
+def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, Any]:
     kept = np.zeros(len(numbers), bool)
     kept[:: -(-len(numbers) // MAX_POINTS)] = True
     kept |= unlike
     name = key.label.split(":")[0]
-    pairs = list(zip(numbers[kept].tolist(), lengths[kept].tolist(), strict=True))
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if len(pairs) <= 100 else "lines",  # noqa: PLR2004  more marks hide the line
-        "name": name,
-        "x": [number for number, _ in pairs],
-        "y": [ms(length) for _, length in pairs],
-        "hovertext": [f"step {number}, {name}: {duration(length)}" for number, length in pairs],
-        "hoverinfo": "text",
-        "line": {"color": key.colour, "width": 2, "dash": "solid" if key is HOST else "dot"},
-        "marker": {"color": key.colour, "symbol": key.symbol, "size": 8},
-        "cliponaxis": False,
-    }
+    x, times = numbers[kept].tolist(), lengths[kept].tolist()
+    hover = [f"step {number}, {name}: {duration(length)}" for number, length in zip(x, times, strict=True)]
+    mode = "lines+markers" if len(x) <= 100 else "lines"  # noqa: PLR2004  more marks hide the line
+    line = {"color": key.colour, "width": 2, "dash": "solid" if key is HOST else "dot"}
+    return points(name, key, x, [ms(length) for length in times], hover, mode=mode, line=line)
 
 
-def _marks(marked: list[tuple[int, int]]) -> dict[str, object]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": OUTLIER.label,
-        "x": [number for number, _ in marked],
-        "y": [ms(length) for _, length in marked],
-        "hovertext": [f"step {number}: {duration(length)}, unlike the others" for number, length in marked],
-        "hoverinfo": "text",
-        "marker": {"color": OUTLIER.colour, "symbol": OUTLIER.symbol, "size": 12},
-        "cliponaxis": False,
-    }
+def _steps_shape(profile: Profile, longest: float) -> dict[str, Any]:
+    known, step = step_known(profile.estimate), profile.estimate.step_ns
+    top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS
+    across = {}
+    if step and known:
+        length, how = known
+        how, *between = how.split(" (", 1)  # the range on a line of its own: all on one is wider than a phone
+        label = Markup("<br>(").join([f"{length} {how}", *between])
+        across = line_across(step / NS_PER_MS, label, below=step / NS_PER_MS > LOW * top)
+    return layout(240, "step", "ms", xaxis={"tickformat": "d"}, yaxis={"range": [0, top]}, **across)
 
 
-def _label(length: str, how: str) -> Markup:
-    """Return the step and how it is known; a range is on a line of its own, since all on one is wider than a phone."""
-    said, *between = how.split(" (", 1)
-    return Markup("<br>(").join([f"{length} {said}", *between])
-
-
-def _caption(lengths: Int64s, marked: list[tuple[int, int]]) -> str:
+def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
-    numbers = sorted({number for number, _ in marked})
-    named = ", ".join(f"{number}" for number in numbers[:8]) + (", ..." if len(numbers) > 8 else "")  # noqa: PLR2004
-    which = f"Step {named} is" if len(numbers) == 1 else f"Steps {named} are"
-    unlike = f" {which} unlike the others." if numbers else " None is unlike the others."
-    told = unlike if len(lengths) >= FEW else ""
     if len(lengths) == 1:
         return f"The step takes {middle}, with the profiler's cost in it."
-    return f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{told}"
+    named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
+    which = "None is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
+    unlike = f" {which} unlike the others." if len(lengths) >= FEW else ""
+    return (
+        f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"
+    )
+
+
+def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
+    """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'."""
+    times = part_times(parts)
+    gathered = -(-len(parts.step) // MAX_BARS)
+    steps, numbers = len(numbers), numbers[parts.step]
+    firsts = numbers[::gathered]
+    lasts = numbers[np.minimum(np.arange(len(firsts)) * gathered + gathered, len(numbers)) - 1]
+    names = [
+        f"step {first}" if first == last else f"steps {first} to {last}"
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
+    ]
+    length = _means(parts.length_ns, gathered)
+    keys, data, shares = [], [], {}
+    for kind, time in times.items():
+        if not time.any():
+            continue
+        label = KINDS[kind].label
+        shares[label] = int(time.sum()) / int(parts.length_ns.sum())
+        key = Key(f"{label}: {percent(shares[label])}", KINDS[kind].colour, pattern=KINDS[kind].pattern)
+        mean = _means(time, gathered)
+        hover = [
+            f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
+            for name, part, whole in zip(names, mean.tolist(), length.tolist(), strict=True)
+        ]
+        y = np.round(mean / NS_PER_MS, 6).tolist()
+        data.append(bars(label, key, x=firsts.tolist(), y=y, hover=hover))
+        keys.append(key)
+    most_first = ", ".join(
+        f"{percent(shares[label])} {label}" for label in sorted(shares, key=lambda label: -shares[label])
+    )
+    of = "per step in the trace" if steps > 1 else ALL_WORK
+    caption = f"GPU {parts.device}, {duration(float(parts.length_ns.mean()))} {of}: {most_first}."
+    return Chart(caption + (_each_bar(gathered) if steps > 1 else ""), data, _bars_shape(firsts), tuple(keys))
+
+
+def _bars_shape(firsts: Int64s) -> dict[str, Any]:
+    """Return the layout of bars at these steps; a few bars are not made wide."""
+    few = len(firsts) <= NUMBERED
+    xaxis: dict[str, Any] = {"tickmode": "array", "tickvals": firsts.tolist()} if few else {"tickformat": "d"}
+    if len(firsts) < 5:  # noqa: PLR2004
+        xaxis["range"] = [int(firsts[0]) - 0.75, int(firsts[0]) + 4.75]
+    return layout(240, "step", "ms", barmode="stack", bargap=0.15 if len(firsts) <= GAPS else 0, xaxis=xaxis)
+
+
+def part_times(parts: StepParts) -> dict[int, Int64s]:
+    """Return the times of each of PARTS, one per step."""
+    alone = parts.compute_ns - parts.talking_ns
+    times = (alone, parts.talking_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
+    return dict(zip(PARTS, times, strict=True))
+
+
+def _each_bar(gathered: int) -> str:
+    bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
+    return f" {bar}: from the end of the GPU work of the step before to the end of its own."
+
+
+def _means(values: Int64s, gathered: int) -> np.ndarray:
+    """Return the mean of each run of so many values; the last run may be shorter."""
+    starts = np.arange(0, len(values), gathered)
+    return np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))

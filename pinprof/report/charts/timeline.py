@@ -93,32 +93,25 @@ def timeline_chart(
 
 def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
     """Return a series of plotly for each kind of bars; those that look alike are one entry of the legend."""
-    made: list[dict[str, Any]] = []
-    named: set[int] = set()
-    for each in all_bars:
-        entry = SAME.get(each.kind, each.kind)
-        made.append(_series(each, entry, in_legend=entry not in named))
-        named.add(entry)
-    return made
-
-
-def _series(each: Bars, entry: int, *, in_legend: bool) -> dict[str, Any]:
-    kind = KINDS[each.kind]
-    looks = bars(kind.label, Key(kind.label, kind.colour, pattern=kind.pattern))
-    text = {"text": each.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-    return {
-        **looks,
-        "x": each.length_ms,
-        "base": each.start_ms,
-        "y": each.row,
-        "orientation": "h",
-        "width": BAR_HEIGHT,
-        "hovertext": each.hover,
-        "hoverinfo": "text",
-        "legendgroup": KINDS[entry].label,
-        "showlegend": in_legend,
-        **(text if each.text else {"textposition": "none"}),
-    }
+    data: list[dict[str, Any]] = []
+    for of_kind in all_bars:
+        kind, entry = KINDS[of_kind.kind], KINDS[SAME.get(of_kind.kind, of_kind.kind)].label
+        text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+        one = bars(
+            kind.label,
+            Key(kind.label, kind.colour, pattern=kind.pattern),
+            hover=of_kind.hover,
+            x=of_kind.length_ms,
+            base=of_kind.start_ms,
+            y=of_kind.row,
+            orientation="h",
+            width=BAR_HEIGHT,
+            legendgroup=entry,
+            showlegend=entry not in {drawn["legendgroup"] for drawn in data},
+            **(text if of_kind.text else {"textposition": "none"}),
+        )
+        data.append(one)
+    return data
 
 
 def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import whole_cost
 from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.chart import Key, bars, escaped
-from pinprof.report.charts.host import host_chart
-from pinprof.report.charts.idle import LOOKS as IDLE_LOOKS
 from pinprof.report.charts.looks import dressed
-from pinprof.report.charts.syncs import DRAIN, OVERHEAD, OWN, site_label
+from pinprof.report.charts.waits import DRAIN, IDLE_LOOKS, OVERHEAD, OWN, site_label
 from pinprof.report.elements import Markup
+from pinprof.report.flame import host_flame, icicle
 from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, STALL
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.words import IDLE
@@ -120,9 +119,10 @@ def _stalls(profile: Profile) -> go.Figure | None:
 
 def _host(profile: Profile) -> go.Figure | None:
     """Return the icicle of the host's sampled stacks."""
-    chart = host_chart(profile)
-    if chart is None:
+    graph = host_flame(profile)
+    if graph is None:
         return None
+    chart = icicle(graph)
     height = chart.layout["height"] + TITLE_HEIGHT
     return go.Figure(escaped(chart.data), {"title": {"text": "Where the host's time goes"}, "height": height})
 

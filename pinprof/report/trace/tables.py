@@ -10,7 +10,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
 from pinprof.phrases import EXPOSED, PARTS, WAITING, WAITS
 from pinprof.phrases import IDLE as IDLE_NAMES
-from pinprof.report.charts.overlap import part_times
+from pinprof.report.charts.steps import part_times
 from pinprof.report.elements import Column, Markup, bold, details, number_columns, table, unbroken
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, gather, inner_place
 from pinprof.report.source import Quoting

@@ -17,7 +17,8 @@ from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
-from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
+from pinprof.report.charts.bench import picture_chart, times_chart
+from pinprof.report.charts.rates import bandwidth_chart
 from pinprof.report.timeline import hues
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -29,9 +29,9 @@ from pinprof.report.charts import (
     syncs_chart,
 )
 from pinprof.report.charts.chart import escaped, layout
-from pinprof.report.charts.copies import MAX_MARKS
-from pinprof.report.charts.overlap import MAX_BARS
-from pinprof.report.charts.syncs import MAX_SITES
+from pinprof.report.charts.rates import MAX_MARKS
+from pinprof.report.charts.steps import MAX_BARS
+from pinprof.report.charts.waits import MAX_SITES
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.trace.headline import headline

@@ -6,7 +6,8 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from pinprof.report.charts import host, idle, syncs
+from pinprof.report.charts import waits
+from pinprof.report.flame import paths
 from pinprof.report.timeline import hues
 from pinprof.report.timeline.kinds import BAND_KINDS, CHANGE_KINDS, GPU_KINDS, HOST_KINDS, KINDS, Kind
 
@@ -71,10 +72,10 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     "what is grey or nearly so": distinct(
         of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
     ),
-    "Python": {key.label: (key.colour, key.pattern) for key in host.KEYS},
-    "idle time": dict(idle.LOOKS),
+    "Python": {kind.label: (kind.colour, "") for kind in paths.OF_CODE.values()},
+    "idle time": dict(waits.IDLE_LOOKS),
     "parts of stalls": {
-        key.label: (key.colour, key.pattern) for key in (syncs.DRAIN, syncs.OWN, syncs.OVERHEAD, syncs.BUBBLE)
+        key.label: (key.colour, key.pattern) for key in (waits.DRAIN, waits.OWN, waits.OVERHEAD, waits.BUBBLE)
     },
 }
 

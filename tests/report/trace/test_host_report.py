@@ -11,7 +11,7 @@ from host_builder import host_profile
 from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, analyze
-from pinprof.report.charts import host_chart
+from pinprof.report.flame import host_flame, icicle
 from pinprof.report.trace import brief
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
@@ -76,7 +76,7 @@ def test_without_samples_no_output_speaks_of_it(tmp_path: Path) -> None:
     assert of_json(shown) is None
     assert TITLE not in str(shown)
     assert SECTION not in to_html([shown.analysis])
-    assert host_chart(shown.profile) is None
+    assert host_flame(shown.profile) is None
     assert "host" not in shown.figures()
 
 
@@ -101,9 +101,9 @@ def test_json_has_the_stacks_and_their_sums(tmp_path: Path) -> None:
 
 
 def test_the_icicle_is_as_wide_as_the_samples(tmp_path: Path) -> None:
-    chart = host_chart(report(tmp_path, SAMPLES).profile)
-    assert chart is not None
-    (series,) = chart.data
+    graph = host_flame(report(tmp_path, SAMPLES).profile)
+    assert graph
+    (series,) = icicle(graph).data
     of_label = dict(zip(series["labels"], series["values"], strict=True))
     assert of_label == {
         "the main thread": 100,
@@ -121,9 +121,9 @@ def test_the_icicle_is_as_wide_as_the_samples(tmp_path: Path) -> None:
 def test_functions_that_only_wrap_modules_are_left_out_of_the_icicle(tmp_path: Path) -> None:
     wrapper = "torch/nn/modules/module.py:1:Module._call_impl"
     samples = host_profile((5, f"a.py:1:f > {wrapper} > b.py:2:forward"), (5, f"a.py:1:f > {wrapper}"))
-    chart = host_chart(report(tmp_path, samples).profile)
-    assert chart is not None
-    assert set(chart.data[0]["labels"]) == {"the main thread", "f:1", "forward:2", "Module._call_impl:1"}
+    graph = host_flame(report(tmp_path, samples).profile)
+    assert graph
+    assert set(icicle(graph).data[0]["labels"]) == {"the main thread", "f:1", "forward:2", "Module._call_impl:1"}
 
 
 def test_the_figure_is_an_icicle(tmp_path: Path) -> None:

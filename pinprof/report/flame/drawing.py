@@ -1,16 +1,25 @@
-"""A flame graph as a piece of a page: its words, what steers it, and its boxes as JSON for `flame.js`."""
+"""A flame graph drawn: as a piece of a page, whose boxes `flame.js` gets as JSON, or as an icicle of plotly."""
 
 import json
 from typing import Any
 
+from pinprof.report.charts.chart import Chart, layout
 from pinprof.report.elements import Markup
-from pinprof.report.flame.graph import FlameGraph
+from pinprof.report.flame.graph import Box, FlameGraph
 from pinprof.report.timeline.hues import ink
+from pinprof.report.words import cut
+from pinprof.units import duration, percent
 
 KEYS = (
     "Click a box to enlarge it. Keys in the graph: arrows go to callers, callees and neighbours, Enter enlarges, "
     "Esc goes back."
 )
+ROW, MOST_HEIGHT = 24, 760
+"""Pixels of a level of an icicle, and of all."""
+LONGEST = 48
+"""Characters of a name in a rectangle."""
+TEXT, SMALLEST = "#1b2026", 9
+"""The colour of names, which all colours of code are light enough for, and their smallest size in pixels."""
 
 
 def fragment(graph: FlameGraph) -> Markup:
@@ -72,3 +81,45 @@ def _json(content: dict[str, Any]) -> Markup:
     """Return JSON that cannot end the script around it."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
+
+
+def icicle(graph: FlameGraph) -> Chart:
+    """Return a flame graph as an icicle of plotly, by its first measure."""
+    boxes = graph.boxes
+    series = {
+        "type": "icicle",
+        "ids": [f"{number}" for number in range(len(boxes))],
+        "parents": ["" if box.parent < 0 else f"{box.parent}" for box in boxes],
+        "labels": [_label(box) for box in boxes],
+        "values": [box.total[0] for box in boxes],
+        "branchvalues": "total",
+        "marker": {"colors": [box.frame.kind.colour for box in boxes], "line": {"width": 1, "color": "#fff"}},
+        "hovertext": [_hover(graph, box) for box in boxes],
+        "hoverinfo": "text",
+        "textfont": {"color": TEXT, "size": 11},
+        "leaf": {"opacity": 1},
+        "tiling": {"orientation": "v", "pad": 1},
+        "pathbar": {"visible": True, "thickness": 22},
+        "sort": False,
+    }
+    levels: list[int] = []
+    for box in boxes:
+        levels.append(levels[box.parent] + 1 if box.parent >= 0 else 1)
+    margin = {"l": 4, "r": 4, "t": 28, "b": 4}
+    height = min(ROW * max(levels) + 60, MOST_HEIGHT)
+    shape = layout(height, "", "", margin=margin, uniformtext={"minsize": SMALLEST, "mode": "hide"})
+    return Chart(f"{graph.caption} Select a rectangle to enlarge it.", [series], shape)
+
+
+def _label(box: Box) -> str:
+    line = box.frame.place.rpartition(":")[2]
+    return cut(f"{box.frame.name}:{line}" if line.isdigit() else box.frame.name, LONGEST)
+
+
+def _hover(graph: FlameGraph, box: Box) -> str:
+    """Return what a box is: its share of the first measure, that in time if it is known, and its value."""
+    measure, value = graph.measures[0], box.total[0]
+    where = f"{box.frame.name} ({box.frame.place})" if box.frame.place else box.frame.name
+    time = f", {duration(value * measure.ns)} {measure.per}" if measure.ns else ""
+    count = f", {value:,.0f} {measure.unit}" if measure.unit else ""
+    return f"{where}: {percent(value / graph.boxes[0].total[0])} of {measure.of}{time}{count}"

@@ -1,24 +1,76 @@
-"""The waits of the host as a flame graph: how the program comes to each, as far as stacks were recorded."""
+"""What has flame graphs: the host's time without the profiler, by sampled stacks; and its waits, by recorded ones."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 
-from pinprof.analyses.host import Kind
+from pinprof.analyses.host import LOADER, Kind
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import WaitSite
-from pinprof.report.charts.host import COLOURS, KEYS
 from pinprof.report.flame.graph import FlameFrame, FlameGraph, FlameKind, Measure, Path, gathered
 from pinprof.report.timeline import hues
 from pinprof.report.timeline.kinds import KINDS, STALL
+from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
 from pinprof.trace.frames import OF_TORCH, called_name, is_user_file, package_file
+from pinprof.trace.host import HostFrame, HostProfile, HostStack
 from pinprof.trace.paths import ENTRY
 from pinprof.units import counted
 
-OF_CODE = {kind: FlameKind(key.label, key.colour) for kind, key in zip(COLOURS, KEYS, strict=True)}
-ROOT = FlameFrame("all waits", "", FlameKind("the whole", hues.PALE))
+OF_CODE: dict[Kind, FlameKind] = {
+    "user": FlameKind("your code", hues.OWN_CODE),
+    "torch": FlameKind("torch", hues.TORCH_CODE),
+    "library": FlameKind("Python and other packages", hues.PACKAGES),
+    "input": FlameKind("DataLoader", hues.INPUT),
+}
+WHOLE = FlameKind("the whole", hues.PALE)
 FEWEST = 2
-"""Of fewer places a flame graph shows no more than the table."""
+"""Of fewer places a flame graph of waits shows no more than the table."""
+MODULE = "<module>"
+"""What Python calls code outside of functions."""
+WRAPPERS = ("_wrapped_call_impl", "_call_impl")
+"""Functions of torch between each module and its `forward`: they would make three levels of each."""
+OF_MODULES = tuple(f"Module.{name}" for name in WRAPPERS)
+"""The same with their class, as Python samples name them."""
+
+
+def host_flame(profile: Profile) -> FlameGraph | None:
+    """Return the flame graph of the sampled host; None where it was not sampled."""
+    recorded, sums = profile.info.host, profile.host
+    if recorded is None or sums is None:
+        return None
+    frames = [_sampled(frame) for frame in recorded.frames]
+    paths = (
+        Path(tuple(frames[index] for index in _without_wrappers(recorded, stack)), (float(stack.count),))
+        for stack in recorded.stacks
+    )
+    boxes = gathered(FlameFrame("the main thread", "", WHOLE), paths, 1)
+    if len(boxes) == 1:
+        return None
+    step_ns = measured_step_ns(profile)
+    measure = Measure("time", "the time", step_ns and step_ns / sums.samples, "of the step", "samples")
+    caption = (
+        f"{sums.samples:,} samples of the main thread without the profiler: each line of code below the one that "
+        "called it, as wide as its share of the time. What a line calls in C, such as an operator of torch, is its own "
+        "time."
+    )
+    return FlameGraph("Where the host's time goes", caption, boxes, (measure,))
+
+
+def _without_wrappers(recorded: HostProfile, stack: HostStack) -> Iterator[int]:
+    """Yield the frames of a stack but those that only wrap others."""
+    for index in stack.frames[:-1]:
+        frame = recorded.frames[index]
+        if frame.origin != "torch" or frame.function not in OF_MODULES:
+            yield index
+    yield from stack.frames[-1:]
+
+
+def _sampled(frame: HostFrame) -> FlameFrame:
+    name = PurePath(frame.file).name if frame.function == MODULE else frame.function
+    place = f"{frame.file}:{frame.line}" if frame.line is not None else frame.file
+    kind = "input" if frame.file.replace("\\", "/").endswith(LOADER) else frame.origin
+    return FlameFrame(cut(name), cut(place), OF_CODE[kind])
 
 
 def waits_flame(profile: Profile) -> FlameGraph | None:
@@ -40,7 +92,9 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
         f"{counted(len(waits), 'place')} in which the host waits for the GPU, each below the code that leads to it, as "
         f"wide as it stalls.{unknown}"
     )
-    return FlameGraph("Waits by call path", caption, gathered(ROOT, paths, len(measures)), measures)
+    return FlameGraph(
+        "Waits by call path", caption, gathered(FlameFrame("all waits", "", WHOLE), paths, len(measures)), measures
+    )
 
 
 def _wait(site: WaitSite) -> FlameFrame:
@@ -80,7 +134,7 @@ def _frame(entry: str) -> FlameFrame | None:
     match = ENTRY.fullmatch(entry)
     if match is None:
         return FlameFrame(cut(called_name(entry) or entry), "", OF_CODE["torch" if "orch" in entry else "library"])
-    if match["function"] in {"_wrapped_call_impl", "_call_impl"}:
+    if match["function"] in WRAPPERS:
         return None
     return _placed(match["file"], int(match["line"]), match["function"])
 

@@ -1,0 +1,154 @@
+"""Rates of copies against their size: those of a trace as marks, those that the bench measured as lines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pinprof.bench.order import by_size, shown, spread
+from pinprof.bench.results import Figure, Result
+from pinprof.links import Link, link_of_gpus
+from pinprof.report.charts.chart import Chart, Key, layout, line_across, points
+from pinprof.report.timeline.hues import GREEN, ORANGE, PURPLE, VERMILLION
+from pinprof.report.timeline.kinds import COPY, KINDS
+from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
+from pinprof.units import counted, duration, rate, size
+
+MAX_MARKS = 2000
+"""More marks lie on each other, and make the page slow and large."""
+PER_OCTAVE, PER_RATE = 12, 60
+"""How finely copies are gathered where there are more: sizes within a twelfth of a doubling, rates within a sixtieth of
+the best."""
+SYMBOL_OF_MEMORY = {"pageable": "x", "pinned": "circle", "unknown": "square", "none": "diamond"}
+FEW_SIZES = 3
+"""So few sizes have a label each."""
+WIDE = 4**8
+"""A wider range of sizes has room for every other label only."""
+TICKS = tuple(4**power for power in range(1, 18))
+"""Sizes in bytes that have a label, where they are in the range."""
+OF_LINES = 16
+"""From one label of a size to the next below the lines of a bench, as a factor."""
+BENCHED = {
+    "HtoD pageable": Key("HtoD pageable", VERMILLION, "x"),
+    "HtoD pinned": Key("HtoD pinned", ORANGE, "circle"),
+    "DtoH pageable": Key("DtoH pageable", PURPLE, "x-open"),
+    "DtoH pinned": Key("DtoH pinned", GREEN, "circle-open"),
+}
+"""Rates that the bench measures at many sizes."""
+SMALL = "Small copies are slower: their start takes most of the time."
+
+
+def copies_chart(trace: Trace) -> Chart | None:
+    """Return a chart of the copies whose size and length are recorded; None if there are none.
+
+    Where some are between host and GPU, only those are drawn.
+    """
+    gpu = trace.gpu
+    copies = gpu.category == MEMCPY
+    crossing = copies & np.isin(gpu.direction, (HTOD, DTOH))
+    if crossing.any():
+        copies = crossing  # those within a GPU are far faster, and would press all others together
+    rows = np.flatnonzero(copies & (gpu.bytes > 0) & (gpu.duration_ns > 0))
+    if len(rows) == 0:
+        return None
+    kinds = gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
+    best = float((gpu.bytes[rows] / gpu.duration_ns[rows]).max())
+    data, keys = [], []
+    for kind in np.unique(kinds).tolist():
+        direction, memory = DIRECTIONS[kind // len(HOST_MEMORIES)], HOST_MEMORIES[kind % len(HOST_MEMORIES)]
+        label = f"{direction} {memory}" if memory != "none" else direction
+        members = rows[kinds == kind]
+        symbol = SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
+        key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, symbol)
+        data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_MARKS))
+        keys.append(key)
+    link = link_of_gpus(device.name for device in trace.info.devices) if crossing.any() else None
+    caption = _copies_caption(rows, int((gpu.category == MEMCPY).sum()), int(copies.sum()), best, link)
+    return Chart(caption, data, _copies_shape(gpu.bytes[rows], best, link), tuple(keys))
+
+
+def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gathered: bool) -> dict[str, Any]:
+    """Return the marks of copies of one kind; gathered, one stands for all of about the same size and rate."""
+    gpu = trace.gpu
+    count = np.ones(len(rows), np.int64)
+    if gathered:
+        speed = gpu.bytes[rows] / gpu.duration_ns[rows]
+        cell = np.stack((np.round(np.log2(gpu.bytes[rows]) * PER_OCTAVE), np.round(speed / best * PER_RATE)))
+        _, first, count = np.unique(cell, axis=1, return_index=True, return_counts=True)
+        rows = rows[first]
+    sizes, times = gpu.bytes[rows], gpu.duration_ns[rows]
+    speeds = sizes / times
+    hover = [
+        f"{label}, {size(number)} in {duration(time)}: {rate(speed)}"
+        + (f"; {copies:,} like this" if copies > 1 else "")
+        for number, time, speed, copies in zip(
+            sizes.tolist(), times.tolist(), speeds.tolist(), count.tolist(), strict=True
+        )
+    ]
+    marker = {"opacity": 0.8, "line": {"width": 2 * key.symbol.endswith("-open")}}
+    return points(label, key, sizes.tolist(), np.round(speeds, 4).tolist(), hover, size=10, marker=marker)
+
+
+def _copies_shape(sizes: Int64s, best: float, link: Link | None) -> dict[str, Any]:
+    low, high = int(sizes.min()) / 2, int(sizes.max()) * 2
+    ticks = np.unique(sizes).tolist()
+    if len(ticks) > FEW_SIZES:
+        ticks = [tick for tick in TICKS if low <= tick <= high][:: 2 if high / low > WIDE else 1]
+    across = line_across(link.usual, f"{link.name}: {rate(link.usual)}") if link else {}
+    top = max(best, link.usual if link else 0.0) * 1.15
+    xaxis = _sizes(ticks) | {"range": [float(np.log10(low)), float(np.log10(high))]}
+    return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
+
+
+def _sizes(ticks: Sequence[int]) -> dict[str, Any]:
+    """Return an axis of sizes with these labels."""
+    labels = [size(tick).replace(".00", "").replace(".0", "") for tick in ticks]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": labels, "tickangle": 0}
+
+
+def _copies_caption(rows: Int64s, copies: int, drawable: int, best: float, link: Link | None) -> str:
+    reached = f"; {link.name} carries about {rate(link.usual)} from pinned memory" if link else ""
+    without = f" Not drawn: {drawable - len(rows):,} without a recorded size or length." if drawable > len(rows) else ""
+    without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
+    merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
+    return f"{_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL}{merged}{without}"
+
+
+def _copies(count: int) -> str:
+    return counted(count, "copy", "copies")
+
+
+def bandwidth_chart(result: Result, link: Link | None) -> Chart | None:
+    """Return a chart of the rates that the bench measured, with those of the link; None if there are none."""
+    lines = {key: figures for name, key in BENCHED.items() if (figures := by_size(result, name))}
+    if not lines:
+        return None
+    figures = [figure for line in lines.values() for figure in line]
+    sizes = sorted({figure.size for figure in figures if figure.size})
+    ticks = [sizes[0]]
+    while ticks[-1] * OF_LINES <= sizes[-1]:
+        ticks.append(ticks[-1] * OF_LINES)
+    top = max(*(figure.median for figure in figures), link.theoretical if link else 0.0) * 1.12
+    xaxis = _sizes(ticks) | {"range": [float(np.log10(sizes[0] / 1.5)), float(np.log10(sizes[-1] * 1.5))]}
+    shape = layout(340, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **_across(link))
+    best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
+    carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
+    data = [_line(key, line) for key, line in lines.items()]
+    return Chart(f"At best {best}.{carries} {SMALL}", data, shape, tuple(lines))
+
+
+def _across(link: Link | None) -> dict[str, Any]:
+    """Return lines at the rates of a link, with labels at the left, where the rates are low."""
+    if link is None:
+        return {}
+    theory = line_across(link.theoretical, f"{link.name} in theory: {rate(link.theoretical)}", left=True)
+    usual = line_across(link.usual, f"usual: {rate(link.usual)}", below=True, left=True)
+    return {part: theory[part] + usual[part] for part in theory}
+
+
+def _line(key: Key, figures: Sequence[Figure]) -> dict[str, Any]:
+    x, y = [figure.size for figure in figures], [round(figure.median, 4) for figure in figures]
+    hover = [f"{key.label}, {size(figure.size or 0)}: {shown(figure)}; {spread(figure)}" for figure in figures]
+    line = {"color": key.colour, "width": 2, "dash": "dot" if key.symbol.startswith("x") else "solid"}
+    marker = {"line": {"width": 2, "color": key.colour}}
+    return points(key.label, key, x, y, hover, size=9, mode="lines+markers", line=line, marker=marker)

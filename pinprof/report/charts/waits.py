@@ -1,0 +1,106 @@
+"""What waits: each site that makes the host wait, with the idle time of the GPU after it; and idle time by cause."""
+
+from collections.abc import Sequence
+
+from pinprof.analyses.syncs import Cost
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import WaitSite
+from pinprof.phrases import IDLE as IDLE_NAMES
+from pinprof.phrases import wait_label
+from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout
+from pinprof.report.timeline import hues
+from pinprof.report.words import IDLE, idle_after, in_short
+from pinprof.rules.sums import in_or_after
+from pinprof.units import duration, ms, percent
+
+MAX_SITES = 10
+"""More are in the table."""
+LONGEST = 44
+"""Characters of a place that fit a phone."""
+DRAIN = Key("host waits: for earlier work", hues.WAIT)
+OWN = Key("host waits: for its own copy", hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key("host waits: in the call", hues.CALL, pattern="-")
+BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
+IDLE_LOOKS = {
+    "sync_bubble": (hues.WAIT, "/"),
+    "host_wait": (hues.OP, ""),
+    "input_wait": (hues.INPUT, "\\"),
+    "communication_wait": (hues.COLLECTIVE, "|"),
+    "kernel_wait": (hues.KERNEL, ""),
+    "other": (hues.CALL, "-"),
+}
+"""Colour and pattern of each cause of idle time: those of what the GPU waits for."""
+
+
+def syncs_chart(profile: Profile) -> Chart | None:
+    """Return a chart of the waits per complete step, the longest bubble first; None if no step has any."""
+    count, per = profile.steps.count, profile.steps.per
+    sites = sorted(profile.waits, key=lambda wait: (-wait[1].idle_ns, -wait[1].stall_ns))
+    if not sites or not count:
+        return None
+    costs = [cost for _, cost in sites[:MAX_SITES]]
+    data = []
+    for key, times, place in (
+        (DRAIN, [cost.drain_ns for cost in costs], 0.0),
+        (OWN, [cost.own_ns for cost in costs], 0.0),
+        (OVERHEAD, [cost.overhead_ns for cost in costs], 0.0),
+        (BUBBLE, [cost.idle_ns for cost in costs], 0.3),
+    ):
+        hover = [f"{key.label}: {duration(time / count)} {per}" for time in times]
+        x = [ms(time / count) for time in times]
+        y = [number + place for number in range(len(costs))]
+        data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
+    labels = [site_label(site) for site, _ in sites[:MAX_SITES]]
+    shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
+    return Chart(_waits_caption(profile, sites), data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
+
+
+def _waits_caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
+    count = profile.steps.count
+    stall = sum(cost.stall_ns for _, cost in sites) / count
+    bubble = sum(cost.idle_ns for _, cost in sites) / count
+    which, when = idle_after(profile, (site for site, _ in sites)), in_or_after(cost for _, cost in sites)
+    left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
+    return (
+        f"As traced, the host spends {duration(stall)} {profile.steps.per} in calls that wait, and {which} idle for "
+        f"{duration(bubble)} {when} them. A stall costs nothing while the GPU works on what was queued before. A fix "
+        "may save more than the idle time: after a stall the host has no lead, so later launches are late, "
+        f"too.{left}"
+    )
+
+
+def site_label(site: WaitSite) -> str:
+    """Return the cause and the place of waits, as short as a phone needs it."""
+    known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
+    where = " > ".join(known) or site.op or site.call
+    where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
+    return f"{wait_label(site.cause)}: {where}"
+
+
+def idle_chart(profile: Profile) -> Chart | None:
+    """Return a chart of the idle time by cause, a bar for each GPU; None if none was idle."""
+    gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
+    idle, span = sum(time.idle_ns for _, time in gpus), sum(time.span_ns for _, time in gpus)
+    if not idle:
+        return None
+    by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
+    sums = {cause: sum(causes.get(cause, 0) for causes in by_gpu) for cause in IDLE_LOOKS}
+    present = sorted((cause for cause in IDLE_LOOKS if sums[cause]), key=lambda cause: -sums[cause])
+    keys, data = [], []
+    for cause in present:
+        colour, pattern = IDLE_LOOKS[cause]
+        name = IDLE_NAMES[cause]
+        keys.append(Key(f"{name}: {duration(sums[cause])} ({percent(sums[cause] / span)})", colour, pattern=pattern))
+        times = [causes.get(cause, 0) for causes in by_gpu]
+        hover = [
+            f"GPU {time.device}, {name}: {duration(waited)} ({percent(waited / time.span_ns)} of its time)"
+            for (_, time), waited in zip(gpus, times, strict=True)
+        ]
+        rows = [f"GPU {time.device} " for _, time in gpus]
+        data.append(bars(name, keys[-1], x=[ms(time) for time in times], y=rows, orientation="h", hover=hover))
+    caption = (
+        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). The largest part: {IDLE[present[0]]}."
+    )
+    shape = layout(70 + 44 * len(gpus), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
+    return Chart(caption, data, shape, tuple(keys))
