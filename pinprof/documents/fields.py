@@ -63,6 +63,7 @@ Guards: TypeAlias = Annotated[
         "directions of the copies of pinned memory in flight that it awaits: without it, their memory is used too early"
     ),
 ]
+Pointer: TypeAlias = Annotated[str, doc("its id: a JSON Pointer into the document without --brief")]
 File: TypeAlias = Annotated[str | None, doc("the file of the code, as it was recorded")]
 Line: TypeAlias = Annotated[Count | None, doc("its line; only where it is certain")]
 Function: TypeAlias = Annotated[str | None, doc("the function around it")]
@@ -92,12 +93,16 @@ class Document(Struct):
     """
 
 
-class Library(Document):
-    """The innermost function outside of torch, in a library that your line calls."""
+class Placed(Document):
+    """What has a place in the code."""
 
     file: File
     line: Line
     function: Function
+
+
+class Library(Placed):
+    """The innermost function outside of torch, in a library that your line calls."""
 
 
 class Device(Document):
@@ -120,6 +125,11 @@ class Blocker(Document):
 def encoded(document: Document) -> str:
     """Return a document as JSON text. Raises ValueError if it holds NaN or an infinity, which JSON has not."""
     return json.dumps(msgspec.to_builtins(document), indent=2, allow_nan=False) + "\n"
+
+
+def encoded_briefly(document: Document) -> str:
+    """Return the same on one line, without escapes."""
+    return json.dumps(msgspec.to_builtins(document), allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def maybe_ms(ns: float | None) -> float | None:

@@ -7,18 +7,8 @@ from msgspec import Struct, defstruct
 
 from pinprof.documents.fields import Count, Document, Words, doc
 from pinprof.report.schema import DOCUMENTS
-from pinprof.report.schema.field import Record, count, many, one, text, words
 
 MOST_LISTS = 8
-LEFT_OUT = Record(
-    "left_out",
-    "A list that has lost items at its end, so that the answer is no longer than it may be",
-    {"list": text("a JSON Pointer into this answer; `others` for further lists"), "count": count("items left out")},
-)
-BESIDE = {
-    "left_out": many("what had no room; the description of the tool says how to get it", LEFT_OUT),
-    "notes": many("what the command said beside its result", words("")),
-}
 
 
 class LeftOut(Document):
@@ -34,13 +24,9 @@ NoRoom: TypeAlias = Annotated[
 Notes: TypeAlias = Annotated[Sequence[Words], doc("what the command said beside its result")]
 
 
-def answer_of(name: str) -> type[Struct] | Record:
+def answer_of(name: str) -> type[Struct]:
     """Return what a tool answers that gives a document."""
     document = DOCUMENTS[name]
-    if isinstance(document, Record):
-        return Record(
-            f"{document.name}_answer", document.meaning, {"document": one(document.meaning, document), **BESIDE}
-        )
     about = str(document.__doc__)
     fields = [("document", Annotated[document, doc(about.removesuffix("."))]), ("left_out", NoRoom), ("notes", Notes)]
     return defstruct(f"{document.__name__}Answer", fields, bases=(Document,), namespace={"__doc__": about})

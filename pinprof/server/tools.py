@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from pinprof.documents.fields import Document
 from pinprof.report.schema import to_schema
-from pinprof.report.schema.field import Record
 from pinprof.server import commands, inputs, outputs
 from pinprof.server.bounds import MOST_CHARACTERS
 from pinprof.server.folder import Folder
@@ -26,7 +25,7 @@ class Tool:
     title: str
     about: str
     takes: type[Document]
-    answers: type[Struct] | Record
+    answers: type[Struct]
     command: Callable[[Folder, commands.Arguments], list[str]] | None = None
     """Returns the words of the command; None for those which run the user's program."""
     shorten_first: tuple[str, ...] = ()

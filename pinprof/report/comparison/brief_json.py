@@ -1,103 +1,245 @@
-"""A comparison for programs that read little: the verdict and what changed, in a few kB, with ids of the evidence."""
+"""`pinprof compare --json --brief`: the verdict and what changed, in a few kB, with ids of the evidence."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, TypedDict, TypeVar
 
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import SAME
+from pinprof.documents.fields import (
+    Bound,
+    Count,
+    Direction,
+    Document,
+    File,
+    Function,
+    Line,
+    Memory,
+    Placed,
+    PlaceFields,
+    Pointer,
+    Source,
+    WaitCause,
+    Words,
+    doc,
+    encoded_briefly,
+)
+from pinprof.report.comparison import json as whole
 from pinprof.report.comparison.brief import notes
-from pinprof.report.comparison.json import fields
+from pinprof.report.comparison.json import Difference, NotCompared, Status, VerdictOnStep, compared
 from pinprof.report.words import cut
+from pinprof.version import VERSION
 
-SCHEMA = "pinprof.compare-brief/1"
 MOST_BYTES = 6000
 LONGEST = 240
 ROOMS = (8, 4, 2, 1)
 """How many changes of a kind a brief has: the first that fits is taken."""
-FIGURE = ("before", "after", "difference", "within_noise", "reason")
+
+Before = Annotated[float | None, doc("before")]
+After = Annotated[float | None, doc("after")]
+WithinNoise = Annotated[bool | None, doc("whether the difference may be chance")]
+
+
+class BriefFigure(Document):
+    """Two values of a figure."""
+
+    before: Before
+    after: After
+    difference: Difference
+    within_noise: WithinNoise
+    reason: NotCompared
+
+
+class BriefStepFigure(Document):
+    """A figure of the step or of a GPU."""
+
+    id: Pointer
+    name: Annotated[str, doc("which")]
+    device: Annotated[Count | None, doc("the GPU")]
+    before: Before
+    after: After
+    difference: Difference
+    within_noise: WithinNoise
+    reason: NotCompared
+
+
+class BriefWait(Document):
+    """A wait before and after."""
+
+    id: Pointer
+    change: Status
+    cause: WaitCause
+    file: File
+    line: Line
+    function: Function
+    stall_ms: Annotated[BriefFigure, doc("time in it per step")]
+
+
+class BriefCopies(Document):
+    """Copies before and after."""
+
+    id: Pointer
+    change: Status
+    direction: Annotated[Direction, doc("from where to where")]
+    host_memory: Annotated[Memory | None, doc("kind of the host's memory")]
+    time_ms: Annotated[BriefFigure, doc("per step")]
+
+
+class BriefFindingChange(Document):
+    """A finding before and after."""
+
+    id: Pointer
+    change: Status
+    rule: Annotated[str, doc("the rule, for `pinprof explain`")]
+    title: Annotated[Words, doc("the rule in a few words")]
+    file: File
+    line: Line
+    function: Function
+    saving_ms: Annotated[BriefFigure, doc("what its fix saves per step")]
+
+
+class BriefSide(Document):
+    """One of the two traces."""
+
+    path: Annotated[str, doc("where it was read")]
+    step_source: Annotated[Source, doc("how the step is known")]
+    steps: Annotated[Count, doc("complete steps")]
+    bound: Annotated[Bound | None, doc("what sets the pace")]
+
+
+class CompareBrief(Document, kw_only=True):
+    """What `pinprof compare --json --brief` writes: at most 6 kB, and only what changed beyond noise."""
+
+    schema: Annotated[Literal["pinprof.compare-brief/1"], doc("name and number of this schema")] = (
+        "pinprof.compare-brief/1"
+    )
+    pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
+    before: Annotated[BriefSide, doc("the trace before")]
+    after: Annotated[BriefSide, doc("the trace after")]
+    verdict: VerdictOnStep
+    sentence: Annotated[Words, doc("the verdict in a sentence")]
+    same_program: Annotated[bool | None, doc("whether the traces seem to be of one program")]
+    figures: Annotated[Sequence[BriefStepFigure], doc("the step, then its parts")]
+    waits: Annotated[Sequence[BriefWait], doc("waits")]
+    copies: Annotated[Sequence[BriefCopies], doc("copies by direction and host memory")]
+    findings: Annotated[Sequence[BriefFindingChange], doc("findings")]
+    more_changes: Annotated[Count, doc("changes that have no room here")]
+    cannot_tell: Annotated[Sequence[Words], doc("what is not compared, and what the traces lack")]
 
 
 def to_json(comparison: Comparison) -> str:
     """Return the brief as JSON text of at most `MOST_BYTES`; an id is a JSON Pointer into the whole comparison."""
-    whole = fields(comparison)
+    document = compared(comparison)
+    untold = [cut(sentence, LONGEST) for sentence in _untold(document, comparison)]
     for room in ROOMS:
-        made = json.dumps(_document(whole, comparison, room), allow_nan=False, ensure_ascii=False) + "\n"
-        if len(made.encode()) <= MOST_BYTES:
+        text = encoded_briefly(_brief(document, untold, room))
+        if len(text.encode()) <= MOST_BYTES:
             break
-    return made
+    return text
 
 
-def _document(whole: Mapping[str, Any], comparison: Comparison, room: int) -> dict[str, Any]:
-    changed = {kind: _changed(whole[kind]) for kind in ("waits", "copies", "findings")}
-    figures = [each for each in enumerate(whole["figures"]) if not each[0] or each[1]["within_noise"] is False]
-    return {
-        "schema": SCHEMA,
-        "pinprof_version": whole["pinprof_version"],
-        **{side: _side(whole[side]) for side in ("before", "after")},
-        "verdict": whole["verdict"],
-        "sentence": cut(whole["sentence"], LONGEST),
-        "same_program": whole["same_program"],
-        "figures": [_figure(number, each) for number, each in figures[:room]],
-        "waits": [_wait(number, each) for number, each in changed["waits"][:room]],
-        "copies": [_copies(number, each) for number, each in changed["copies"][:room]],
-        "findings": [_finding(number, each) for number, each in changed["findings"][:room]],
-        "more_changes": sum(max(len(each) - room, 0) for each in (figures, *changed.values())),
-        "cannot_tell": [cut(each, LONGEST) for each in _untold(whole, comparison)][:room],
-    }
+def _brief(document: whole.Compare, untold: Sequence[str], room: int) -> CompareBrief:
+    waits, copies, findings = _changed(document.waits), _changed(document.copies), _changed(document.findings)
+    figures = [
+        (place, figure) for place, figure in enumerate(document.figures) if not place or figure.within_noise is False
+    ]
+    return CompareBrief(
+        before=_side(document.before),
+        after=_side(document.after),
+        verdict=document.verdict,
+        sentence=cut(document.sentence, LONGEST),
+        same_program=document.same_program,
+        figures=[
+            BriefStepFigure(id=f"/figures/{place}", name=figure.name, device=figure.device, **_values(figure))
+            for place, figure in figures[:room]
+        ],
+        waits=[_wait(place, wait) for place, wait in waits[:room]],
+        copies=[_copies(place, group) for place, group in copies[:room]],
+        findings=[_finding(place, finding) for place, finding in findings[:room]],
+        more_changes=sum(max(len(rows) - room, 0) for rows in (figures, waits, copies, findings)),
+        cannot_tell=untold[:room],
+    )
 
 
-def _changed(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    return [(number, row) for number, row in enumerate(rows) if row["change"] != SAME]
+Change = TypeVar("Change", whole.WaitChange, whole.CopyChange, whole.FindingChange)
 
 
-def _side(side: Mapping[str, Any]) -> dict[str, Any]:
-    return {"path": cut(side["path"], LONGEST), **{name: side[name] for name in ("step_source", "steps", "bound")}}
+def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
+    """Return the rows that changed, each with its place among all."""
+    return [(place, row) for place, row in enumerate(rows) if row.change != SAME]
 
 
-def _figure(number: int, figure: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": f"/figures/{number}", "name": figure["name"], "device": figure["device"], **_values(figure)}
+def _side(side: whole.Side) -> BriefSide:
+    return BriefSide(path=cut(side.path, LONGEST), step_source=side.step_source, steps=side.steps, bound=side.bound)
 
 
-def _values(figure: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: figure[name] for name in FIGURE}
+class Values(TypedDict):
+    """Two values of a figure."""
+
+    before: float | None
+    after: float | None
+    difference: float | None
+    within_noise: bool | None
+    reason: str | None
 
 
-def _wait(number: int, wait: Mapping[str, Any]) -> dict[str, Any]:
-    site = (wait["after"] or wait["before"])[0]
-    return {
-        "id": f"/waits/{number}",
-        "change": wait["change"],
-        "cause": wait["cause"],
+def _values(figure: whole.Figure | whole.StepFigure) -> Values:
+    return Values(
+        before=figure.before,
+        after=figure.after,
+        difference=figure.difference,
+        within_noise=figure.within_noise,
+        reason=figure.reason,
+    )
+
+
+def _figure(figure: whole.Figure) -> BriefFigure:
+    return BriefFigure(**_values(figure))
+
+
+def _wait(place: int, wait: whole.WaitChange) -> BriefWait:
+    site = (wait.after or wait.before)[0]
+    return BriefWait(
+        id=f"/waits/{place}",
+        change=wait.change,
+        cause=wait.cause,
         **_place(site),
-        "stall_ms": _values(wait["stall_ms"]),
-    }
+        stall_ms=_figure(wait.stall_ms),
+    )
 
 
-def _place(site: Mapping[str, Any]) -> dict[str, Any]:
-    file, function = site["file"], site["function"]
-    return {"file": file and cut(file, LONGEST), "line": site["line"], "function": function and cut(function, LONGEST)}
+def _place(site: Placed | whole.Found) -> PlaceFields:
+    file, function = site.file, site.function
+    return PlaceFields(file=file and cut(file, LONGEST), line=site.line, function=function and cut(function, LONGEST))
 
 
-def _copies(number: int, copies: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name: copies[name] for name in ("change", "direction", "host_memory")}
-    return {"id": f"/copies/{number}", **named, "time_ms": _values(copies["time_ms"])}
+def _copies(place: int, copies: whole.CopyChange) -> BriefCopies:
+    return BriefCopies(
+        id=f"/copies/{place}",
+        change=copies.change,
+        direction=copies.direction,
+        host_memory=copies.host_memory,
+        time_ms=_figure(copies.time_ms),
+    )
 
 
-def _finding(number: int, finding: Mapping[str, Any]) -> dict[str, Any]:
-    found = (finding["after"] or finding["before"])[0]
-    return {
-        "id": f"/findings/{number}",
-        **{name: finding[name] for name in ("change", "rule")},
-        "title": cut(finding["title"], LONGEST),
+def _finding(place: int, finding: whole.FindingChange) -> BriefFindingChange:
+    found = (finding.after or finding.before)[0]
+    return BriefFindingChange(
+        id=f"/findings/{place}",
+        change=finding.change,
+        rule=finding.rule,
+        title=cut(finding.title, LONGEST),
         **_place(found),
-        "saving_ms": _values(finding["saving_ms"]),
-    }
+        saving_ms=_figure(finding.saving_ms),
+    )
 
 
-def _untold(whole: Mapping[str, Any], comparison: Comparison) -> Iterator[str]:
+def _untold(document: whole.Compare, comparison: Comparison) -> Iterator[str]:
     """Yield what is not compared, and what to know of the traces."""
-    for kind in ("waits", "copies", "findings"):
-        if whole[f"{kind}_reason"]:
-            yield f"{kind} are not compared: {whole[f'{kind}_reason']}"
+    reasons = (
+        ("waits", document.waits_reason),
+        ("copies", document.copies_reason),
+        ("findings", document.findings_reason),
+    )
+    yield from (f"{kind} are not compared: {reason}" for kind, reason in reasons if reason)
     yield from notes(comparison)

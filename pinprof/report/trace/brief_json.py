@@ -1,30 +1,28 @@
 """The report for programs that read little: what the short report says, in a few kB, with ids of the evidence."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from pinprof import urls
 from pinprof.analyses.host import CalledLine
+from pinprof.documents import brief as documents
+from pinprof.documents.fields import encoded_briefly, maybe_ms, range_ms, saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
-from pinprof.ranks import RankRow, Ranks
-from pinprof.report.fields import maybe_ms
+from pinprof.ranks import Ranks
 from pinprof.report.job.brief import verdict_line as verdict_of_job
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.alone import named_lines, share_of, way_out
 from pinprof.report.trace.changes import chosen, saves, to_do
-from pinprof.report.trace.findings_json import joint_fields, saving_fields
+from pinprof.report.trace.findings_json import joint_of, verdict_of
 from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.host import of_kind
 from pinprof.report.trace.next import fix_command, next_command
-from pinprof.report.trace.verdict_json import verdicts
 from pinprof.report.words import begun, cut, printable, untellable
 from pinprof.rules import Finding, Findings
 from pinprof.rules.numbers import numbers_after
 from pinprof.trace.sources import Sources
-from pinprof.version import BRIEF_SCHEMA, VERSION
 
 MOST_BYTES = 6000
 """A brief has no more: some 1,500 tokens of a language model."""
@@ -89,81 +87,80 @@ def to_json(
     return made
 
 
-def _document(traces: Sequence[Mapping[str, Any]], count: int, ranks: Ranks | None, room: Room) -> str:
-    document = {
-        "schema": BRIEF_SCHEMA,
-        "pinprof_version": VERSION,
-        "traces": traces,
-        "more_traces": count - len(traces),
-        "ranks": None if ranks is None else _ranks(ranks, room.ranks),
-    }
-    return json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
+def _document(traces: Sequence[documents.BriefTrace], count: int, ranks: Ranks | None, room: Room) -> str:
+    document = documents.ReportBrief(
+        traces=traces,
+        more_traces=count - len(traces),
+        ranks=None if ranks is None else _ranks(ranks, room.ranks),
+    )
+    return encoded_briefly(document)
 
 
-def _trace(told: Told, quoting: Quoting, room: Room) -> dict[str, Any]:
+def _trace(told: Told, quoting: Quoting, room: Room) -> documents.BriefTrace:
     profile, findings, at = told.profile, told.findings, f"/traces/{told.place}"
     doubts = list(enumerate(profile.doubts))
-    return {
-        "path": cut(profile.path, LONGEST_PATH),
-        "rank": profile.info.rank,
-        "gpus": sorted({printable(device.name) for device in profile.info.devices if device.name}),
-        "step": _step(profile),
-        "verdict": _verdict(profile, findings, at),
-        "findings": [
-            _finding(place, finding, told, quoting) for place, finding in enumerate(findings[: room.findings])
-        ],
-        "more_findings": max(len(findings) - room.findings, 0),
-        "joint": joint_fields(findings.joint, profile.step_ns),
-        "lines": [] if profile.gpus else [_line(each, told, quoting) for each in named_lines(profile)],
-        "cannot_tell": [_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
-        "more_cannot_tell": max(len(doubts) - room.doubts, 0),
-        "next": list(_next(profile, findings, diffs=told.diffs)),
-    }
+    return documents.BriefTrace(
+        path=cut(profile.path, LONGEST_PATH),
+        rank=profile.info.rank,
+        gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
+        step=_step(profile),
+        verdict=_verdict(profile, findings, at),
+        findings=[_finding(place, finding, told, quoting) for place, finding in enumerate(findings[: room.findings])],
+        more_findings=max(len(findings) - room.findings, 0),
+        joint=joint_of(findings.joint, profile.step_ns),
+        lines=[] if profile.gpus else [_line(line, told, quoting) for line in named_lines(profile)],
+        cannot_tell=[_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
+        more_cannot_tell=max(len(doubts) - room.doubts, 0),
+        next=list(_next(profile, findings, diffs=told.diffs)),
+    )
 
 
-def _step(profile: Profile) -> dict[str, Any]:
+def _step(profile: Profile) -> documents.BriefStep:
     step, why = profile.estimate, profile.withheld.step or profile.withheld.estimate
-    return {
-        "step_ms": maybe_ms(step.step_ns),
-        "step_source": step.source,
-        "range_ms": None if step.range_ns is None else [maybe_ms(bound) for bound in step.range_ns],
-        "bound": profile.bound,
-        "count": profile.steps.count,
-        "why_null": _short(why.what if why else "nothing tells it") if step.step_ns is None else None,
-    }
+    return documents.BriefStep(
+        step_ms=maybe_ms(step.step_ns),
+        step_source=step.source,
+        range_ms=range_ms(step.range_ns),
+        bound=profile.bound,
+        count=profile.steps.count,
+        why_null=_short(why.what if why else "nothing tells it") if step.step_ns is None else None,
+    )
 
 
-def _verdict(profile: Profile, findings: Findings, at: str) -> dict[str, Any]:
-    verdict = verdicts(profile, findings)["verdict"]
-    place = verdict["finding"]
-    return {
-        "sentence": _short(f"{sentence(profile, findings.verdict)}."),
-        **{name: verdict[name] for name in ("cause", "ms", "fraction", "range_ms")},
-        "do": verdict["do"] and _short(verdict["do"]),
-        "finding": None if place is None else f"{at}/findings/{place}",
-        "evidence": [f"{at}/verdict", f"{at}/verdicts"],
-    }
+def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:
+    verdict = verdict_of(profile, findings)
+    return documents.BriefVerdict(
+        sentence=_short(f"{sentence(profile, findings.verdict)}."),
+        cause=verdict.cause,
+        ms=verdict.ms,
+        fraction=verdict.fraction,
+        range_ms=verdict.range_ms,
+        do=verdict.do and _short(verdict.do),
+        finding=None if verdict.finding is None else f"{at}/findings/{verdict.finding}",
+        evidence=[f"{at}/verdict", f"{at}/verdicts"],
+    )
 
 
-def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> dict[str, Any]:
+def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> documents.BriefFinding:
     file, line, function = finding.evidence.place
-    return {
-        "id": f"/traces/{told.place}/findings/{number}",
-        "rule": finding.rule.id,
-        "title": _short(finding.title),
-        "severity": finding.severity,
-        "file": file and cut(file, LONGEST_PATH),
-        "line": line,
-        "function": function and _short(function),
-        "code": quoting.line(finding.evidence.place) or None,
-        "places": len(finding.sites),
-        "says": begun(saves(finding, told.profile)),
-        **saving_fields(finding.saving, told.profile.step_ns),
-        "at_most_ms": maybe_ms(finding.most_ns),
-        "numbers": numbers_after(finding.rule.id),
-        "do": _short(begun(to_do(finding, told.findings))),
-        "evidence": list(_rows(finding, told)),
-    }
+    step_ns = told.profile.step_ns
+    return documents.BriefFinding(
+        id=f"/traces/{told.place}/findings/{number}",
+        rule=finding.rule.id,
+        title=_short(finding.title),
+        severity=finding.severity,
+        file=file and cut(file, LONGEST_PATH),
+        line=line,
+        function=function and _short(function),
+        code=quoting.line(finding.evidence.place) or None,
+        places=len(finding.sites),
+        says=begun(saves(finding, told.profile)),
+        **saving_fields(finding.saving if step_ns else None, step_ns),
+        at_most_ms=maybe_ms(finding.most_ns),
+        numbers=numbers_after(finding.rule.id),
+        do=_short(begun(to_do(finding, told.findings))),
+        evidence=list(_rows(finding, told)),
+    )
 
 
 def _rows(finding: Finding, told: Told) -> Iterator[str]:
@@ -181,70 +178,67 @@ def _rows(finding: Finding, told: Told) -> Iterator[str]:
     yield from (f"{at}/{table}" for table in tables)
 
 
-def _line(line: CalledLine, told: Told, quoting: Quoting) -> dict[str, Any]:
+def _line(line: CalledLine, told: Told, quoting: Quoting) -> documents.BriefLine:
     called = told.profile.host.called if told.profile.host else ()
     share, time_ns = share_of(told.profile, line)
     remedy = way_out(told.profile, line)
-    return {
-        "id": f"/traces/{told.place}/host_profile/called/{called.index(line)}",
-        "file": line.file and cut(line.file, LONGEST_PATH),
-        "line": line.line,
-        "function": line.function and _short(line.function),
-        "code": quoting.line(line.place, of_call=False) or None,
-        "share": share,
-        "per_step_ms": maybe_ms(time_ns),
-        "spent": _short(f"In {of_kind(line)}"),
-        "do": _short(begun(remedy)) if remedy else None,
-    }
+    return documents.BriefLine(
+        id=f"/traces/{told.place}/host_profile/called/{called.index(line)}",
+        file=line.file and cut(line.file, LONGEST_PATH),
+        line=line.line,
+        function=line.function and _short(line.function),
+        code=quoting.line(line.place, of_call=False) or None,
+        share=share,
+        per_step_ms=maybe_ms(time_ns),
+        spent=_short(f"In {of_kind(line)}"),
+        do=_short(begun(remedy)) if remedy else None,
+    )
 
 
-def _doubt(number: int, doubt: Doubt, at: str) -> dict[str, Any]:
-    return {
-        "id": f"{at}/missing/{number}",
-        "what": _short(doubt.what),
-        "cannot": _short(untellable(doubt) or doubt.effect),
-        "remedy": _short(doubt.remedy),
-        "withholds": [figure for figure in FIGURES if figure in doubt.withholds],
-    }
+def _doubt(number: int, doubt: Doubt, at: str) -> documents.BriefUntold:
+    return documents.BriefUntold(
+        id=f"{at}/missing/{number}",
+        what=_short(doubt.what),
+        cannot=_short(untellable(doubt) or doubt.effect),
+        remedy=_short(doubt.remedy),
+        withholds=[figure for figure in FIGURES if figure in doubt.withholds],
+    )
 
 
-def _ranks(ranks: Ranks, most: int) -> dict[str, Any]:
+def _ranks(ranks: Ranks, most: int) -> documents.BriefRanks:
     rows = longest_alone_first(ranks.rows)
-    return {
-        "world_size": ranks.world_size,
-        "sentence": _short(f"{verdict_of_job(ranks)}."),
-        "slowest_rank": ranks.slowest_rank,
-        "skew_ms": maybe_ms(ranks.skew_ns),
-        "shown_rank": ranks.shown_rank if ranks.rows else None,
-        "rows": [_rank(row) for row in rows[:most]],
-        "more_ranks": max(len(rows) - most, 0),
-        "choice": [_short(each) for each in ranks.choice[:most]],
-        "evidence": ["/ranks/rows", "/ranks/collectives", "/ranks/findings"],
-    }
+    return documents.BriefRanks(
+        world_size=ranks.world_size,
+        sentence=_short(f"{verdict_of_job(ranks)}."),
+        slowest_rank=ranks.slowest_rank,
+        skew_ms=maybe_ms(ranks.skew_ns),
+        shown_rank=ranks.shown_rank if ranks.rows else None,
+        rows=[documents.BriefRank(row.rank, maybe_ms(row.step_ns), maybe_ms(row.alone_ns)) for row in rows[:most]],
+        more_ranks=max(len(rows) - most, 0),
+        choice=[_short(remark) for remark in ranks.choice[:most]],
+        evidence=["/ranks/rows", "/ranks/collectives", "/ranks/findings"],
+    )
 
 
-def _rank(row: RankRow) -> dict[str, Any]:
-    return {"rank": row.rank, "step_ms": maybe_ms(row.step_ns), "alone_ms": maybe_ms(row.alone_ns)}
-
-
-def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[dict[str, str]]:
+def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[documents.BriefNext]:
+    """Yield the commands to go on with; none on standard input, which can be read once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
-        return  # which can be read once
-    shown = chosen(findings, profile)
-    predicted = next_command(profile, findings)
+        return
+    shown, predicted = chosen(findings, profile), next_command(profile, findings)
     if shown:
-        yield {"command": f"pinprof explain {shown[0].rule.id}", "why": "the first finding: the fix as code, when safe"}
+        explain = f"pinprof explain {shown[0].rule.id}"
+        yield documents.BriefNext(explain, "the first finding: the fix as code, when safe")
     if predicted:
-        yield {"command": printable(predicted), "why": "predicts the step after a change"}
+        yield documents.BriefNext(printable(predicted), "predicts the step after a change")
     if diffs:
-        yield {
-            "command": printable(fix_command(profile)),
-            "why": "diffs of what is mechanical and certain; writes nothing",
-        }
+        why = "diffs of what is mechanical and certain; writes nothing"
+        yield documents.BriefNext(printable(fix_command(profile)), why)
     elif not profile.gpus:
-        yield {"command": "pinprof run SCRIPT", "why": "on a machine with a GPU: copies, waits and what a change saves"}
+        why = "on a machine with a GPU: copies, waits and what a change saves"
+        yield documents.BriefNext("pinprof run SCRIPT", why)
     elif not profile.info.by_pinprof:
-        yield {"command": "pinprof run SCRIPT", "why": "records the true step, and the lines that fix needs"}
+        why = "records the true step, and the lines that fix needs"
+        yield documents.BriefNext("pinprof run SCRIPT", why)
 
 
 def _short(text: str) -> str:

@@ -1,65 +1,140 @@
-"""What the rules found, for programs."""
+"""What is wrong, for programs: the verdict and the findings of a trace, and the ranks of a job side by side."""
 
-from typing import Any
+from typing import TypedDict
 
-from pinprof.report.fields import maybe_ms
-from pinprof.rules import Finding, FoundSite, Joint, Saving
-
-
-def finding_fields(finding: Finding, step_ns: float | None) -> dict[str, Any]:
-    """Return the names and values of a finding in a step of this length."""
-    return {
-        "rule": finding.rule.id,
-        "family": finding.rule.family,
-        "title": finding.title,
-        "severity": finding.severity,
-        **finding.evidence.place._asdict(),
-        "evidence": finding.evidence.text,
-        "cost_ms": maybe_ms(finding.evidence.cost_ns),
-        **saving_fields(finding.saving, step_ns),
-        "at_most_ms": maybe_ms(finding.most_ns),
-        "then": _then(finding, step_ns),
-        "fix": finding.fix,
-        "fix_code": {"before": finding.rule.before, "after": finding.rule.code},
-        "sites": [site_fields(site) for site in finding.sites],
-    }
+from pinprof.documents import findings as documents
+from pinprof.documents.fields import maybe_ms, place_fields, range_ms, saving_fields, with_ms
+from pinprof.measurement.profile import Profile
+from pinprof.ranks import RankRow, Ranks, SharedFinding, TimesPerStep
+from pinprof.report.trace.verdict import shown, told
+from pinprof.rules import Finding, Findings, FoundSite, Joint
+from pinprof.units import ms
+from pinprof.verdict import Cost
 
 
-def site_fields(site: FoundSite) -> dict[str, Any]:
-    """Return the names and values of a place of a finding."""
-    return {
-        **site.evidence.place._asdict(),
-        "evidence": site.evidence.text,
-        "cost_ms": maybe_ms(site.evidence.cost_ns),
-        "saving_ms": maybe_ms(site.saving.saving_ns) if site.saving else None,
-    }
+class CostFields(TypedDict):
+    """What a cause costs the step; null where that cannot be told."""
+
+    ms: float | None
+    fraction: float | None
+    range_ms: list[float] | None
 
 
-def saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
-    """Return what a change saves of a step of this length, in fields that are null where no replay tells."""
-    if saving is None or not step_ns:
-        return {"saving_ms": None, "saving_fraction": None, "range_ms": None}
-    return {
-        "saving_ms": maybe_ms(saving.saving_ns),
-        "saving_fraction": saving.saving_ns / step_ns,
-        "range_ms": [maybe_ms(bound) for bound in saving.range_ns],
-    }
+def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
+    """Return why the step takes so long, with `cause` null where that cannot be told."""
+    verdict, words = findings.verdict, told(profile, findings)
+    return documents.Verdict(
+        cause=verdict.cause,
+        **_cost(verdict.cost, verdict.step_ns),
+        headline=words.headline if words else None,
+        evidence=words.evidence if words else [],
+        do=words.do if words else None,
+        finding=words.finding if words else None,
+    )
 
 
-def _then(finding: Finding, step_ns: float | None) -> dict[str, Any] | None:
+def costs_of(findings: Findings) -> list[documents.Cost]:
+    """Return what each cause costs; causes overlap."""
+    verdict = findings.verdict
+    return [documents.Cost(cause=cost.cause, **_cost(cost, verdict.step_ns)) for cost in shown(verdict)]
+
+
+def _cost(cost: Cost | None, step_ns: float | None) -> CostFields:
+    if cost is None or not step_ns:
+        return CostFields(ms=None, fraction=None, range_ms=None)
+    return CostFields(ms=ms(cost.ns), fraction=cost.ns / step_ns, range_ms=range_ms(cost.range_ns))
+
+
+def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
+    """Return a finding in a step of this length."""
+    return documents.Finding(
+        rule=finding.rule.id,
+        family=finding.rule.family,
+        title=finding.title,
+        severity=finding.severity,
+        **place_fields(finding.evidence.place),
+        evidence=finding.evidence.text,
+        cost_ms=ms(finding.evidence.cost_ns),
+        **saving_fields(finding.saving if step_ns else None, step_ns),
+        at_most_ms=maybe_ms(finding.most_ns),
+        then=_then(finding, step_ns),
+        fix=finding.fix,
+        fix_code=documents.FixCode(before=finding.rule.before, after=finding.rule.code),
+        sites=[_site(site) for site in finding.sites],
+    )
+
+
+def _site(site: FoundSite) -> documents.FindingSite:
+    at = site.evidence
+    return documents.FindingSite(*at.place, evidence=at.text, cost_ms=ms(at.cost_ns), saving_ms=_alone_ms(site))
+
+
+def _alone_ms(site: FoundSite | Finding) -> float | None:
+    """Return what a change of this alone saves, if a replay tells."""
+    return ms(site.saving.saving_ns) if site.saving else None
+
+
+def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
     """Return what a fix makes possible, and what both bring together; None where that is no more."""
-    then = finding.evidence.then
-    if then is None or finding.with_then is None:
+    then, both = finding.evidence.then, finding.with_then
+    if then is None or both is None:
         return None
-    return {"rule": then.rule, "what": then.what, **saving_fields(finding.with_then, step_ns)}
+    return documents.Then(rule=then.rule, what=then.what, **saving_fields(both if step_ns else None, step_ns))
 
 
-def joint_fields(joint: Joint | None, step_ns: float | None) -> dict[str, Any] | None:
+def joint_of(joint: Joint | None, step_ns: float | None) -> documents.Joint | None:
     """Return what all fixes bring together; None where a replay cannot tell."""
     if joint is None or not step_ns:
         return None
-    return {
-        **saving_fields(joint, step_ns),
-        "predicted_step_ms": maybe_ms(step_ns - joint.saving_ns),
-        "without": list(joint.without),
-    }
+    return documents.Joint(
+        **saving_fields(joint, step_ns), predicted_step_ms=ms(step_ns - joint.saving_ns), without=joint.without
+    )
+
+
+def ranks_of(ranks: Ranks) -> documents.Ranks:
+    """Return what the ranks of a job show side by side."""
+    return documents.Ranks(
+        world_size=ranks.world_size,
+        slowest_rank=ranks.slowest_rank,
+        skew_ms=ms(ranks.skew_ns),
+        clocks_within_ms=maybe_ms(ranks.clocks_within_ns),
+        reason=ranks.reason,
+        shown_rank=ranks.shown_rank if ranks.rows else None,
+        choice=ranks.choice,
+        spread=documents.Spread(*map(ms, ranks.spread_ns)) if ranks.spread_ns else None,
+        rows=[_rank(row) for row in ranks.rows],
+        collectives=[documents.Collective(**with_ms(vars(row))) for row in ranks.collectives],
+        findings=[_shared(shared) for shared in ranks.findings],
+    )
+
+
+def _rank(row: RankRow) -> documents.RankRow:
+    """Return a rank, whose figures have the names of the document."""
+    return documents.RankRow(**with_ms(vars(row)) | {"stalls": _by_cause(row.stalls), "idle": _by_cause(row.idle)})
+
+
+def _by_cause(times: TimesPerStep) -> list[documents.ByCause]:
+    return [documents.ByCause(cause=cause, time_ms=ms(time)) for cause, time in times]
+
+
+def _shared(shared: SharedFinding) -> documents.SharedFinding:
+    finding, at = shared.finding, shared.finding.evidence
+    return documents.SharedFinding(
+        rule=finding.rule.id,
+        family=finding.rule.family,
+        title=finding.title,
+        **place_fields(at.place),
+        cost_ms=ms(at.cost_ns),
+        saving_ms=_alone_ms(finding),
+        ranks=shared.ranks,
+        sites=[
+            documents.SharedSite(
+                *site.site.evidence.place,
+                evidence=site.site.evidence.text,
+                cost_ms=ms(site.site.evidence.cost_ns),
+                saving_ms=_alone_ms(site.site),
+                ranks=site.ranks,
+            )
+            for site in shared.sites
+        ],
+    )

@@ -1,76 +1,109 @@
-"""Kernels and ops by name for programs: part of the report in JSON."""
+"""Where the time goes by name, for programs: kernels, ops, launches, and the sampled host."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, TypedDict
 
+from pinprof.analyses.host import CalledLine, HostPlace, HostSums
+from pinprof.analyses.launches import Launches
 from pinprof.analyses.spent import KernelSums, KernelTime, OpSums, OpTime, Origin
-from pinprof.measurement.known import given
+from pinprof.documents import spent as documents
+from pinprof.documents.fields import blockers, maybe_ms, place_fields, with_ms
 from pinprof.measurement.profile import Profile
+from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.trace.spent import step_share, without_profiler_ns
 from pinprof.units import ms
+from pinprof.whatif.regions import Blocker
 
 NS_PER_US = 1000
+MOST_PLACES = 200
+"""Of the host's lines and functions, those with the most samples."""
 
 
-def spent(profile: Profile) -> dict[str, Any]:
-    """Return the kernels and ops of a step with their sums.
+class TimeFields(TypedDict):
+    """The time of one name."""
 
-    Where they are withheld, and without complete steps, there are none, and null for the sums.
-    """
-    kernels, ops = (given(profile.kernels), given(profile.ops)) if profile.steps.count else (None, None)
-    return {
-        "kernels": [_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
-        "kernel_sums": kernels
-        and {**_sums(profile, kernels, kernels.time_ns), "busy_ms": _ms(profile, kernels.busy_ns)},
-        "ops": [_op(profile, ops, row) for row in ops.rows] if ops else [],
-        "op_sums": ops and {**_sums(profile, ops, ops.own_ns), "host_ms": _ms(profile, ops.host_ns)},
-    }
+    name: str
+    count: float
+    ms: float
+    mean_us: float
+    share: float | None
 
 
-def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> dict[str, Any]:
-    return {
-        "names": sums.names,
-        "left_out": sums.names - len(sums.rows),
-        "left_out_ms": _ms(profile, sums.left_ns),
-        "ms": _ms(profile, time_ns),
-    }
+class SumFields(TypedDict):
+    """All names together."""
+
+    names: int
+    left_out: int
+    left_out_ms: float
+    ms: float
 
 
-def _kernel(profile: Profile, sums: KernelSums, row: KernelTime) -> dict[str, Any]:
-    return {
+class SampleFields(TypedDict):
+    """Samples as a share with its error, both fractions, and as a time of the step without the profiler."""
+
+    samples: int
+    share: float
+    error: float
+    per_step_ms: float | None
+
+
+def kernel_of(profile: Profile, sums: KernelSums, row: KernelTime) -> documents.Kernel:
+    """Return the kernels of one name."""
+    return documents.Kernel(
         **_times(profile, row.name, row.count, row.time_ns, sums.busy_ns),
-        "step_share": step_share(profile, sums, row),
-        "communication": row.communication,
-        "streams": [lane._asdict() for lane in row.lanes],
-        "op": row.op,
+        step_share=step_share(profile, sums, row),
+        communication=row.communication,
+        streams=[documents.Lane(*lane) for lane in row.lanes],
+        op=row.op,
         **_origin(row.origin),
-    }
+    )
 
 
-def _op(profile: Profile, sums: OpSums, row: OpTime) -> dict[str, Any]:
-    without = without_profiler_ns(profile, sums, row.own_ns)
-    return {
+def kernel_sums(profile: Profile, sums: KernelSums) -> documents.KernelSums:
+    """Return all kernels together."""
+    return documents.KernelSums(**_sums(profile, sums, sums.time_ns), busy_ms=_ms(profile, sums.busy_ns))
+
+
+def op_of(profile: Profile, sums: OpSums, row: OpTime) -> documents.Op:
+    """Return the ops of one name."""
+    return documents.Op(
         **_times(profile, row.name, row.count, row.own_ns, sums.host_ns),
-        "without_profiler_ms": None if without is None else ms(without),
-        "stall_ms": None if row.stall_ns is None else _ms(profile, row.stall_ns),
-        "kernels": None if row.kernels is None else row.kernels / profile.steps.divisor,
-        "kernel_ms": None if row.kernel_ns is None else _ms(profile, row.kernel_ns),
+        without_profiler_ms=maybe_ms(without_profiler_ns(profile, sums, row.own_ns)),
+        stall_ms=None if row.stall_ns is None else _ms(profile, row.stall_ns),
+        kernels=None if row.kernels is None else row.kernels / profile.steps.divisor,
+        kernel_ms=None if row.kernel_ns is None else _ms(profile, row.kernel_ns),
         **_origin(row.origin),
-    }
+    )
 
 
-def _times(profile: Profile, name: str, count: int, time_ns: int, whole_ns: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "count": count / profile.steps.divisor,
-        "ms": _ms(profile, time_ns),
-        "mean_us": round(time_ns / count / NS_PER_US, 3),
-        "share": time_ns / whole_ns if whole_ns else None,
-    }
+def op_sums(profile: Profile, sums: OpSums) -> documents.OpSums:
+    """Return all ops together."""
+    return documents.OpSums(**_sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
+
+
+def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> SumFields:
+    return SumFields(
+        names=sums.names,
+        left_out=sums.names - len(sums.rows),
+        left_out_ms=_ms(profile, sums.left_ns),
+        ms=_ms(profile, time_ns),
+    )
+
+
+def _times(profile: Profile, name: str, count: int, time_ns: int, whole_ns: int) -> TimeFields:
+    return TimeFields(
+        name=name,
+        count=count / profile.steps.divisor,
+        ms=_ms(profile, time_ns),
+        mean_us=round(time_ns / count / NS_PER_US, 3),
+        share=time_ns / whole_ns if whole_ns else None,
+    )
 
 
 def _origin(origin: Origin) -> dict[str, Any]:
     return {
-        **origin.place._asdict(),
+        **place_fields(origin.place),
         "places": origin.places,
         "module": origin.module,
         "modules": origin.modules,
@@ -80,3 +113,50 @@ def _origin(origin: Origin) -> dict[str, Any]:
 def _ms(profile: Profile, time_ns: int) -> float:
     """Return a time of the complete steps together as ms per step."""
     return ms(time_ns / profile.steps.divisor)
+
+
+def launches_of(launches: Launches, forbids: Sequence[Blocker] | None) -> documents.Launches:
+    """Return how kernels are launched, as traced; `forbids` is what a CUDA graph of the step cannot hold."""
+    return documents.Launches(
+        per_step=launches.per_step,
+        median_kernel_us=launches.median_kernel_ns / NS_PER_US,
+        host_us_per_launch=launches.host_ns / NS_PER_US,
+        phases=[documents.Phase(**with_ms(vars(phase))) for phase in launches.phases],
+        ops=[documents.Launcher(**with_ms(vars(op))) for op in launches.ops],
+        modules=[documents.Launcher(**with_ms(vars(module))) for module in launches.modules],
+        blockers=None if forbids is None else blockers(forbids),
+    )
+
+
+def host_profile(profile: Profile) -> documents.HostProfile | None:
+    """Return the sampled stacks and their sums; None where the recording has none, not even the reason."""
+    recorded, sums = profile.info.host, profile.host
+    if recorded is None:
+        return None
+    return documents.HostProfile(
+        **asdict(recorded),
+        kinds=[documents.Kind(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
+        called=[_called(profile, sums, row) for row in sums.called[:MOST_PLACES]] if sums else [],
+        lines=[_host_line(profile, sums, row) for row in sums.lines[:MOST_PLACES]] if sums else [],
+        functions=[_host_line(profile, sums, row) for row in sums.functions[:MOST_PLACES]] if sums else [],
+    )
+
+
+def _called(profile: Profile, sums: HostSums, row: CalledLine) -> documents.Called:
+    return documents.Called(*row.place, **_samples(profile, sums, row.count), kinds=dict(row.kinds))
+
+
+def _host_line(profile: Profile, sums: HostSums, row: HostPlace) -> documents.HostLine:
+    return documents.HostLine(
+        *row.place,
+        row.origin,
+        **_samples(profile, sums, row.own),
+        total=row.total,
+        total_share=sums.share(row.total),
+    )
+
+
+def _samples(profile: Profile, sums: HostSums, count: int) -> SampleFields:
+    step = measured_step_ns(profile)
+    time = ms(sums.share(count) * step) if step else None
+    return SampleFields(samples=count, share=sums.share(count), error=sums.error(count), per_step_ms=time)

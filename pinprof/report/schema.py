@@ -1,11 +1,35 @@
-"""Makes JSON Schemas, and the tables of the guides, of what documents are described as."""
+"""What is in the JSON documents: their schemas, and the tables of the guides."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from pinprof.report.schema.field import Field, Record
+from pinprof.documents.brief import ReportBrief
+from pinprof.documents.fields import Document
+from pinprof.documents.report import Report
+from pinprof.report.ab.json import Ab, Bisect
+from pinprof.report.bench.json import BenchDocument
+from pinprof.report.comparison.brief_json import CompareBrief
+from pinprof.report.comparison.json import Compare
+from pinprof.report.fix.json import Fix
+from pinprof.report.trial.json import Try
+from pinprof.report.whatif.json import Verify, Whatif
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "report": Report,
+    "report-brief": ReportBrief,
+    "compare": Compare,
+    "compare-brief": CompareBrief,
+    "whatif": Whatif,
+    "verify": Verify,
+    "fix": Fix,
+    "try": Try,
+    "ab": Ab,
+    "bisect": Bisect,
+    "bench": BenchDocument,
+}
+"""The documents, by the command whose `--json` writes them; those of `--json --brief` end so."""
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 DEFINED = "#/$defs/"
@@ -13,15 +37,8 @@ NOTES = ("unit", "forPeople")
 """Annotations that validators pass over. They stand in the field that they are of, not in the type of its items."""
 
 
-def to_schema(document: Record | type[msgspec.Struct]) -> dict[str, Any]:
+def to_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a document; `unit` and `forPeople` are annotations that validators pass over."""
-    if isinstance(document, Record):
-        return {
-            "$schema": DRAFT,
-            "title": document.name,
-            **_object(document),
-            "$defs": {record.name: _object(record) for record in records_of(document)},
-        }
     schema = msgspec.json.schema(document)
     names = {name: _name(name, shape) for name, shape in schema["$defs"].items()}
     root = names[document.__name__]
@@ -66,10 +83,12 @@ def _shape_of(shape: Mapping[str, Any], names: Mapping[str, str], notes: dict[st
         if isinstance(kept.get(name), dict):
             kept[name] = _shape_of(kept[name], names, notes)
     if "anyOf" in kept:
-        kind, null = (_shape_of(each, names, notes) for each in kept.pop("anyOf"))
-        return kept | _or_null(kept | kind, null)
+        kind, *null = (_shape_of(each, names, notes) for each in kept.pop("anyOf"))
+        return kept | (_or_null(kept | kind, null[0]) if null else kind)
     if "enum" in kept:
         kept.pop("type", None)
+        if len(kept["enum"]) == 1:
+            kept["const"] = kept.pop("enum")[0]
     return kept
 
 
@@ -100,37 +119,6 @@ def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
 
     visit(objects[name])
     return list(met)
-
-
-def records_of(document: Record) -> list[Record]:
-    """Return the records that a document holds, each once, in the order in which they are met."""
-    found: dict[str, Record] = {}
-
-    def visit(record: Record) -> None:
-        for field in record.fields.values():
-            if field.record and field.record.name not in found:
-                found[field.record.name] = field.record
-                visit(field.record)
-
-    visit(document)
-    return list(found.values())
-
-
-def _object(record: Record) -> dict[str, Any]:
-    return {
-        "description": record.meaning,
-        "type": "object",
-        "properties": {name: _property(field) for name, field in record.fields.items()},
-        "required": [name for name, field in record.fields.items() if not field.optional],
-        "additionalProperties": False,
-    }
-
-
-def _property(field: Field) -> dict[str, Any]:
-    noted: dict[str, Any] = {"unit": field.unit} if field.unit else {}
-    if field.for_people:
-        noted["forPeople"] = True
-    return {"description": field.meaning, **field.shape, **noted}
 
 
 def to_markdown(objects: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,0 +1,215 @@
+"""What is wrong: the verdict and the findings of a trace, and the ranks of a job side by side."""
+
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
+from pinprof.documents.fields import (
+    Count,
+    Document,
+    Family,
+    File,
+    Function,
+    Line,
+    Ms,
+    Placed,
+    RangeMs,
+    Severity,
+    Share,
+    Words,
+    doc,
+    one_of,
+)
+from pinprof.verdict import CAUSES
+
+SavingMs: TypeAlias = Annotated[Ms | None, doc("what the fix saves per step, by replay; null where no replay tells")]
+SavingFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
+SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]
+
+
+CostMs: TypeAlias = Annotated[
+    Ms, doc("GPU idle time or exposed copy time per step that goes with it, as traced; not what a fix saves")
+]
+OnRanks: TypeAlias = Annotated[Sequence[Count], doc("the ranks that have it")]
+
+
+CauseMs: TypeAlias = Annotated[
+    Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
+]
+CauseFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
+CauseRange: TypeAlias = Annotated[RangeMs | None, doc("where it lies")]
+
+
+class Cost(Document):
+    """What a cause costs the step; causes overlap."""
+
+    cause: Annotated[str, one_of(CAUSES), doc("the cause")]
+    ms: CauseMs
+    fraction: CauseFraction
+    range_ms: CauseRange
+
+
+class Verdict(Document):
+    """Why the step takes so long: the one cause that costs it most."""
+
+    cause: Annotated[str | None, one_of(CAUSES), doc("the cause; null where the trace cannot tell")]
+    ms: CauseMs
+    fraction: CauseFraction
+    range_ms: CauseRange
+    headline: Annotated[
+        Words | None, doc("the verdict; where `cause` is null, between which causes the trace cannot tell")
+    ]
+    evidence: Annotated[Sequence[Words], doc("what shows it")]
+    do: Annotated[Words | None, doc("what to do about it; where `cause` is null, how to find it out")]
+    finding: Annotated[Count | None, doc("index into `findings` of what to do about it")]
+
+
+class FindingSite(Placed):
+    """A place where a rule holds."""
+
+    evidence: Annotated[Words, doc("what was seen there")]
+    cost_ms: CostMs
+    saving_ms: Annotated[
+        Ms | None, doc("what fixing this site alone saves per step; null where no replay was made of it")
+    ]
+
+
+class Then(Document):
+    """A change that helps once the finding is fixed, and what both together bring."""
+
+    rule: Annotated[str, doc("the rule that explains it")]
+    what: Annotated[Words, doc("the change")]
+    saving_ms: SavingMs
+    saving_fraction: SavingFraction
+    range_ms: SavingRange
+
+
+class FixCode(Document):
+    """The fix as code."""
+
+    before: Annotated[str, doc("code like that which was found")]
+    after: Annotated[str, doc("what to write instead; tests run it")]
+
+
+class Finding(Document):
+    """A rule that holds, with all sites that one fix is for."""
+
+    rule: Annotated[str, doc("the rule, for `pinprof explain`")]
+    family: Family
+    title: Annotated[Words, doc("the rule in a few words")]
+    severity: Annotated[Severity, doc("by the share of the step that the fix saves; `suspect` for hazards")]
+    file: File
+    line: Line
+    function: Function
+    evidence: Annotated[Words, doc("what was seen, with figures")]
+    cost_ms: CostMs
+    saving_ms: SavingMs
+    saving_fraction: SavingFraction
+    range_ms: SavingRange
+    at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay tells what it saves")]
+    then: Annotated[Then | None, doc("what the fix makes possible")]
+    fix: Annotated[Words, doc("what to do")]
+    fix_code: Annotated[FixCode, doc("the fix as code")]
+    sites: Annotated[
+        Sequence[FindingSite],
+        doc("where it holds, the costliest first; file, line and function above are one of these"),
+    ]
+
+
+class Joint(Document):
+    """All fixes together, which save less than the sum of them, and never less than one of them."""
+
+    saving_ms: SavingMs
+    saving_fraction: SavingFraction
+    range_ms: SavingRange
+    predicted_step_ms: Annotated[Ms, doc("the step with all of them")]
+    without: Annotated[Sequence[str], doc("rules whose fixes are left out, because the step would be longer with them")]
+
+
+class SharedSite(FindingSite):
+    """A place on some ranks."""
+
+    ranks: OnRanks
+
+
+class SharedFinding(Document):
+    """A finding of one or more ranks, as on the rank where it costs most."""
+
+    rule: Annotated[str, doc("the rule, for `pinprof explain`")]
+    family: Family
+    title: Annotated[Words, doc("the rule in a few words")]
+    file: File
+    line: Line
+    function: Function
+    cost_ms: CostMs
+    saving_ms: Annotated[Ms | None, doc("what the fix saves per step, by replay")]
+    ranks: OnRanks
+    sites: Annotated[Sequence[SharedSite], doc("where it holds")]
+
+
+class Collective(Document):
+    """A collective of the step, in order."""
+
+    name: Annotated[str, doc("what it does")]
+    group: Annotated[str, doc("its process group")]
+    last_rank: Annotated[int, doc("the rank that was last most often")]
+    last: Annotated[Share, doc("of the steps")]
+    own_ms: Annotated[Ms, doc("how long it takes after all ranks have come")]
+    waited_ms: Annotated[Ms, doc("the longest time that a rank waited")]
+
+
+class ByCause(Document):
+    """The time of one cause."""
+
+    cause: Annotated[str, doc("the cause")]
+    time_ms: Annotated[Ms, doc("per step, as traced")]
+
+
+class RankRow(Document):
+    """A rank in figures, per step."""
+
+    rank: Annotated[Count, doc("its number")]
+    path: Annotated[str, doc("its trace")]
+    step_ms: Annotated[Ms | None, doc("its step without the profiler")]
+    alone_ms: Annotated[Ms | None, doc("the step that it would have if it waited for no other rank")]
+    surely_ms: Annotated[Ms | None, doc("the least that `alone_ms` can be, given what the profiler may have cost")]
+    traced_ms: Annotated[Ms | None, doc("its step as traced; the times below are parts of it")]
+    gpu_busy_ms: Annotated[Ms | None, doc("its GPU works")]
+    exposed_copies_ms: Annotated[Ms | None, doc("copies with no kernel beside them")]
+    stall_ms: Annotated[Ms | None, doc("its host stands in calls that wait")]
+    input_ms: Annotated[Ms, doc("its host waits for the next batch")]
+    communication_ms: Annotated[Ms, doc("kernels of collectives run")]
+    exposed_communication_ms: Annotated[Ms, doc("the part with no other kernel beside them")]
+    waited_ms: Annotated[Ms, doc("they wait for other ranks")]
+    last: Annotated[Share, doc("collectives that it reached last")]
+    clock_ahead_ms: Annotated[Ms, doc("how far its clock is ahead of the first rank's; not per step")]
+    steps_before: Annotated[Count | None, doc("steps of the program before the recorded ones")]
+    overlapped_communication_ms: Annotated[Ms, doc("kernels of collectives run beside others")]
+    pause_ms: Annotated[Ms | None, doc("the longest time in which its host ran no op and no call")]
+    stalls: Annotated[Sequence[ByCause], doc("`stall_ms` by cause of waits")]
+    idle_ms: Annotated[Ms | None, doc("its busiest GPU has no work")]
+    work_ms: Annotated[Ms | None, doc("its busiest GPU works for the steps")]
+    idle: Annotated[Sequence[ByCause], doc("`idle_ms` by cause")]
+
+
+class Spread(Document):
+    """How the steps of the ranks lie."""
+
+    least_ms: Annotated[Ms, doc("the shortest")]
+    median_ms: Annotated[Ms, doc("the median")]
+    most_ms: Annotated[Ms, doc("the longest")]
+
+
+class Ranks(Document):
+    """The ranks of a job side by side."""
+
+    world_size: Annotated[Count | None, doc("how many ranks the job has")]
+    slowest_rank: Annotated[Count | None, doc("the rank that holds up the others")]
+    skew_ms: Annotated[Ms | None, doc("how much longer than the median of the others the slowest rank needs alone")]
+    clocks_within_ms: Annotated[Ms | None, doc("how closely the clocks agree after alignment")]
+    reason: Annotated[Words | None, doc("why the slowest rank needs longer")]
+    shown_rank: Annotated[Count | None, doc("the rank to look at first")]
+    choice: Annotated[Sequence[Words], doc("why these traces were taken, and what is absent")]
+    spread: Annotated[Spread | None, doc("how the steps lie")]
+    rows: Annotated[Sequence[RankRow], doc("the ranks")]
+    collectives: Annotated[Sequence[Collective], doc("those with the longest waits")]
+    findings: Annotated[Sequence[SharedFinding], doc("those on most ranks first")]

@@ -1,0 +1,260 @@
+"""`pinprof report --json`: the whole document."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import UNSET, UnsetType
+
+from pinprof.documents.fields import (
+    Bound,
+    Bytes,
+    Count,
+    Device,
+    Document,
+    Ms,
+    Placed,
+    RangeMs,
+    Share,
+    Source,
+    Words,
+    doc,
+    one_of,
+)
+from pinprof.documents.findings import Cost, Finding, Joint, Ranks, Verdict
+from pinprof.documents.spent import HostMemory, HostProfile, Kernel, KernelSums, Launches, Op, OpSums, Pause
+from pinprof.documents.waits import Copies, Idle, Loader, Overlap, Syncs
+from pinprof.measurement.trust import CHECKS, FIGURES
+from pinprof.measurement.trust.doubt import LEVELS
+from pinprof.version import VERSION
+
+IRREGULAR_REASONS = ("first", "compile", "evaluation", "checkpoint", "epoch_end", "logging", "other")
+LEDGER = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
+
+
+class Events(Document):
+    """What the trace holds."""
+
+    kernel: Annotated[Count, doc("events of category `kernel`")]
+    gpu_memcpy: Annotated[Count, doc("events of category `gpu_memcpy`")]
+    gpu_memset: Annotated[Count, doc("events of category `gpu_memset`")]
+    cuda_runtime: Annotated[Count, doc("events of category `cuda_runtime`")]
+    cuda_driver: Annotated[Count, doc("events of category `cuda_driver`")]
+    cuda_sync: Annotated[Count, doc("events of category `cuda_sync`")]
+    cpu_op: Annotated[Count, doc("events of category `cpu_op`")]
+    python_function: Annotated[Count, doc("events of category `python_function`")]
+    user_annotation: Annotated[Count, doc("events of category `user_annotation`")]
+    skipped: Annotated[Count, doc("events that could not be used")]
+    skipped_reasons: Annotated[Mapping[str, Count], doc("the same by reason")]
+    other: Annotated[Mapping[str, Count], doc("events of other categories")]
+
+
+CATEGORIES = tuple(name for name in Events.__struct_fields__ if name not in {"skipped", "skipped_reasons", "other"})
+"""The categories of events with a field of their own."""
+
+
+class Missing(Document):
+    """What the recording lacks or has wrong."""
+
+    check: Annotated[str, one_of(CHECKS), doc("which check found it")]
+    level: Annotated[
+        str, one_of(LEVELS), doc("figures are withheld, are to be read with care, or something was not recorded")
+    ]
+    what: Annotated[Words, doc("what it is")]
+    effect: Annotated[Words, doc("what follows")]
+    remedy: Annotated[Words, doc("how to record it")]
+    invalidates: Annotated[
+        Sequence[Annotated[str, one_of(FIGURES)]], doc("the kinds of figures that are null because of it")
+    ]
+
+
+class Point(Placed):
+    """A place in the code."""
+
+
+class Irregular(Document):
+    """Steps that are unlike the others for one reason."""
+
+    reason: Annotated[str, one_of(IRREGULAR_REASONS), doc("what makes them longer")]
+    count: Annotated[Count, doc("how many")]
+    every: Annotated[Count | None, doc("after how many steps they come back; null without such a rule")]
+    ms: Annotated[Ms, doc("what it adds to them together")]
+    per_step_ms: Annotated[Ms, doc("the same, divided by all steps")]
+    sites: Annotated[Sequence[Point], doc("where the program calls such work, as far as it was noticed")]
+
+
+class Regular(Document):
+    """The regular step as `pinprof run` timed it without a profiler."""
+
+    count: Annotated[Count, doc("steps timed")]
+    step_ms: Annotated[Ms, doc("their mean")]
+    range_ms: Annotated[RangeMs | None, doc("where the mean lies with 95 % confidence; null for too few steps")]
+    confidence: Annotated[Share, doc("how often such a range holds")]
+    input_fraction: Annotated[Share, doc("the share of their time in a DataLoader")]
+
+
+class Entry(Document):
+    """A row of the ledger; the rows add up to the run."""
+
+    what: Annotated[str, one_of(LEDGER), doc("where time went")]
+    ms: Annotated[Ms, doc("how much")]
+    fraction: Annotated[Share, doc("of the run")]
+    steps: Annotated[Count | None, doc("steps that have a part of it")]
+
+
+class Steps(Document):
+    """The step: how long it is, and what bounds it."""
+
+    count: Annotated[Count, doc("complete steps in the recording")]
+    source: Annotated[
+        str, one_of(("profiler_step", "annotation", "repetition", "whole_trace")), doc("what tells steps apart")
+    ]
+    marker: Annotated[str, doc("the mark of a step in the trace")]
+    step_marker: Annotated[str | None, doc("what `pinprof run` took for the end of a step")]
+    host_ms: Annotated[Ms | None, doc("median time between starts of steps on the host, as traced")]
+    device_ms: Annotated[Ms | None, doc("mean time between ends of the steps' work on the GPU, as traced")]
+    traced_ms: Annotated[Ms | None, doc("the larger of both")]
+    busy_ms: Annotated[Ms | None, doc("time per step in which the busiest GPU works")]
+    busy_fraction: Annotated[Share | None, doc("the same of `step_ms`, at most 1")]
+    step_ms: Annotated[Ms | None, doc("the step without the profiler")]
+    step_source: Annotated[Source, doc("how that is known")]
+    range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies")]
+    bound: Annotated[Bound | None, doc("what sets the pace")]
+    regular: Annotated[Regular | None, doc("the regular step as it was timed; null in traces of others")]
+    irregular: Annotated[Sequence[Irregular], doc("steps unlike the others, by reason")]
+    ledger: Annotated[Sequence[Entry] | None, doc("where the time of the whole run went; null in traces of others")]
+
+
+class PerStep(Document):
+    """Sums over the complete steps, divided by their number: what `pinprof check` limits."""
+
+    hidden_syncs: Annotated[float | None, doc("waits that the code did not ask for")]
+    hidden_stall_ms: Annotated[Ms | None, doc("time in these")]
+    exposed_ms: Annotated[Ms | None, doc("copy time with no kernel beside it")]
+    pageable_bytes: Annotated[Bytes | None, doc("copied from or to pageable memory")]
+    stall_ms: Annotated[Ms | None, doc("time in all waits")]
+    drain_ms: Annotated[Ms | None, doc("the part in which earlier work was still to be done")]
+    bubble_ms: Annotated[Ms | None, doc("GPU idle time that waits leave behind")]
+
+
+class StepPart(Document):
+    """How a mean step divides on a GPU; all but `device` and `step_ms` add up to `step_ms`."""
+
+    device: Annotated[Count, doc("the GPU")]
+    step_ms: Annotated[Ms | None, doc("the step, or the work where that alone is longer")]
+    compute_ms: Annotated[Ms | None, doc("kernels, and no copy")]
+    overlapped_ms: Annotated[Ms | None, doc("kernels and copies")]
+    exposed_ms: Annotated[Ms | None, doc("copies, and no kernel")]
+    memset_ms: Annotated[Ms | None, doc("only memsets")]
+    idle_ms: Annotated[Ms | None, doc("nothing")]
+
+
+class Gpu(Document):
+    """A GPU from its first work to its last, as traced."""
+
+    device: Annotated[Count, doc("the GPU")]
+    busy_ms: Annotated[Ms | None, doc("time with kernels, copies or memsets")]
+    kernel_ms: Annotated[Ms | None, doc("time with kernels")]
+    memcpy_ms: Annotated[Ms | None, doc("time with copies")]
+    idle_ms: Annotated[Ms | None, doc("time with none")]
+    span_ms: Annotated[Ms | None, doc("busy and idle")]
+
+
+class HtaTimes(Document):
+    """What the GPU does from its first work to its last."""
+
+    idle_ms: Annotated[Ms, doc("nothing")]
+    compute_ms: Annotated[Ms, doc("kernels that compute")]
+    other_ms: Annotated[Ms, doc("only copies, memsets and communication")]
+    span_ms: Annotated[Ms, doc("the sum")]
+
+
+class HtaKernel(Document):
+    """A kernel, or copies or memsets of one kind."""
+
+    name: Annotated[str, doc("its name")]
+    kind: Annotated[str, doc("COMPUTATION, COMMUNICATION or MEMORY")]
+    time_ms: Annotated[Ms, doc("their time")]
+    mean_ms: Annotated[Ms, doc("the mean of one")]
+    max_ms: Annotated[Ms, doc("the longest")]
+
+
+class HtaStream(Document):
+    """The gaps of a stream by HTA's cause, and its queue."""
+
+    stream: Annotated[Count, doc("the stream")]
+    host_wait_ms: Annotated[Ms, doc("gaps that began before the launch of the next work")]
+    kernel_wait_ms: Annotated[Ms, doc("other gaps under 30 µs")]
+    other_ms: Annotated[Ms, doc("all other gaps")]
+    mean_queue: Annotated[float | None, doc("work that was launched and had not begun, in the mean")]
+    longest_queue: Annotated[Count | None, doc("the most of it")]
+
+
+class HtaLaunches(Document):
+    """Launches whose work is in the trace."""
+
+    count: Annotated[Count, doc("how many")]
+    longer_than_work: Annotated[Count, doc("those that take longer than their work")]
+    slow: Annotated[Count, doc("those over 50 µs")]
+    late: Annotated[Count, doc("those whose work begins more than 100 µs later")]
+
+
+class Hta(Document):
+    """HTA's figures on the trace without its last step (`--hta`)."""
+
+    times: Annotated[HtaTimes | None, doc("what the GPU does")]
+    overlapped: Annotated[Share | None, doc("communication time beside which the GPU computes")]
+    kernels: Annotated[Sequence[HtaKernel], doc("by time")]
+    streams: Annotated[Sequence[HtaStream], doc("by stream")]
+    launches: Annotated[HtaLaunches | None, doc("launches")]
+    failed: Annotated[Sequence[Words], doc("methods of HTA that raised, with the error")]
+
+
+class Trace(Document):
+    """One trace; of the ranks of a job each has one."""
+
+    path: Annotated[str, doc("where it was read")]
+    rank: Annotated[Count | None, doc("the rank")]
+    world_size: Annotated[Count | None, doc("how many ranks the job has")]
+    torch_version: Annotated[str | None, doc("the torch that recorded it")]
+    devices: Annotated[Sequence[Device], doc("the GPUs")]
+    span_ms: Annotated[Ms | None, doc("from the first event to the end of the last")]
+    events: Annotated[Events, doc("how many events of each kind it holds")]
+    missing: Annotated[Sequence[Missing], doc("what it lacks, the gravest first")]
+    verdict: Annotated[Verdict, doc("why the step is as long as it is")]
+    verdicts: Annotated[Sequence[Cost], doc("what each cause costs, the largest first")]
+    steps: Annotated[Steps, doc("the step")]
+    per_step: Annotated[PerStep | None, doc("sums per step; null without complete steps")]
+    step_parts: Annotated[Sequence[StepPart], doc("how the step divides, by GPU")]
+    gpu: Annotated[Sequence[Gpu], doc("busy and idle time, by GPU")]
+    copies: Annotated[Sequence[Copies], doc("copies, by direction and host memory")]
+    overlap: Annotated[Overlap, doc("how much copy time is hidden")]
+    syncs: Annotated[Syncs, doc("where the host waits")]
+    idle: Annotated[Sequence[Idle], doc("idle time by cause")]
+    pause: Annotated[Pause | None, doc("the host's longest pause")]
+    launches: Annotated[Launches | None, doc("how kernels are launched")]
+    loader: Annotated[Loader, doc("the DataLoader")]
+    kernels: Annotated[Sequence[Kernel], doc("kernels by name, the costliest 200")]
+    kernel_sums: Annotated[KernelSums | None, doc("all kernels")]
+    ops: Annotated[Sequence[Op], doc("ops by name, the costliest 200")]
+    op_sums: Annotated[OpSums | None, doc("all ops")]
+    host_profile: Annotated[HostProfile | None, doc("the sampled host; null in traces of others")]
+    host_memory: Annotated[HostMemory | None, doc("pinned memory; null in traces of others")]
+    findings: Annotated[Sequence[Finding], doc("what to do, the largest saving first")]
+    joint: Annotated[Joint | None, doc("all fixes together")]
+    hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
+
+
+class Machine(Document):
+    """The machine of `--machine`."""
+
+    gpu: Annotated[str, doc("its GPU")]
+
+
+class Report(Document, kw_only=True):
+    """What `pinprof report --json` writes."""
+
+    schema: Annotated[Literal["pinprof.report/1"], doc("name and number of this schema")] = "pinprof.report/1"
+    pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
+    machine: Annotated[Machine | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
+    traces: Annotated[Sequence[Trace], doc("the traces")]
+    ranks: Annotated[Ranks | None, doc("the ranks of a job; null for one trace")]

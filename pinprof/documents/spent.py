@@ -1,0 +1,219 @@
+"""Where the time goes by name: kernels, ops, launches, and the sampled host."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypeAlias
+
+from pinprof.analyses.host import KINDS
+from pinprof.documents.fields import (
+    Blocker,
+    Count,
+    Document,
+    File,
+    Function,
+    Line,
+    Ms,
+    Placed,
+    Share,
+    Size,
+    Us,
+    Words,
+    doc,
+    one_of,
+)
+from pinprof.trace.phases import PHASES
+
+Places: TypeAlias = Annotated[Count, doc("how many places they come from; the one above has most of the time")]
+Module: TypeAlias = Annotated[str | None, doc("the innermost module around most of the time")]
+Modules: TypeAlias = Annotated[Count, doc("how many modules they come from")]
+Samples: TypeAlias = Annotated[Count, doc("how many samples")]
+SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
+SampledError: TypeAlias = Annotated[Share, doc("by how much that may be off, either way, with 95 % confidence")]
+SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured step")]
+LaunchCount: TypeAlias = Annotated[float, doc("calls that launch kernels, per step")]
+LaunchMs: TypeAlias = Annotated[Ms, doc("the host's time until each launch from the one before, per step")]
+LaunchedMs: TypeAlias = Annotated[Ms, doc("how long the kernels run, per step")]
+Origin: TypeAlias = Annotated[str, one_of(("user", "torch", "library")), doc("whose code it is")]
+
+
+class Times(Document):
+    """The time of one name."""
+
+    name: Annotated[str, doc("the name; cut in its middle beyond 500 characters")]
+    count: Annotated[float, doc("how many per step")]
+    ms: Annotated[Ms, doc("their time per step")]
+    mean_us: Annotated[Us, doc("the mean of one")]
+
+
+class Lane(Document):
+    """A stream."""
+
+    device: Annotated[Count, doc("the GPU")]
+    stream: Annotated[Count, doc("its stream")]
+
+
+class Kernel(Times):
+    """The kernels of one name that the complete steps launched."""
+
+    share: Annotated[Share | None, doc("of the time in which GPUs work for the steps")]
+    step_share: Annotated[Share | None, doc("of the step without the profiler, on one stream")]
+    communication: Annotated[bool, doc("whether they are those of collectives, whose time is also that of waiting")]
+    streams: Annotated[Sequence[Lane], doc("where they run, most of the time first")]
+    op: Annotated[str | None, doc("the outermost op that launches most of their time")]
+    file: File
+    line: Line
+    function: Function
+    places: Places
+    module: Module
+    modules: Modules
+
+
+class Op(Times):
+    """The ops of one name on the threads that train, as traced, without the ops that they call."""
+
+    share: Annotated[Share | None, doc("of the host's step")]
+    without_profiler_ms: Annotated[
+        Ms | None, doc("the same share of the step without the profiler; null if the GPU is the limit")
+    ]
+    stall_ms: Annotated[Ms | None, doc("the part in calls that can block, per step")]
+    kernels: Annotated[float | None, doc("kernels that they launch themselves, per step")]
+    kernel_ms: Annotated[Ms | None, doc("how long these run")]
+    file: File
+    line: Line
+    function: Function
+    places: Places
+    module: Module
+    modules: Modules
+
+
+class Sums(Document):
+    """All names together."""
+
+    names: Annotated[Count, doc("how many names there are")]
+    left_out: Annotated[Count, doc("names beyond the costliest 200")]
+    left_out_ms: Annotated[Ms, doc("their time per step")]
+    ms: Annotated[Ms, doc("the time of all per step, each by itself")]
+
+
+class KernelSums(Sums):
+    """All kernels together."""
+
+    busy_ms: Annotated[Ms, doc("time per step in which GPUs work, copies with it")]
+
+
+class OpSums(Sums):
+    """All ops together."""
+
+    host_ms: Annotated[Ms, doc("how long a step is on the host, as traced")]
+
+
+class Phase(Document):
+    """The launches of one phase."""
+
+    phase: Annotated[str, one_of(PHASES), doc("the phase")]
+    launches: LaunchCount
+    host_ms: LaunchMs
+    kernel_ms: LaunchedMs
+
+
+class Launcher(Document):
+    """The launches of one name."""
+
+    name: Annotated[str | None, doc("the name; null outside of any")]
+    launches: LaunchCount
+    host_ms: LaunchMs
+    kernel_ms: LaunchedMs
+
+
+class Launches(Document):
+    """How the host launches kernels, as traced."""
+
+    per_step: Annotated[float, doc("calls that launch kernels")]
+    median_kernel_us: Annotated[Us, doc("the median length of a kernel")]
+    host_us_per_launch: Annotated[Us, doc("the host's time per launch, without waits and long pauses")]
+    phases: Annotated[Sequence[Phase], doc("by phase of the step")]
+    ops: Annotated[Sequence[Launcher], doc("by the outermost op, the 50 with most launches")]
+    modules: Annotated[Sequence[Launcher], doc("by the innermost module, likewise; none without Python stacks")]
+    blockers: Annotated[
+        Sequence[Blocker] | None, doc("what one graph of the step could not hold; null where waits are withheld")
+    ]
+
+
+class Pause(Document):
+    """The longest time per step in which the host ran no op and no call, as traced."""
+
+    time_ms: Annotated[Ms, doc("its usual length")]
+    after: Annotated[str, doc("the op or call before it; empty at the begin of the step")]
+    before: Annotated[str, doc("the op or call after it; empty at the end of the step")]
+
+
+class Frame(Placed):
+    """A frame of a sampled stack."""
+
+    origin: Annotated[str, one_of(("user", "torch", "library")), doc("whose code it is")]
+
+
+class Called(Placed):
+    """A line of your code, and what went on when it was the innermost line of yours."""
+
+    samples: Samples
+    share: SampledShare
+    error: SampledError
+    per_step_ms: SampledMs
+    kinds: Annotated[Mapping[str, Count], doc("samples by kind")]
+
+
+class HostLine(Placed):
+    """A line, or a function, of any code."""
+
+    origin: Annotated[str, one_of(("user", "torch", "library")), doc("whose code it is")]
+    samples: Samples
+    share: SampledShare
+    error: SampledError
+    per_step_ms: SampledMs
+    total: Annotated[Count, doc("samples that have it in their stack; `samples` has it innermost")]
+    total_share: Annotated[Share, doc("of all samples")]
+
+
+class Kind(Document):
+    """Samples of one kind."""
+
+    kind: Annotated[str, one_of(KINDS), doc("what the innermost code is")]
+    samples: Samples
+    share: SampledShare
+    error: SampledError
+    per_step_ms: SampledMs
+
+
+class Stack(Document):
+    """A stack, and how often it was met."""
+
+    frames: Annotated[Sequence[Count], doc("indices into `frames`, the outermost first")]
+    count: Annotated[Count, doc("samples")]
+
+
+class HostProfile(Document):
+    """Where the host's time goes, by Python stacks sampled while no profiler ran."""
+
+    interval_ms: Annotated[Ms, doc("the mean time between samples")]
+    samples: Annotated[Count, doc("how many")]
+    steps: Annotated[Count, doc("whole steps in which they were taken")]
+    window_ms: Annotated[Ms, doc("how long these took together")]
+    frames: Annotated[Sequence[Frame], doc("all frames")]
+    stacks: Annotated[Sequence[Stack], doc("all stacks")]
+    folded: Annotated[Count, doc("further samples, of stacks that are not kept")]
+    why_not: Annotated[Words | None, doc("why there are no samples, or none of the later steps")]
+    kinds: Annotated[Sequence[Kind], doc("by kind; they add up to all samples")]
+    called: Annotated[Sequence[Called], doc("by your innermost line; they add up to all samples")]
+    lines: Annotated[Sequence[HostLine], doc("by line of any code, most samples first")]
+    functions: Annotated[Sequence[HostLine], doc("by function of any code")]
+
+
+class HostMemory(Document):
+    """Memory that torch had pinned after the last recorded step."""
+
+    pinned_bytes: Annotated[Size, doc("pinned, in use or kept for later")]
+    used_bytes: Annotated[Size | None, doc("the part in use; null where torch miscounts it")]
+    peak_bytes: Annotated[Size, doc("the most that was pinned so far")]
+    total_bytes: Annotated[Size, doc("the machine's memory")]
+    available_bytes: Annotated[Size, doc("what the machine could still give to programs")]
+    limit_bytes: Annotated[Size | None, doc("what the process may have; null without a limit")]

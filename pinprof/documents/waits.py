@@ -1,0 +1,141 @@
+"""What holds the step up: waits of the host, batches, copies that no kernel hides, and idle time of the GPU."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pinprof.analyses.idle import IDLE_CAUSES
+from pinprof.analyses.overlap import REASONS
+from pinprof.documents.fields import (
+    Count,
+    Direction,
+    Document,
+    File,
+    Function,
+    Gbps,
+    Guards,
+    Library,
+    Line,
+    Memory,
+    Ms,
+    Placed,
+    Share,
+    Size,
+    Thread,
+    WaitCause,
+    WaitVerdict,
+    doc,
+    one_of,
+)
+
+
+class Site(Document):
+    """The waits of one cause at one place, in the whole recording, as traced."""
+
+    cause: WaitCause
+    op: Annotated[str | None, doc("the op of torch around the call")]
+    call: Annotated[str, doc("the CUDA call that blocked")]
+    file: File
+    line: Line
+    function: Function
+    library: Annotated[Library | None, doc("where it waits in a library that your line calls")]
+    path: Annotated[Sequence[str], doc("the frames from your line to the library's function")]
+    stack: Annotated[Sequence[str], doc("all frames as FILE:LINE:FUNCTION, the innermost first")]
+    thread: Annotated[Thread, doc("the host thread that waits")]
+    count: Annotated[Count | None, doc("how many waits")]
+    per_step: Annotated[float | None, doc("waits per complete step")]
+    stall_ms: Annotated[Ms | None, doc("time in the calls")]
+    drain_ms: Annotated[Ms | None, doc("the part in which earlier work of the GPU was still to be done")]
+    own_ms: Annotated[Ms | None, doc("the part in which the call's own copy ran")]
+    bubble_ms: Annotated[Ms | None, doc("GPU idle time that the waits leave behind")]
+    verdict: Annotated[WaitVerdict, doc("whether the code asked for it, and whether it costs anything")]
+    group: Annotated[Count | None, doc("waits of one group only move if one of them is removed")]
+    guards: Guards
+
+
+class Group(Document):
+    """Sites of which each wait moves to the next if one is removed alone."""
+
+    group: Annotated[Count, doc("its number")]
+    sites: Annotated[Sequence[Count], doc("indices into `sites`")]
+    stall_ms: Annotated[Ms | None, doc("time in the calls")]
+    bubble_ms: Annotated[Ms | None, doc("GPU idle time behind them")]
+
+
+class Seen(Placed):
+    """Waits where no recorded wait is known to be, seen while `pinprof run` watched steps without a profiler."""
+
+    stack: Annotated[Sequence[str], doc("all frames, the innermost first")]
+    called: Annotated[str | None, doc("what the line called")]
+    thread: Annotated[Thread, doc("the host thread that waits")]
+    count: Annotated[Count, doc("how many waits")]
+    steps: Annotated[Count, doc("watched steps that have some")]
+    every: Annotated[Count | None, doc("after how many steps they come back; null without such a rule")]
+    per_step: Annotated[float | None, doc("waits per watched step")]
+
+
+class Syncs(Document):
+    """Where the host waits for the GPU."""
+
+    count: Annotated[Count | None, doc("waits in the recording; those of the profiler and those for room are left out")]
+    per_step: Annotated[float | None, doc("waits per complete step")]
+    stall_ms: Annotated[Ms | None, doc("time in them")]
+    sites: Annotated[Sequence[Site], doc("by cause and place, the longest idle time of the GPU first")]
+    groups: Annotated[Sequence[Group], doc("waits that only move if one is removed")]
+    watched_steps: Annotated[Count | None, doc("steps that were watched without a profiler")]
+    seen_elsewhere: Annotated[Sequence[Seen], doc("waits that only these show")]
+
+
+class Loader(Document):
+    """The DataLoader."""
+
+    waits: Annotated[Count, doc("batches that the main thread asked for")]
+    wait_ms: Annotated[Ms | None, doc("time until they were there")]
+    per_step_ms: Annotated[Ms | None, doc("the same per complete step")]
+    pinned: Annotated[
+        bool | None, doc("whether large copies to the GPU came from pinned memory; null where mixed or none")
+    ]
+    pin_thread: Annotated[bool, doc("whether a pin-memory thread is at work")]
+    pins: Annotated[
+        bool | None, doc("whether the DataLoader has `pin_memory=True`; null where the trace does not tell")
+    ]
+
+
+class Copies(Document):
+    """The copies of one direction and host memory in the whole recording."""
+
+    direction: Annotated[Direction, doc("from where to where")]
+    host_memory: Annotated[Memory | None, doc("kind of the host's memory; null without a host side")]
+    count: Annotated[Count | None, doc("how many")]
+    bytes: Annotated[Size | None, doc("how much")]
+    unsized: Annotated[Count, doc("copies whose size is not recorded")]
+    time_ms: Annotated[Ms | None, doc("how long they run")]
+    overlapped_ms: Annotated[Ms | None, doc("the part beside kernels of the same GPU")]
+    exposed_ms: Annotated[Ms | None, doc("the rest")]
+    bandwidth_gbps: Annotated[Gbps | None, doc("bytes by time")]
+    host_blocked_ms: Annotated[Ms | None, doc("how long the host stood in calls that made or awaited them")]
+
+
+class Exposed(Document):
+    """The exposed copies of one reason."""
+
+    reason: Annotated[str | None, one_of(REASONS), doc("why no kernel runs beside them")]
+    count: Annotated[Count | None, doc("how many")]
+    exposed_ms: Annotated[Ms | None, doc("how long")]
+
+
+class Overlap(Document):
+    """How much of the copy time kernels hide, in the whole recording."""
+
+    copy_ms: Annotated[Ms | None, doc("time with copies")]
+    overlapped_ms: Annotated[Ms | None, doc("the part beside kernels")]
+    exposed_ms: Annotated[Ms | None, doc("the rest")]
+    fraction: Annotated[Share | None, doc("overlapped; null without copies")]
+    reasons: Annotated[Sequence[Exposed], doc("why copies are exposed")]
+
+
+class Idle(Document):
+    """Idle time of a GPU by cause, as traced."""
+
+    device: Annotated[Count, doc("the GPU")]
+    cause: Annotated[str | None, one_of(IDLE_CAUSES), doc("why it idles; null where causes are withheld")]
+    time_ms: Annotated[Ms | None, doc("how long")]
