@@ -63,11 +63,11 @@ def compare(
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
     made = compared(old, new)
     if "-" not in (json_file, html_file):
-        from pinprof.report.comparison.brief import to_text as to_short_text
+        from pinprof.report.comparison.text import to_brief as to_brief_text
         from pinprof.report.comparison.text import to_text
 
         width, color = page_options()
-        show((to_text if full else to_short_text)(made, width=width, color=color) + "\n" * (not full))
+        show((to_text if full else to_brief_text)(made, width=width, color=color) + "\n" * (not full))
     if json_file:
         from pinprof.report.comparison.brief_json import to_json as to_brief
         from pinprof.report.comparison.json import to_json

@@ -24,8 +24,8 @@ from pinprof.documents.fields import (
     encoded_briefly,
 )
 from pinprof.report.comparison import json as whole
-from pinprof.report.comparison.brief import notes
 from pinprof.report.comparison.json import Difference, NotCompared, Status, VerdictOnStep, compared
+from pinprof.report.comparison.text import notes
 from pinprof.report.words import cut
 from pinprof.version import VERSION
 

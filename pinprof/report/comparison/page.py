@@ -1,55 +1,26 @@
 """A comparison of two traces as a page: the verdict, what changed, and one step of each on one time axis."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.comparison import ComparedFigure, Comparison, FindingChange, WaitChange
-from pinprof.comparison.changes import CopyChange
-from pinprof.measurement.profile import Profile
-from pinprof.phrases import WAITS
+from pinprof.comparison import Comparison
 from pinprof.report.comparison.changed import changed_lanes
-from pinprof.report.comparison.words import (
-    AFTER,
-    ARROW,
-    BEFORE,
-    BETTER,
-    WORSE,
-    amount,
-    change_of,
-    changed,
-    difference,
-    has_several_gpus,
-    how_sure,
-    label,
-    meaning,
-    noise,
-    not_compared,
-    outcome,
-    pair,
-    repinning,
-    saving,
-    step_of,
-    telling,
-    verdict,
-    where,
-)
-from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table
+from pinprof.report.comparison.view import events, summary
+from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, verdict
+from pinprof.report.elements import Markup, lines, note
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
 from pinprof.report.timeline.window import choose_window
-from pinprof.report.trace.step import bound
-from pinprof.report.words import NOTHING, begun, consequence, doubts, steps
+from pinprof.report.view import on_page
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 
 MARGIN = 0.02
 """Of the longer step, shown before and after it."""
-ON_TOP = ("kernel_ms", "exposed_ms", "stall_ms", "bubble_ms")
-"""Figures per step that are shown large, beside the step."""
 
 
 def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup:
@@ -57,149 +28,16 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     parts = [
         Markup("<h2>{}.</h2>").format(verdict(comparison)),
-        _remarks("", (f"{sentence}." for sentence in how_sure(comparison))),
-        facts(_cards(comparison)),
-        _doubts(comparison),
-        Markup("<h3>Figures</h3>"),
-        _figures(comparison),
-        _remarks("Not compared", _reasons(comparison)),
-        *_findings(comparison),
+        *map(on_page, summary(comparison)),
         *_timelines(before, after, comparison),
-        *_waits(comparison),
-        *_copies(comparison),
+        *map(on_page, events(comparison)),
     ]
     sides = ((BEFORE, comparison.before), (AFTER, comparison.after))
-    read = (note(f"{side.capitalize()}: {profile.path} · {steps(profile)}") for side, profile in sides)
+    read = (note(f"{side.capitalize()}: {profile.path}") for side, profile in sides)
     body = Markup("<header><h1>pinprof: what changed between two traces</h1>{}</header>\n<main>\n{}\n</main>").format(
         Markup().join(read), lines(parts)
     )
     return page(f"pinprof: {names[0]} {ARROW} {names[1]}", body)
-
-
-def _remarks(title: str, sentences: Iterable[str]) -> Markup:
-    return remarks(title, map(begun, sentences))
-
-
-def _doubts(comparison: Comparison) -> Markup:
-    return _remarks(
-        "Before you trust these traces",
-        (
-            f"{side}: {entry.what}: {consequence(entry)}."
-            for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after))
-            for entry in doubts(profile)
-        ),
-    )
-
-
-def _reasons(comparison: Comparison) -> Iterator[str]:
-    return (f"{', '.join(names)} ({reason})." for reason, names in not_compared(comparison).items())
-
-
-# The numbers
-
-
-def _cards(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
-    for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after)):
-        number, how = step_of(profile)
-        yield f"Step {side}", number, f"{how}{_bound(profile)}"
-    several = has_several_gpus(comparison)
-    for figure in telling(comparison):
-        if figure.name in ON_TOP and figure.difference is not None:
-            now, was = (amount(figure.unit, value) for value in (figure.after.value, figure.before.value))
-            yield label(figure, several_gpus=several), now, f"{comparison.per}, {was} before; {_said(figure)}"
-
-
-def _bound(profile: Profile) -> str:
-    limit = bound(profile)
-    return f"; {limit.meaning}" if limit else ""
-
-
-def _said(figure: ComparedFigure) -> str:
-    said = meaning(figure)
-    return f"{said}, beyond the noise of {noise(figure)}" if said in {BETTER, WORSE} else said
-
-
-def _coloured(said: str, what: str) -> Markup:
-    """Return a text in the colour of better or worse, if it is one of them."""
-    return Markup('<span class="{}">{}</span>').format(what, said) if what else Markup.escape(said)
-
-
-def _change(change: WaitChange | CopyChange | FindingChange) -> Markup:
-    return _coloured(changed(change), change_of(change)[1])
-
-
-def _figures(comparison: Comparison) -> Markup:
-    several = has_several_gpus(comparison)
-    columns = [Column("figure"), *number_columns(BEFORE, AFTER, "difference", "noise"), Column("meaning")]
-    rows = (
-        (
-            label(figure, several_gpus=several),
-            amount(figure.unit, figure.before.value),
-            amount(figure.unit, figure.after.value),
-            difference(figure),
-            noise(figure),
-            _coloured(meaning(figure), outcome(figure)),
-        )
-        for figure in telling(comparison)
-    )
-    return table("Per complete step; overlapped copy time in the whole trace. Noise: spread over steps", columns, rows)
-
-
-def _findings(comparison: Comparison) -> Iterator[Markup]:
-    if comparison.findings:
-        yield Markup("<h3>Findings</h3>")
-        columns = [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")]
-        rows = (
-            (
-                _change(change),
-                f"{change.findings[0].rule.id} {change.findings[0].title}",
-                where(change),
-                saving(change),
-            )
-            for change in comparison.findings
-        )
-        caption = "The same rule in the same function is the same finding; each saving is that of fixing it alone"
-        yield table(caption, columns, rows)
-
-
-def _waits(comparison: Comparison) -> Iterator[Markup]:
-    if comparison.waits:
-        yield Markup("<h3>Waits of the host</h3>")
-        columns = [Column("change"), Column("cause"), Column("verdict"), Column("where"), Column("op or call")]
-        columns += number_columns("count", "stall", "GPU idle after")
-        rows = (
-            (
-                _change(change),
-                WAITS[change.sites[0].cause],
-                f" {ARROW} ".join(dict.fromkeys(site.verdict for site in (*change.before[:1], *change.after[:1]))),
-                where(change),
-                Markup("<code>{}</code>").format(change.sites[0].op or change.sites[0].call),
-                *map(pair, (change.count, change.stall, change.bubble)),
-            )
-            for change in comparison.waits
-        )
-        yield table(f"Times {comparison.per}. GPU idle after: from the end of the wait to its next work", columns, rows)
-
-
-def _copies(comparison: Comparison) -> Iterator[Markup]:
-    if comparison.copies:
-        yield Markup("<h3>Copies</h3>")
-        columns = [Column("change"), Column("direction"), Column("host memory")]
-        columns += number_columns("count", "bytes", "time", "exposed", "rate")
-        rows = (
-            (
-                _change(change),
-                change.direction,
-                NOTHING if change.host_memory == "none" else change.host_memory,
-                *map(pair, (change.count, change.bytes, change.time, change.exposed, change.rate)),
-            )
-            for change in comparison.copies
-        )
-        yield table(f"Figures {comparison.per}", columns, rows)
-        yield _remarks("", (f"{repinning(change, comparison.per)}." for change in comparison.repinned))
-
-
-# The timelines
 
 
 def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[Markup]:

@@ -13,10 +13,9 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison, compare
 from pinprof.phrases import uncoded
-from pinprof.report.comparison import brief
 from pinprof.report.comparison.json import to_json
 from pinprof.report.comparison.page import to_html, typical_step
-from pinprof.report.comparison.text import to_text
+from pinprof.report.comparison.text import to_brief, to_text
 from pinprof.report.comparison.words import verdict
 from pinprof.trace import read_trace
 
@@ -60,14 +59,14 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_a_short_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
-    text = brief.to_text(compare(recorded(before), recorded(after)), width=WIDTH)
+    text = to_brief(compare(recorded(before), recorded(after)), width=WIDTH)
     golden(f"compare-brief-{before}-{after}.txt", text)
     assert len(text.splitlines()) <= 22
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
 def test_a_short_comparison_of_the_host_alone_has_no_bars(tmp_path: Path) -> None:
-    text = brief.to_text(compare(host_alone(tmp_path), recorded("clean")), width=WIDTH)
+    text = to_brief(compare(host_alone(tmp_path), recorded("clean")), width=WIDTH)
     assert "█" not in text
     assert "Note: " in text
 
