@@ -37,7 +37,7 @@ def _shown() -> "Iterator[OnProgress]":
 
 def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     """Print the figures, as wide as the terminal; `recorded` marks the figures that pinprof ships."""
-    from pinprof.report.bench.text import to_text
+    from pinprof.report.bench.view import to_text
 
     width, color = page_options()
     show(to_text(bench, width=width, color=color, recorded=recorded))

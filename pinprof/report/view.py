@@ -23,6 +23,8 @@ STYLES: Mapping[str, str] = {
     "dim": "dim",
 }
 """How a terminal shows a style, of those that it shows. A page has a class for each but `code`."""
+STRONG = frozenset(("confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
+"""Styles that are bold on a page."""
 
 
 class Styled(NamedTuple):
@@ -138,4 +140,5 @@ def marked_up(sentence: Sentence) -> Markup:
         return Markup().join(map(marked_up, sentence))
     if sentence.style == "code":
         return Markup("<code>{}</code>").format(sentence.text)
-    return Markup('<span class="{}">{}</span>').format(sentence.style, elements.unbroken(sentence.text))
+    tag = Markup("strong") if sentence.style in STRONG else Markup("span")
+    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, sentence.style, elements.unbroken(sentence.text))

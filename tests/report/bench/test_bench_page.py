@@ -16,6 +16,7 @@ from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
+from pinprof.report.bench.view import experiments
 from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
 from pinprof.report.charts.bench import picture_chart, times_chart
 from pinprof.report.charts.rates import bandwidth_chart
@@ -47,8 +48,12 @@ def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
         said = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed(verdict))
-        figures = (verdict.published or "-", verdict.measured or "-", why(verdict))
+        figures = (verdict.published or "-", verdict.measured or "-")
         assert words(" ".join((*said, *figures))) in text
+    for known, _, _ in experiments(example()):
+        for verdict in (verdict for verdict in verdicts(example()) if verdict.number == known.number):
+            reason = f"{OUTCOMES[verdict.outcome]} {verdict.claim} ({claimed(verdict)}): {why(verdict)}."
+            assert text.count(words(reason)) == 1
 
 
 def test_experiments_that_failed_or_did_not_run_are_named() -> None:
@@ -61,7 +66,7 @@ def test_a_rate_that_is_not_used_is_marked_and_the_reason_told() -> None:
     wild = BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 30, 54, 13, 207)).build()
     text = words(Page(to_html(wild)).text)
     assert "54.0 GB/s ±283 % (not used)" in text
-    assert "Not used the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s" in text
+    assert "Not used: the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s" in text
     assert "(not used)" not in words(Page(to_html(example())).text)
 
 

@@ -12,7 +12,7 @@ from fitting import fitting
 from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json
 from pinprof.report.bench.json import to_json
-from pinprof.report.bench.text import to_text
+from pinprof.report.bench.view import to_text
 
 HOSTILE = "\x1b[31mout of\nmemory"
 
