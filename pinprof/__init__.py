@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from pinprof.capture.markers import step
     from pinprof.capture.profiling import profile
     from pinprof.logbook import log
-    from pinprof.measurement.profile import Profile, measure
+    from pinprof.measurement.measure import measure
+    from pinprof.measurement.profile import Profile
     from pinprof.notebook import (
         ComparisonReport,
         JobReport,
@@ -101,7 +102,7 @@ _ROOMS = {
     "find": "pinprof.rules",
     "guard": "pinprof.races.watching",
     "log": "pinprof.logbook",
-    "measure": "pinprof.measurement.profile",
+    "measure": "pinprof.measurement.measure",
     "predict": "pinprof.whatif",
     "profile": "pinprof.capture.profiling",
     "profile_step": "pinprof.notebook",

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
-from pinprof.measurement.profile import Profile, profile_of
+from pinprof.measurement.measure import profile_of
+from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.rules import Findings, look
 from pinprof.trace import Trace

@@ -143,7 +143,7 @@ def _pinprof_all(path: str) -> None:
 
 
 def _report(path: str) -> None:
-    from pinprof.measurement.profile import measure  # noqa: PLC0415
+    from pinprof.measurement.measure import measure  # noqa: PLC0415
     from pinprof.report.trace.json import to_json  # noqa: PLC0415
     from pinprof.report.trace.text import to_text  # noqa: PLC0415
     from pinprof.rules import find  # noqa: PLC0415

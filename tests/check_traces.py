@@ -5,7 +5,9 @@ from pathlib import Path
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
-from pinprof.check import Checked, Limits, TraceFigures, judge, measure_figures
+from pinprof.check.figures import TraceFigures, measure_figures
+from pinprof.check.judge import Checked, judge
+from pinprof.check.limits import Limits
 from pinprof.trace import read_trace
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"

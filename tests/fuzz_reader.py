@@ -18,7 +18,7 @@ import atheris
 
 with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.errors import TraceError
-    from pinprof.measurement.profile import measure
+    from pinprof.measurement.measure import measure
     from pinprof.report.trace.json import to_json
     from pinprof.report.trace.text import to_text
     from pinprof.rules import find

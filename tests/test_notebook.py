@@ -16,7 +16,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import CaptureError, PinprofError, TraceError
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.notebook import Report, analyze, profile_step
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text

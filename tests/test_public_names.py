@@ -25,7 +25,7 @@ def test_other_names_are_not() -> None:
         "import pinprof, pinprof.rules; print(pinprof.measure.__name__)",
         "from pinprof import measure; print(measure.__name__)",
         "from pinprof import *; print(measure.__name__)",
-        "from pinprof.measurement.profile import measure; import pinprof; print(pinprof.measure.__name__)",
+        "from pinprof.measurement.measure import measure; import pinprof; print(pinprof.measure.__name__)",
     ],
 )
 def test_measure_is_the_function_however_it_is_imported(code: str) -> None:

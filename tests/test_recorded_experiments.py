@@ -7,6 +7,7 @@ import pytest
 from recordings import TRACES, analysis_of
 
 from pinprof.analysis import analyse
+from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known
 from pinprof.report.trace.changes import to_do
 from pinprof.report.whatif.text import to_text
@@ -80,9 +81,7 @@ def test_a_recorded_experiment_shows_what_it_is_about(
 ) -> None:
     analysis = analysis_of(RECORDED / f"{name}.json.gz")
     profile, findings = analysis.profile, analysis.findings
-    assert profile.sums
-    assert isinstance(profile.sums.waits, Known)
-    assert profile.sums.waits.value.count == waits
+    assert SYNCS.of(profile) == Known(waits)
     fraction = profile.overlap.value.fraction if isinstance(profile.overlap, Known) else None
     assert fraction == (overlapped if overlapped is None else pytest.approx(overlapped, abs=0.02))
     assert {(group.direction, group.host_memory) for group in profile.copies if group.direction == "HtoD"} == (

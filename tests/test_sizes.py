@@ -11,6 +11,7 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.copies import Copied
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
+from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import CopySums
@@ -80,8 +81,7 @@ def test_copies_without_a_size_have_none_in_any_report(tmp_path: Path) -> None:
     group, copied = only_copies(profile)
     assert (copied.count, copied.bytes, group.unsized, copied.bandwidth_gbps) == (6, None, 6, None)
     assert next(copy_cells(profile))[3] == "unknown size"
-    assert profile.sums
-    assert profile.sums.pageable_bytes == Known(None)
+    assert PAGEABLE_BYTES.of(profile) == Known(None)
     assert missing(profile) == ["no size of 6 of 6 copies"]
     assert "2 HtoD copies of pageable memory per step (unknown size), exposed" in said_of_copies(analysis)
 

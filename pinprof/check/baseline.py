@@ -8,9 +8,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from pinprof.analyses.syncs import SiteIdentity
-from pinprof.check.figures import NOISE_MS, NOISE_SHARE, Bounded, TraceFigures
-from pinprof.check.limits import MOST_BYTES, MOST_MS, MOST_WAITS
+from pinprof.check.figures import LIMITED, Bounded, TraceFigures
+from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.errors import PinprofError
+from pinprof.measurement.figures import OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS
 from pinprof.version import REPORT_SCHEMA, VERSION
 
 HOW = "make one with: pinprof report TRACE --json FILE"
@@ -20,9 +21,7 @@ TIMES_THE_KERNELS = 2.0
 """Two steps whose numbers of kernels differ by more than this factor are hardly of the same program."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-Waits: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_WAITS)]
-Ms: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_MS)]
-Bytes: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST_BYTES)]
+Ms: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MS.most)]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -70,15 +69,6 @@ class BaselineSyncs(msgspec.Struct, frozen=True):
     sites: tuple[BaselineSite, ...]
 
 
-class BaselineSums(msgspec.Struct, frozen=True):
-    """Sums over the complete steps, divided by their number."""
-
-    hidden_syncs: Waits | None
-    hidden_stall_ms: Ms | None
-    exposed_ms: Ms | None
-    pageable_bytes: Bytes | None
-
-
 class BaselineCopies(msgspec.Struct, frozen=True):
     """The copies of one direction and host memory in the whole trace."""
 
@@ -124,11 +114,18 @@ class BaselineTrace(msgspec.Struct, frozen=True):
     events: BaselineEvents
     missing: tuple[BaselineMissing, ...]
     steps: BaselineSteps
-    per_step: BaselineSums | None
+    per_step: dict[str, float | None] | None
+    """Sums over the complete steps, divided by their number, by figure."""
     gpu: tuple[BaselineDevice, ...]
     copies: tuple[BaselineCopies, ...]
     overlap: BaselineOverlap
     syncs: BaselineSyncs
+
+    def __post_init__(self) -> None:
+        for quantity in QUANTITIES.values():
+            value = (self.per_step or {}).get(quantity.figure)
+            if value is not None and not 0 <= value <= quantity.unit.most:
+                raise ValueError(f"per_step.{quantity.figure} is impossible")
 
     @property
     def waits(self) -> set[SiteIdentity]:
@@ -150,7 +147,7 @@ class BaselineTrace(msgspec.Struct, frozen=True):
     def tells_waits(self) -> bool:
         """Whether the report knew its hidden waits, even if there were none."""
         return bool(self.waits) or (
-            self.per_step is not None and self.per_step.hidden_syncs is not None and bool(self.gpu)
+            self.per_step is not None and self.per_step.get("hidden_syncs") is not None and bool(self.gpu)
         )
 
 
@@ -234,32 +231,23 @@ def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
         yield f"whose steps have {kernels:,.0f} kernels, not {now.kernels:,.0f}: is it the same program?"
 
 
-def figure_before(key: str, before: BaselineTrace, now: Bounded) -> Bounded:
+def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bounded:
     """Return the baseline's figure of a quantity; `now` is the current figure."""
-    if key == "max_step_ms":
+    figure = LIMITED[quantity.key]
+    if figure is STEP_MS:
         return _step(before.steps)
-    if key == "min_overlap":
-        fraction = before.overlap.fraction
-        return (
-            Bounded(0.0, 1.0, NOISE_SHARE, NO_COPIES) if fraction is None else Bounded(fraction, fraction, NOISE_SHARE)
-        )
-    sums = before.per_step
-    if sums is None or not before.gpu:
-        return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
-    value = {
-        "max_hidden_syncs": sums.hidden_syncs,
-        "max_stall_ms": sums.hidden_stall_ms,
-        "max_exposed_ms": sums.exposed_ms,
-        "max_pageable_bytes": sums.pageable_bytes,
-    }[key]
+    if figure is OVERLAP_FRACTION:
+        share = before.overlap.fraction
+        return Bounded(0.0, ALL, SHARE.noise, NO_COPIES) if share is None else Bounded(share, share, SHARE.noise)
+    value = (before.per_step or {}).get(figure.name) if before.gpu else None
     if value is None:
         return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
-    perhaps = key == "max_pageable_bytes" and any(group.host_memory == "unknown" for group in before.copies)
+    perhaps = figure is PAGEABLE_BYTES and any(group.host_memory == "unknown" for group in before.copies)
     return Bounded(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
 
 
 def _step(steps: BaselineSteps) -> Bounded:
     if steps.step_ms is not None and steps.step_source != "estimated":
-        return Bounded(steps.step_ms, steps.step_ms, NOISE_MS)
+        return Bounded(steps.step_ms, steps.step_ms, MS.noise)
     low, high = steps.range_ms or (0.0, math.inf)
-    return Bounded(low, high, NOISE_MS, UNKNOWN_BEFORE)
+    return Bounded(low, high, MS.noise, UNKNOWN_BEFORE)

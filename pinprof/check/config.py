@@ -3,12 +3,11 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pinprof.check.limits import Limits
+from pinprof.check.limits import QUANTITIES, Limits
 from pinprof.errors import PinprofError
 from pinprof.git import REPOSITORY
 
@@ -20,7 +19,7 @@ else:
 PROJECT_FILE = "pyproject.toml"
 OWN, CHECK = "pinprof", "check"
 TABLE = f"[tool.{OWN}.{CHECK}]"
-KEYS = tuple(field.name.replace("_", "-") for field in fields(Limits))
+KEYS = tuple(quantity.name for quantity in QUANTITIES.values())
 LIKE = 0.8
 """How similar a name must be to pinprof's to count as a typing error; `pyprof` is 0.77 like `pinprof`."""
 

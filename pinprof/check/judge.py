@@ -1,14 +1,18 @@
-"""Judges figures of a trace by limits and by a baseline."""
+"""Judges figures of traces by limits and by a baseline, and whether a job has the traces of all its ranks."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from pinprof.check.baseline import BaselineTrace, figure_before
-from pinprof.check.figures import NOISE_MS, Bounded, TraceFigures
-from pinprof.check.limits import ALL, QUANTITIES, UNKNOWN, Limits, Quantity
+from pinprof.check.figures import Bounded, TraceFigures
+from pinprof.check.limits import ALL, MS, QUANTITIES, UNKNOWN, Limits, Quantity
 from pinprof.check.places import CodePlace
+from pinprof.errors import TraceError
 from pinprof.rules import Finding
+from pinprof.trace.files import rank_in_name
 
 DEFAULT_TOLERANCE = 0.1
 """Share by which a figure may be worse than in the baseline: the steps of two runs differ by a few percent."""
@@ -20,6 +24,11 @@ KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
 ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
+READABLE, READABLE_WHAT = "readable", "traces that can be read"
+ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job of which a trace was given"
+MOST_NAMED = 8
+"""How many ranks a verdict names before it counts the rest."""
+WAY_OUT = "give the traces of all ranks, or say with --some-ranks that these will do"
 
 
 @dataclass(frozen=True)
@@ -87,9 +96,9 @@ def judge(
     baseline tells nothing at all, all verdicts are unknown.
     """
     verdicts = []
-    for quantity in QUANTITIES:
-        limit, now = limits.of(quantity.key), measured.figures[quantity.key]
-        before = figure_before(quantity.key, baseline, now) if baseline else None
+    for quantity in QUANTITIES.values():
+        limit, now = limits.get(quantity.key), measured.figures[quantity.key]
+        before = figure_before(quantity, baseline, now) if baseline else None
         if limit is None and before is not None and not limits:
             verdicts.append(_compared(quantity, now, before, tolerance))
         elif limit is not None:
@@ -177,7 +186,7 @@ def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float)
 
 def _against_limit(quantity: Quantity, now: Bounded, limit: float) -> str:
     if now.value is None:
-        value, bound = _shown(quantity, now), quantity.show(limit)
+        value, bound = _shown(quantity, now), quantity.unit.show(limit)
     else:
         value, bound = quantity.shown(now.value, limit)
     wanted = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
@@ -191,12 +200,12 @@ def _with_note(sentence: str, now: Bounded) -> str:
 def _shown(quantity: Quantity, figure: Bounded) -> str:
     """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
-        return quantity.show(figure.value)
+        return quantity.unit.show(figure.value)
     if figure.low == 0 and (figure.high >= ALL if quantity.at_least else math.isinf(figure.high)):
         return UNKNOWN
     if math.isinf(figure.high):
-        return f"{quantity.show(figure.low)} or more"
-    return f"{quantity.show(figure.low)} to {quantity.show(figure.high)}"
+        return f"{quantity.unit.show(figure.low)} or more"
+    return f"{quantity.unit.show(figure.low)} to {quantity.unit.show(figure.high)}"
 
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
@@ -213,5 +222,81 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
 
 def _each_new(measured: TraceFigures, baseline: BaselineTrace) -> Iterator[CodePlace]:
     for wait in sorted(measured.waits, key=lambda wait: -wait.cost_ms):
-        if wait.cost_ms > NOISE_MS and not baseline.has(wait.identity):
+        if wait.cost_ms > MS.noise and not baseline.has(wait.identity):
             yield wait.place
+
+
+# The traces of a job: an unreadable one, and a rank without a trace, do not pass
+
+
+def judge_all(
+    outcomes: Sequence[tuple[str, TraceFigures | TraceError]],
+    limits: Limits,
+    matched: Sequence[BaselineTrace | None] | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    *,
+    some_ranks: bool = False,
+) -> list[Checked]:
+    """Return the check of each trace; `outcomes` are names with figures, or with the reason why they are unreadable.
+
+    `matched` is the counterpart of each trace in the baseline. With `some_ranks` ranks may be absent.
+    """
+    measured = [made for _, made in outcomes if isinstance(made, TraceFigures)]
+    unread = [path for path, made in outcomes if not isinstance(made, TraceFigures)]
+    absent = {} if some_ranks else absent_ranks(measured, unread)
+    checked = []
+    for (path, made), before in zip(outcomes, matched or [None] * len(outcomes), strict=True):
+        if not isinstance(made, TraceFigures):
+            why = str(made).removeprefix(f"{path}: ")
+            checked.append(Checked(path, (_unknown(READABLE, READABLE_WHAT, why),), ()))
+            continue
+        judged = judge(made, limits, before, tolerance)
+        if made.path in absent:
+            verdict = _unknown(ALL_RANKS, ALL_RANKS_WHAT, absent.pop(made.path))
+            judged = replace(judged, verdicts=(*judged.verdicts, verdict))
+        checked.append(judged)
+    return checked
+
+
+def _unknown(key: str, what: str, sentence: str) -> LimitVerdict:
+    return LimitVerdict(key, what, None, None, None, "unknown", sentence)
+
+
+def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -> dict[str, str]:
+    """Return in words which ranks are absent, by the path of the first trace of their job.
+
+    Traces belong to one job if their jobs have equally many ranks; each of its runs must have all ranks. A rank is the
+    recorded one, else that in the name. `unread` are files that could not be read, whose ranks are not absent.
+    """
+    absent = {}
+    for size, traces in _jobs(measured).items():
+        given = Counter({trace.path: _rank(trace) for trace in traces}.values())
+        runs = max(given.values())
+        given.update(map(rank_in_name, unread))
+        present = sum(count >= runs for rank, count in given.items() if rank is not None and 0 <= rank < size)
+        if present < size:
+            which = "no trace" if runs == 1 else f"fewer than {runs} traces"
+            listed = _listed((rank for rank in range(size) if given[rank] < runs), size - present)
+            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {WAY_OUT}"
+    return absent
+
+
+def _jobs(measured: Sequence[TraceFigures]) -> Mapping[int, Sequence[TraceFigures]]:
+    """Return the traces by the number of ranks of their job; a trace of unknown job belongs to the only job."""
+    jobs: dict[int, list[TraceFigures]] = defaultdict(list)
+    sizes = {trace.world_size for trace in measured} - {None}
+    only = next(iter(sizes)) if len(sizes) == 1 else None
+    for trace in measured:
+        size = trace.world_size or only
+        if size:
+            jobs[size].append(trace)
+    return jobs
+
+
+def _rank(trace: TraceFigures) -> int | None:
+    return rank_in_name(trace.path) if trace.rank is None else trace.rank
+
+
+def _listed(ranks: Iterable[int], count: int) -> str:
+    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    return ", ".join(map(str, islice(ranks, MOST_NAMED))) + more

@@ -1,28 +1,11 @@
-"""The quantities that can have limits, and the limits of a check."""
+"""The figures that can have limits, a row each, and the limits of a check. The command line imports it, not numpy."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pinprof.errors import PinprofError
 from pinprof.units import NS_PER_MS, duration, how_many, size
 
-ALL = 1.0
-"""A share of everything."""
-MOST_MS = 3_600_000.0
-"""No step takes longer: NCCL gives up after 10 minutes, gloo after 30."""
-MOST_WAITS = 1e9
-"""More waits of a step than a trace can hold."""
-MOST_BYTES = 1e15
-"""More than the fastest link carries in an hour."""
-MOST = {
-    "max_hidden_syncs": MOST_WAITS,
-    "max_stall_ms": MOST_MS,
-    "max_exposed_ms": MOST_MS,
-    "min_overlap": ALL,
-    "max_pageable_bytes": MOST_BYTES,
-    "max_step_ms": MOST_MS,
-}
-"""The largest possible figure of each limit, in its unit; no trace could break a larger limit."""
 MOST_DIGITS = 20
 """How many digits of a number an error shows."""
 UNKNOWN = "unknown"
@@ -30,57 +13,56 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The limits of a check, each in the unit of its option; None if not set."""
+class Unit:
+    """The unit of a limit and of the figure that it limits."""
 
-    max_hidden_syncs: float | None = None
-    """Hidden waits of the host per step."""
-    max_stall_ms: float | None = None
-    """Stall in hidden waits per step, in ms."""
-    max_exposed_ms: float | None = None
-    """Exposed copy time per step, in ms."""
-    min_overlap: float | None = None
-    """Overlapped share of the copy time in the whole trace, from 0 to 1."""
-    max_pageable_bytes: float | None = None
-    """Bytes of copies from or to pageable memory per step."""
-    max_step_ms: float | None = None
-    """The step without profiler, in ms."""
-
-    def __post_init__(self) -> None:
-        for key, value in asdict(self).items():
-            if value is not None:
-                _refuse_impossible(key, value)
-
-    def of(self, key: str) -> float | None:
-        """Return the limit of a quantity, by the quantity's key."""
-        value: float | None = getattr(self, key)
-        return value
-
-    def __bool__(self) -> bool:
-        return any(value is not None for value in asdict(self).values())
+    name: str
+    """Follows exact numbers, which are needed if `show` gives two different ones the same text."""
+    metavar: str
+    show: Callable[[float], str]
+    most: float
+    """The largest possible figure; no trace could break a larger limit."""
+    noise: float
+    """Figures that differ by less count as equal."""
+    times: float = 1.0
+    """How many of the units in which the figure is measured are one of these."""
 
 
-def _refuse_impossible(key: str, value: float) -> None:
-    most = MOST[key]
-    if 0 <= value <= most:  # NaN is not
-        return
-    name = key.replace("_", "-")
-    if key == "min_overlap" and value > most:
-        raise PinprofError(f"{name} = {value}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
-    shown = f"{value:.6g}" if isinstance(value, float) else str(value)[:MOST_DIGITS]
-    raise PinprofError(f"{name} = {shown}: a limit is a number from 0 to {most:.15g}; no trace breaks a larger one")
+ALL = 1.0
+"""A share of everything."""
+MS = Unit(
+    "ms",
+    "MS",
+    lambda value: duration(value * NS_PER_MS),
+    most=3_600_000.0,  # no step takes longer: NCCL gives up after 10 minutes, gloo after 30
+    noise=0.02,  # 20 µs is the launch latency of a copy on a profiled host
+    times=NS_PER_MS,
+)
+COUNT = Unit(
+    "",
+    "N",
+    how_many,
+    most=1e9,  # more than a trace can hold
+    noise=0.1,  # a wait in every tenth step or less may fall into one recording and not into another
+)
+BYTES = Unit(
+    "B",
+    "N",
+    size,
+    most=1e15,  # more than the fastest link carries in an hour
+    noise=4096.0,  # a page: scalars that are read back or set
+)
+SHARE = Unit(
+    "of 1",
+    "SHARE",
+    lambda value: f"{100 * value:.1f} %",
+    most=ALL,
+    noise=0.01,  # more if the copies are so short that the noise of times is a larger share of them
+)
 
-
-def _count(value: float) -> str:
-    return how_many(value)
-
-
-def _ms(value: float) -> str:
-    return duration(value * NS_PER_MS)
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
+OF_WAITS, OF_COPIES, OF_COPIES_IN_STEPS = ("wait", "op"), ("copy",), ("copy", "wait")
+"""Events of which figures are made, as `Trace.skipped_kinds` calls them: the op around a wait tells if it is hidden,
+and the call that launches a copy, in which step the copy is."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +70,21 @@ class Quantity:
     """A figure that can have a limit."""
 
     key: str
-    """The field of Limits; with dashes the option and the key in pyproject.toml."""
+    """With dashes the option and the key in pyproject.toml; `min_` begins that of a lower bound."""
+    figure: str
+    """The name of its `Figure`."""
+    unit: Unit
+    help: str
+    """What the option says."""
     what: str
-    show: Callable[[float], str]
-    unit: str
-    """Follows exact numbers, which are needed if `show` gives two different ones the same text."""
-    noun: str
-    """Its name if the number is unknown."""
-    at_least: bool = False
-    """Whether the limit is a lower bound."""
+    """What a number of it is called."""
+    made_of: tuple[str, ...] = ()
+    """The events that it is made of."""
+    rests_on: tuple[str, ...] = ()
+    """The kinds of figures without which it is not known, besides those that withhold it: rules on waits and copies are
+    silent without these (`RESTS_ON`), and where nothing was searched, nothing is kept."""
+    noun: str = ""
+    """Its name if the number is unknown, if it is not `what`."""
     one: str = ""
     """Replaces `what` after the number 1, if it differs."""
 
@@ -105,45 +93,106 @@ class Quantity:
         """The name of the limit as users write it."""
         return self.key.replace("_", "-")
 
+    @property
+    def at_least(self) -> bool:
+        """Whether the limit is a lower bound."""
+        return self.key.startswith("min_")
+
     def phrase(self, number: str) -> str:
         """Return a number, as text, with what it counts."""
         if number == UNKNOWN:
-            return f"the {self.noun} is not known"
+            return f"the {self.noun or self.what} is not known"
         return f"{number} {self.one if number == '1' and self.one else self.what}"
 
     def shown(self, value: float, beside: float) -> tuple[str, str]:
         """Return two values as texts that differ if the values do."""
-        texts = self.show(value), self.show(beside)
+        texts = self.unit.show(value), self.unit.show(beside)
         if texts[0] == texts[1] and value != beside:
-            return f"{value:.9g} {self.unit}".strip(), f"{beside:.9g} {self.unit}".strip()
+            return f"{value:.9g} {self.unit.name}".strip(), f"{beside:.9g} {self.unit.name}".strip()
         return texts
 
 
-QUANTITIES = (
-    Quantity(
-        "max_hidden_syncs",
-        "hidden waits of the host per step",
-        _count,
-        "",
-        "number of hidden waits of the host per step",
-        one="hidden wait of the host per step",
-    ),
-    Quantity("max_stall_ms", "stall in hidden waits per step", _ms, "ms", "stall in hidden waits per step"),
-    Quantity("max_exposed_ms", "exposed copy time per step", _ms, "ms", "exposed copy time per step"),
-    Quantity(
-        "min_overlap",
-        "of the copy time is overlapped",
-        _share,
-        "of 1",
-        "overlapped share of the copy time",
-        at_least=True,
-    ),
-    Quantity(
-        "max_pageable_bytes",
-        "copied from or to pageable memory per step",
-        size,
-        "B",
-        "size of copies from or to pageable memory per step",
-    ),
-    Quantity("max_step_ms", "per step without profiler", _ms, "ms", "step without profiler"),
-)
+QUANTITIES = {
+    quantity.key: quantity
+    for quantity in (
+        Quantity(
+            "max_hidden_syncs",
+            "hidden_syncs",
+            COUNT,
+            "Waits per step that the code does not ask for.",
+            "hidden waits of the host per step",
+            OF_WAITS,
+            ("step", "drain"),
+            noun="number of hidden waits of the host per step",
+            one="hidden wait of the host per step",
+        ),
+        Quantity(
+            "max_stall_ms",
+            "hidden_stall_ms",
+            MS,
+            "Time per step that the host spends in hidden waits.",
+            "stall in hidden waits per step",
+            OF_WAITS,
+            ("step", "drain"),
+        ),
+        Quantity(
+            "max_exposed_ms",
+            "exposed_ms",
+            MS,
+            "Copy time per step during which no kernel runs.",
+            "exposed copy time per step",
+            OF_COPIES_IN_STEPS,
+            ("step", "busy"),
+        ),
+        Quantity(
+            "min_overlap",
+            "overlap_fraction",
+            SHARE,
+            "Share of the copy time that kernels overlap, 0 to 1.",
+            "of the copy time is overlapped",
+            OF_COPIES,
+            ("busy",),
+            noun="overlapped share of the copy time",
+        ),
+        Quantity(
+            "max_pageable_bytes",
+            "pageable_bytes",
+            BYTES,
+            "Bytes per step copied from or to pageable memory.",
+            "copied from or to pageable memory per step",
+            OF_COPIES_IN_STEPS,
+            ("step",),
+            noun="size of copies from or to pageable memory per step",
+        ),
+        Quantity(
+            "max_step_ms",
+            "step_ms",
+            MS,
+            "The step without the profiler; pinprof run measures it.",
+            "per step without profiler",
+            noun="step without profiler",
+        ),
+    )
+}
+"""What can have a limit, by key."""
+
+
+class Limits(dict[str, float]):
+    """The limits of a check by the key of their quantity, each in the unit of its option."""
+
+    def __init__(self, **limits: float) -> None:
+        """Take limits, and raise PinprofError if one is impossible: no trace could break it."""
+        super().__init__(limits)
+        for key, limit in limits.items():
+            _refuse_impossible(QUANTITIES[key], limit)
+
+
+def _refuse_impossible(quantity: Quantity, limit: float) -> None:
+    most = quantity.unit.most
+    if 0 <= limit <= most:  # NaN is not
+        return
+    if quantity.unit is SHARE and limit > most:
+        raise PinprofError(f"{quantity.name} = {limit}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
+    shown = f"{limit:.6g}" if isinstance(limit, float) else str(limit)[:MOST_DIGITS]
+    allowed = f"a limit is a number from 0 to {most:.15g}; no trace breaks a larger one"
+    raise PinprofError(f"{quantity.name} = {shown}: {allowed}")

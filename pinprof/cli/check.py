@@ -1,17 +1,20 @@
 """`pinprof check`: a gate for CI."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from pinprof.check.limits import QUANTITIES, Limits
 from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
 from pinprof.cli.traces import each_outcome, jobs_option
 
 if TYPE_CHECKING:
-    from pinprof.check import Baseline, BaselineTrace, Checked, Limits, TraceFigures
+    from pinprof.check.baseline import Baseline, BaselineTrace
+    from pinprof.check.figures import TraceFigures
+    from pinprof.check.judge import Checked
     from pinprof.trace import Trace
 
 FORMATS = ("text", "github", "sarif", "junit")
@@ -20,14 +23,17 @@ FORMATS = ("text", "github", "sarif", "junit")
 # ruff: noqa: PLC0415
 
 
+def limit_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command an option for each figure that can have a limit."""
+    for quantity in reversed(QUANTITIES.values()):
+        option = click.option(f"--{quantity.name}", metavar=quantity.unit.metavar, type=float, help=quantity.help)
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
-@click.option("--max-hidden-syncs", metavar="N", type=float, help="Waits per step that the code does not ask for.")
-@click.option("--max-stall-ms", metavar="MS", type=float, help="Time per step that the host spends in hidden waits.")
-@click.option("--max-exposed-ms", metavar="MS", type=float, help="Copy time per step during which no kernel runs.")
-@click.option("--min-overlap", metavar="SHARE", type=float, help="Share of the copy time that kernels overlap, 0 to 1.")
-@click.option("--max-pageable-bytes", metavar="N", type=float, help="Bytes per step copied from or to pageable memory.")
-@click.option("--max-step-ms", metavar="MS", type=float, help="The step without the profiler; pinprof run measures it.")
+@limit_options
 @click.option(
     "--baseline",
     metavar="REPORT.json",
@@ -77,7 +83,9 @@ def check(
       pinprof check branch.json.gz --baseline baseline.json
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.analysis import analyse
-    from pinprof.check import NOT_JUDGED, NOT_KEPT, judge_all, measure_figures, outcome, read_baseline
+    from pinprof.check.baseline import read_baseline
+    from pinprof.check.figures import measure_figures
+    from pinprof.check.judge import NOT_JUDGED, NOT_KEPT, judge_all, outcome
     from pinprof.errors import TraceError
 
     limits, file = _limits(config, options, is_compared=baseline is not None)
@@ -109,15 +117,14 @@ def _limits(
 
     Exits if there is no limit.
     """
-    from dataclasses import replace
-
-    from pinprof.check import Limits, find_config, read_config
+    from pinprof.check.config import find_config, read_config
+    from pinprof.check.limits import Limits
 
     given = {key: value for key, value in options.items() if value is not None}
     path, kept = find_config(_working_folder()) if config is None else (config, read_config(config))
     if config is not None and kept is None:
         fail(f"{config}: has no table [tool.pinprof.check]; add one, e.g. with max-hidden-syncs = 0")
-    limits = replace(kept or Limits(), **given)
+    limits = Limits(**((kept or {}) | given))
     if not limits and not is_compared:
         file = str(path) if path else "pyproject.toml"
         fail(f"no limit is set: give one (--max-hidden-syncs 0), or --baseline, or [tool.pinprof.check] in {file}")
@@ -132,7 +139,7 @@ def _working_folder() -> Path:
 
 
 def _tolerance(tolerance: float | None, baseline: str | None) -> float:
-    from pinprof.check import DEFAULT_TOLERANCE
+    from pinprof.check.judge import DEFAULT_TOLERANCE
 
     if tolerance is None:
         return DEFAULT_TOLERANCE
@@ -147,7 +154,7 @@ def _matched(
     measured: "Sequence[TraceFigures | None]", before: "Baseline | None", name: str | None
 ) -> "Sequence[BaselineTrace | None] | None":
     """Return the baseline's counterpart of each trace, and say how the two differ."""
-    from pinprof.check import match_traces, remarks_on
+    from pinprof.check.baseline import match_traces, remarks_on
 
     if before is None:
         return None

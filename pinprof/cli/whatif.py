@@ -155,7 +155,7 @@ def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
 
 def _refuse_unfit(replay: "Replay") -> None:
     """Refuse a trace whose doubts withhold the estimate from its report."""
-    from pinprof.measurement.profile import doubts_of
+    from pinprof.measurement.measure import doubts_of
     from pinprof.measurement.trust.doubt import doubted
 
     for rank in replay.ranks:
@@ -229,7 +229,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
 
 def _measured(path: str) -> "tuple[Details, Profile]":
     from pinprof.details import details_of
-    from pinprof.measurement.profile import profile_of
+    from pinprof.measurement.measure import profile_of
     from pinprof.replay import Replay
 
     details = read(one_trace(path), details_of)

@@ -16,9 +16,7 @@ from pinprof.comparison.changes import (
     repinned,
     wait_changes,
 )
-from pinprof.comparison.figure import ComparedFigure, Value
-from pinprof.comparison.figures import all_figures
-from pinprof.comparison.side import Side
+from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt, Doubted
 from pinprof.rules import unsearched

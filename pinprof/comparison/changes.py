@@ -3,14 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from pinprof.analyses.syncs import Counted, Match, Site, match_sites
-from pinprof.comparison.figure import NO_SIZES, ComparedFigure, Value
-from pinprof.comparison.side import CopyKind, Side
+from pinprof.comparison.figures import ComparedFigure, Side, Value
+from pinprof.measurement.figures import NO_SIZES
+from pinprof.measurement.in_steps import sum_in_steps, waited_in_steps, waits_at, waits_in_steps
 from pinprof.rules import Finding
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 
 GONE, NEW, MOVED, CHANGED, SAME = "gone", "new", "moved", "changed", "same"
 COPY_FIGURES = (
@@ -21,6 +23,10 @@ COPY_FIGURES = (
     ("bandwidth_gbps", "gbps"),
 )
 """Names and units of the figures of copies."""
+WAIT_FIGURES = (("per_step", "count"), ("stall_ms", "ns"), ("bubble_ms", "ns"))
+"""Names and units of the figures of waits."""
+CopyKind: TypeAlias = tuple[int, int]
+"""Direction and host memory of copies, as in the tables."""
 
 
 @dataclass(frozen=True)
@@ -122,16 +128,22 @@ def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
     """Yield how each wait of the host changed, by identity."""
     for match in match_sites(_counted(before), _counted(after)):
         for pair in _lines_apart(match):
-            old, new = _sites(pair.before), _sites(pair.after)
-            cost, cost_after = before.waits(_numbers(before, old)), after.waits(_numbers(after, new))
-            yield WaitChange(
-                old,
-                new,
-                pair.moved,
-                count=ComparedFigure("per_step", "count", cost.count, cost_after.count),
-                stall=ComparedFigure("stall_ms", "ns", cost.stall, cost_after.stall),
-                bubble=ComparedFigure("bubble_ms", "ns", cost.bubble, cost_after.bubble),
-            )
+            sites, sites_after = _sites(pair.before), _sites(pair.after)
+            costs = zip(WAIT_FIGURES, _costs(before, sites), _costs(after, sites_after), strict=True)
+            figures = (ComparedFigure(name, unit, cost, cost_after) for (name, unit), cost, cost_after in costs)
+            yield WaitChange(sites, sites_after, pair.moved, *figures)
+
+
+def _costs(side: Side, sites: Sequence[Site]) -> tuple[Value, Value, Value]:
+    """Return how many waits there are at sites, how long they last, and how long the GPU idles after them, per step."""
+    details, stalls, why = side.details, side.details.syncs.stalls, side.withheld
+    numbers = {id(site): number for number, site in enumerate(details.syncs.sites)}  # two sites may be equal
+    rows = waits_at(details, (numbers[id(site)] for site in sites))
+    return (
+        side.per_step(waits_in_steps(details, rows), why.stalls),
+        side.per_step(waited_in_steps(details, rows, stalls.stall_ns), why.stalls),
+        side.per_step(waited_in_steps(details, rows, stalls.idle_ns), why.stalls, why.drain, depends_on_end=True),
+    )
 
 
 def _sites(counted: Sequence[Counted]) -> tuple[Site, ...]:
@@ -159,42 +171,45 @@ def _line(line: int | None) -> int:
     return NONE if line is None else line
 
 
-def _numbers(side: Side, sites: Sequence[Site]) -> list[int]:
-    return sorted(side.number_of[id(site)] for site in sites)
-
-
 # Copies
 
 
 def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
     """Yield how the copies of each direction and host memory changed."""
-    for kind in sorted({*before.copy_kinds, *after.copy_kinds}):
-        values = zip(COPY_FIGURES, _copies(before, kind), _copies(after, kind), strict=True)
-        figures = (ComparedFigure(name, unit, old, new) for (name, unit), old, new in values)
+    kinds, kinds_after = _copy_kinds(before), _copy_kinds(after)
+    for kind in sorted({*kinds, *kinds_after}):
+        values = zip(COPY_FIGURES, _copies(before, kinds.get(kind)), _copies(after, kinds_after.get(kind)), strict=True)
+        figures = (
+            ComparedFigure(name, unit, old, new, more_is_better=unit == "gbps") for (name, unit), old, new in values
+        )
         yield CopyChange(DIRECTIONS[kind[0]], HOST_MEMORIES[kind[1]], *figures)
 
 
-def _copies(side: Side, kind: CopyKind) -> tuple[Value, ...]:
-    """Return count, bytes, time, exposed time and rate of the copies of a kind, per step."""
-    overlap, gpu = side.details.overlap, side.trace.gpu
-    position = side.copy_kinds.get(kind, np.empty(0, np.int64))
+def _copy_kinds(side: Side) -> dict[CopyKind, Int64s]:
+    """Return the positions in `Overlap.row` of the copies in complete steps, by kind."""
+    gpu, rows = side.trace.gpu, side.details.overlap.row
+    inside = np.flatnonzero(side.trace.steps.holds(side.trace.links.activity_step[rows]))
+    kinds = np.stack((gpu.direction[rows[inside]], gpu.host_memory[rows[inside]]))
+    different, group = np.unique(kinds, axis=1, return_inverse=True)
+    return {(int(kind[0]), int(kind[1])): inside[group.ravel() == number] for number, kind in enumerate(different.T)}
+
+
+def _copies(side: Side, position: Int64s | None) -> tuple[Value, ...]:
+    """Return count, bytes, time, exposed time and rate of the copies at positions of `Overlap.row`, per step."""
+    overlap, gpu, why = side.details.overlap, side.trace.gpu, side.withheld
+    position = np.empty(0, np.int64) if position is None else position
     rows = overlap.row[position]
     step, is_sized = side.trace.links.activity_step[rows], not (gpu.bytes[rows] == NONE).any()
-    size, time = side.summed(step, gpu.bytes[rows]), side.summed(step, gpu.duration_ns[rows])
+    size, time = (sum_in_steps(side.trace, step, column[rows]) for column in (gpu.bytes, gpu.duration_ns))
     known = (size > 0) & (time > 0) & is_sized
     unknown = Value(None, reason="" if is_sized else NO_SIZES)
-    rate = side.figure(size[known] / time[known], side.withheld.copies) if known.any() else unknown
+    exposed = sum_in_steps(side.trace, step, overlap.exposed_ns[position])
     return (
-        side.figure(side.summed(step), side.withheld.copies),
-        side.figure(size, side.withheld.copies) if is_sized else unknown,
-        side.figure(time, side.withheld.copies),
-        side.figure(
-            side.summed(step, overlap.exposed_ns[position]),
-            side.withheld.copies,
-            side.withheld.overlap,
-            at_the_end=False,
-        ),
-        rate,
+        side.per_step(sum_in_steps(side.trace, step), why.copies),
+        side.per_step(size, why.copies) if is_sized else unknown,
+        side.per_step(time, why.copies),
+        side.per_step(exposed, why.copies, why.overlap, depends_on_end=True),
+        side.per_step(size[known] / time[known], why.copies) if known.any() else unknown,
     )
 
 

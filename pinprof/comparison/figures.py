@@ -1,28 +1,207 @@
-"""The figures of the step, of copies and of waits that a comparison shows."""
+"""The figures of two traces: before, after, and whether they differ by more than noise."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.syncs import Site
-from pinprof.comparison.figure import NO_SIZES, NO_STEPS, ComparedFigure, Floats, Value, over_steps
-from pinprof.comparison.side import Side, WaitValues
-from pinprof.intervals import covered
+from pinprof.analysis import Analysis
+from pinprof.details import Details
+from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, Figure
+from pinprof.measurement.in_steps import Floats, running_in_steps, with_work_behind
 from pinprof.measurement.known import given
-from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.trace.tables import KERNEL, Trace
 from pinprof.units import NS_PER_MS
 
+Range: TypeAlias = tuple[float, float]
 
-def step_figure(before: Side, after: Side) -> ComparedFigure:
+NOT_STEPPED = "no step was found; call profiler.step() once per training step"
+LOW, HIGH = 10, 90
+"""The percentiles of the steps that bound a spread: those that a trace stores with a measured step."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A figure of one trace; None with the reason if the trace does not tell."""
+
+    value: float | None
+    spread: Range | None = None
+    """The range of the figure over the complete steps, or the stated range of the step; None for one step."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ComparedFigure:
+    """A figure before and after; times in ns."""
+
+    name: str
+    """As in the report's JSON."""
+    unit: str
+    """`ns`, `bytes`, `count`, `share` (of 1) or `gbps`."""
+    before: Value
+    after: Value
+    device: int | None = None
+    """Its GPU, if it belongs to one."""
+    label: str = ""
+    """What tables call it."""
+    more_is_better: bool = False
+
+    @property
+    def difference(self) -> float | None:
+        """After minus before; None if a side is unknown."""
+        if self.before.value is None or self.after.value is None:
+            return None
+        return self.after.value - self.before.value
+
+    @property
+    def fraction(self) -> float | None:
+        """The difference as a share of the figure before."""
+        if self.difference is None or not self.before.value:
+            return None
+        return self.difference / self.before.value
+
+    @property
+    def noise(self) -> float | None:
+        """What a difference must exceed to count: then the ranges of the two figures do not overlap.
+
+        None if a side has no range, because a single step has no spread.
+        """
+        sides = (self.before.value, self.before.spread), (self.after.value, self.after.spread)
+        smaller, larger = sides if (self.difference or 0) >= 0 else sides[::-1]
+        if smaller[0] is None or smaller[1] is None or larger[0] is None or larger[1] is None:
+            return None
+        return max(smaller[1][1] - smaller[0], 0.0) + max(larger[0] - larger[1][0], 0.0)
+
+    @property
+    def is_within_noise(self) -> bool | None:
+        """Whether the difference is noise; None if unknown. A difference of 0 is noise."""
+        if self.difference is None:
+            return None
+        if self.difference == 0:
+            return True
+        return None if self.noise is None else abs(self.difference) <= self.noise
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the figure differs by more than noise, as far as that is known."""
+        return self.difference is not None and not self.is_within_noise
+
+    @property
+    def reason(self) -> str:
+        """Why the figures cannot be compared; empty if they can."""
+        if self.difference is not None:
+            return ""
+        both = (("before", self.before), ("after", self.after))
+        return "; ".join(f"{side}: {value.reason or 'none'}" for side, value in both if value.value is None)
+
+
+def over_steps(values: Floats, value: float | None = None) -> Value:
+    """Return a figure, `value` or the mean of these values of the complete steps, with their spread.
+
+    The percentiles are values of steps, without interpolation, so few steps all lie in the spread.
+    """
+    if len(values) == 0:
+        return Value(value, reason="" if value is not None else NO_STEPS)
+    middle = float(values.mean()) if value is None else value
+    if len(values) == 1:
+        return Value(middle)
+    low = float(np.percentile(values, LOW, method="lower"))
+    high = float(np.percentile(values, HIGH, method="higher"))
+    return Value(middle, (min(low, middle), max(high, middle)))
+
+
+@dataclass(frozen=True)
+class Side:
+    """The measurements and findings of one of the traces."""
+
+    analysis: Analysis
+    is_stepped: bool = True
+    """False for a trace without steps, if the other has steps: per step would mean the whole trace here."""
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
+
+    @property
+    def details(self) -> Details:
+        """The measurements of its rows."""
+        return self.analysis.details
+
+    @property
+    def profile(self) -> Profile:
+        """Their sums."""
+        return self.analysis.profile
+
+    @property
+    def withheld(self) -> Doubted:
+        """Why figures are withheld."""
+        return self.profile.withheld
+
+    def why_not(self, *reasons: Doubt | None) -> str:
+        """Return why the trace is not fit for figures, from the doubts that withhold them; empty if it is."""
+        entry = next(filter(None, reasons), None)
+        if entry:
+            return f"{entry.what}; {entry.remedy}"
+        return "" if self.profile.steps.count else NO_STEPS
+
+    def why_not_stepped(self, *reasons: Doubt | None) -> str:
+        """Return why the trace is not fit for figures per step; empty if it is."""
+        if not any(reasons) and not self.is_stepped:
+            return NOT_STEPPED
+        return self.why_not(*reasons)
+
+    def per_step(self, values: Floats, *reasons: Doubt | None, depends_on_end: bool = False) -> Value:
+        """Return a sum per step by its values in the complete steps, unless a reason withholds it.
+
+        `depends_on_end` is as for a `Figure`: the last step of the trace counts, but not for the spread.
+        """
+        reason = self.why_not_stepped(self.withheld.per_step, *reasons)
+        if reason:
+            return Value(None, reason=reason)
+        if depends_on_end:
+            return over_steps(with_work_behind(self.trace, values), float(values.mean()))
+        return over_steps(values)
+
+
+# The figures of the step
+
+
+def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
+    """Yield every figure that comparisons show, the step without the profiler first."""
+    for figure in FIGURES:
+        if figure.label:
+            yield _compared(figure, before, after)
+        if figure.name == "traced_ms":
+            yield from _of_devices(before, after)
+
+
+def _compared(figure: Figure, before: Side, after: Side) -> ComparedFigure:
+    values = _value(before, figure), _value(after, figure)
+    return ComparedFigure(figure.name, figure.unit, *values, label=figure.label, more_is_better=figure.more_is_better)
+
+
+def _value(side: Side, figure: Figure) -> Value:
+    """Return a figure of a trace, with its spread over the complete steps."""
+    reasons: list[Doubt | None] = [getattr(side.withheld, kind) for kind in figure.withheld_by]
+    if figure is STEP_MS:
+        return _step(side, reasons)
+    reason = side.why_not(*reasons) if figure.of_trace else side.why_not_stepped(*reasons)
+    value, values = given(figure.of(side.profile)), figure.in_steps(side.details) if figure.in_steps else None
+    if reason or value is None or values is None:
+        return Value(None, reason=reason or figure.absent)
+    return over_steps(with_work_behind(side.trace, values) if figure.depends_on_end else values, value)
+
+
+def _step(side: Side, reasons: Sequence[Doubt | None]) -> Value:
     """Return the step without profiler: measured with its p10 and p90, or estimated with the range of the estimate."""
-    return ComparedFigure("step_ms", "ns", _step(before), _step(after))
-
-
-def _step(side: Side) -> Value:
     step = side.profile.estimate
     if step.step_ns is not None and side.is_stepped:
         return Value(step.step_ns, _spread(side))
-    return Value(None, step.range_ns, side.why_not_stepped(side.withheld.estimate, side.withheld.step) or NO_STEPS)
+    return Value(None, step.range_ns, side.why_not_stepped(*reasons) or NO_STEPS)
 
 
 def _spread(side: Side) -> tuple[float, float] | None:
@@ -42,98 +221,19 @@ def _spread(side: Side) -> tuple[float, float] | None:
     return min(plain.p10_ms * NS_PER_MS, step.step_ns), max(plain.p90_ms * NS_PER_MS, step.step_ns)
 
 
-def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
-    """Yield every figure of the whole step."""
-
-    def of_both(name: str, unit: str, measured: Callable[[Side], Value]) -> ComparedFigure:
-        return ComparedFigure(name, unit, measured(before), measured(after))
-
-    yield step_figure(before, after)
-    yield of_both("traced_ms", "ns", _traced)
-    yield from _of_devices(before, after)
-    yield of_both("overlap_fraction", "share", _fraction)
-    yield of_both("exposed_ms", "ns", _exposed)
-    yield of_both("pageable_bytes", "bytes", _pageable)
-    yield from _of_waits(before, after)
-    if before.profile.loader.waits or after.profile.loader.waits:
-        yield of_both("loader_ms", "ns", _loader)
-
-
-def _of_waits(before: Side, after: Side) -> Iterator[ComparedFigure]:
-    """Yield how often and how long the host waits: in hidden waits, and in all waits."""
-    hidden = [_waits(side, lambda site: site.verdict == "hidden") for side in (before, after)]
-    every = [_waits(side, lambda site: site.is_wait) for side in (before, after)]
-    yield ComparedFigure("hidden_syncs", "count", hidden[0].count, hidden[1].count)
-    yield ComparedFigure("hidden_stall_ms", "ns", hidden[0].stall, hidden[1].stall)
-    yield ComparedFigure("stall_ms", "ns", every[0].stall, every[1].stall)
-    yield ComparedFigure("bubble_ms", "ns", every[0].bubble, every[1].bubble)
-
-
-def _waits(side: Side, chosen: Callable[[Site], bool]) -> WaitValues:
-    return side.waits([number for number, site in enumerate(side.details.syncs.sites) if chosen(site)])
-
-
-def _traced(side: Side) -> Value:
-    """Return the traced step with the spread of its times, on the host or on the GPU."""
-    steps = side.profile.steps
-    reason = side.why_not_stepped(side.withheld.step)
-    if steps.traced_ns is None or reason:
-        return Value(None, reason=reason or NO_STEPS)
-    each = steps.each_ns if steps.traced_ns == steps.host_ns else np.diff(side.work_ends)
-    return over_steps(each.astype(np.float64), steps.traced_ns)
-
-
 def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
     """Yield for each GPU of either trace the time per step that it worked, and that kernels ran."""
+    figures = (("busy_ms", "GPU busy", None), ("kernel_ms", "GPU in kernels", KERNEL))
     for device in sorted({entry.device for side in (before, after) for entry in side.profile.gpus}):
-        yield ComparedFigure("busy_ms", "ns", _worked(before, device), _worked(after, device), device)
-        yield ComparedFigure("kernel_ms", "ns", _worked(before, device, KERNEL), _worked(after, device, KERNEL), device)
+        for name, label, category in figures:
+            values = _worked(before, device, category), _worked(after, device, category)
+            yield ComparedFigure(name, "ns", *values, device=device, label=label)
 
 
-def _worked(side: Side, device: int, category: int | None = None) -> Value:
+def _worked(side: Side, device: int, category: int | None) -> Value:
     gpu = side.trace.gpu
     if device not in gpu.of_device:
         return Value(None, reason=side.why_not(side.withheld.busy) or "nothing ran on this GPU")
     rows = gpu.of_device[device]
-    return side.figure(
-        side.covered(rows if category is None else rows[gpu.category[rows] == category]), side.withheld.busy
-    )
-
-
-def _fraction(side: Side) -> Value:
-    """Return the overlapped share of the copy time in the whole trace, with its spread over the steps."""
-    reason = side.why_not(side.withheld.copies, side.withheld.overlap)
-    sums = given(side.profile.overlap)
-    share = sums.fraction if sums else None
-    if reason or share is None:
-        return Value(None, reason=reason or "no copies")
-    each = side.covered(np.flatnonzero(side.trace.gpu.category == MEMCPY))
-    each, exposed = side.with_work_behind(each), side.with_work_behind(_exposed_each(side))
-    copying = each > 0
-    shares: Floats = 1 - exposed[copying] / each[copying]
-    return over_steps(np.clip(shares, 0.0, 1.0), share)
-
-
-def _exposed_each(side: Side) -> Floats:
-    overlap = side.details.overlap
-    return side.summed(side.trace.links.activity_step[overlap.row], overlap.exposed_ns)
-
-
-def _exposed(side: Side) -> Value:
-    return side.figure(_exposed_each(side), side.withheld.copies, side.withheld.overlap, at_the_end=False)
-
-
-def _pageable(side: Side) -> Value:
-    gpu = side.trace.gpu
-    rows = np.flatnonzero(gpu.host_memory == PAGEABLE)
-    if (gpu.bytes[rows] == NONE).any():
-        return Value(None, reason=NO_SIZES)
-    return side.figure(side.summed(side.trace.links.activity_step[rows], gpu.bytes[rows]), side.withheld.copies)
-
-
-def _loader(side: Side) -> Value:
-    """Return the time per step that the main thread waits for its DataLoader."""
-    steps = side.trace.steps
-    return side.figure(
-        covered(side.details.loader.times, steps.start_ns, steps.end_ns)[steps.complete].astype(np.float64)
-    )
+    chosen = rows if category is None else rows[gpu.category[rows] == category]
+    return side.per_step(running_in_steps(side.trace, chosen), side.withheld.busy)

@@ -1,9 +1,9 @@
 """`pinprof report --json`: the whole document."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, convert, defstruct
 
 from pinprof.documents.fields import (
     Bound,
@@ -23,7 +23,9 @@ from pinprof.documents.fields import (
 from pinprof.documents.findings import Cost, Finding, Joint, Ranks, Verdict
 from pinprof.documents.spent import HostMemory, HostProfile, Kernel, KernelSums, Launches, Op, OpSums, Pause
 from pinprof.documents.waits import Copies, Idle, Loader, Overlap, Syncs
-from pinprof.measurement.trust import CHECKS, FIGURES
+from pinprof.measurement.figures import FIGURES, Unit
+from pinprof.measurement.trust import CHECKS
+from pinprof.measurement.trust.doubt import FIGURES as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.version import VERSION
 
@@ -63,7 +65,7 @@ class Missing(Document):
     effect: Annotated[Words, doc("what follows")]
     remedy: Annotated[Words, doc("how to record it")]
     invalidates: Annotated[
-        Sequence[Annotated[str, one_of(FIGURES)]], doc("the kinds of figures that are null because of it")
+        Sequence[Annotated[str, one_of(KINDS)]], doc("the kinds of figures that are null because of it")
     ]
 
 
@@ -124,16 +126,27 @@ class Steps(Document):
     ledger: Annotated[Sequence[Entry] | None, doc("where the time of the whole run went; null in traces of others")]
 
 
-class PerStep(Document):
-    """Sums over the complete steps, divided by their number: what `pinprof check` limits."""
+UNITS: Mapping[Unit, Any] = {"ns": Ms, "bytes": Bytes, "share": Share, "count": float}
+PerStep: TypeAlias = Document
+if not TYPE_CHECKING:
+    PerStep = defstruct(
+        "PerStep",
+        [
+            (figure.name, Annotated[UNITS[figure.unit] | None, doc(figure.meaning)])
+            for figure in FIGURES
+            if figure.is_in_record
+        ],
+        bases=(Document,),
+        namespace={
+            "__doc__": "Sums over the complete steps, divided by their number: what `pinprof check` limits.",
+        },
+    )
+"""A record with a field for each figure that is a sum per step."""
 
-    hidden_syncs: Annotated[float | None, doc("waits that the code did not ask for")]
-    hidden_stall_ms: Annotated[Ms | None, doc("time in these")]
-    exposed_ms: Annotated[Ms | None, doc("copy time with no kernel beside it")]
-    pageable_bytes: Annotated[Bytes | None, doc("copied from or to pageable memory")]
-    stall_ms: Annotated[Ms | None, doc("time in all waits")]
-    drain_ms: Annotated[Ms | None, doc("the part in which earlier work was still to be done")]
-    bubble_ms: Annotated[Ms | None, doc("GPU idle time that waits leave behind")]
+
+def per_step(values: Mapping[str, float | None]) -> PerStep:
+    """Return the record of the sums per step, which are given by the names of their figures."""
+    return convert(values, PerStep)
 
 
 class StepPart(Document):

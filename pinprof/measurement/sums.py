@@ -73,43 +73,6 @@ class WaitSite(BareSite):
     """In the complete steps together."""
 
 
-@dataclass(frozen=True)
-class DrainPerStep:
-    """What the waits of a step are for, and what they leave; times in ns."""
-
-    drain_ns: float
-    """The time in waits in which work queued before was still to be done."""
-    worked_ns: float
-    """The part of that in which the GPU worked."""
-    bubble_ns: float
-    """GPU idle after them."""
-
-
-@dataclass(frozen=True)
-class WaitsPerStep:
-    """The waits of a step; times in ns."""
-
-    hidden: float
-    hidden_stall_ns: float
-    """Time that the host stands in hidden waits."""
-    count: float
-    """Times that the host waits, as the code asks for or not."""
-    stall_ns: float
-    """Time that the host stands in these waits."""
-    drained: Perhaps[DrainPerStep]
-
-
-@dataclass(frozen=True)
-class PerStep:
-    """Sums over the complete steps, divided by their number. What lies outside of complete steps is left out."""
-
-    waits: Perhaps[WaitsPerStep]
-    exposed_ns: Perhaps[float]
-    """Copy time beside which no kernel runs, of the copies that count."""
-    pageable_bytes: Perhaps[float | None]
-    """Copied from or to pageable memory, as far as sizes are recorded; None if no size of such copies is."""
-
-
 def whole_cost(cost: Perhaps[WaitCost]) -> Cost | None:
     """Return all that waits cost, None where a part of that is withheld."""
     known = given(cost)

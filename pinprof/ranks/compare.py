@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TypeAlias
 
+from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import given
 from pinprof.ranks.part import RankPart, longest_first, number_of
 from pinprof.ranks.reason import reason_of
@@ -125,7 +126,7 @@ def _rank(shared: SharedFinding) -> tuple[float, ...]:
 
 def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
     profile, steps = part.profile, part.profile.steps.divisor
-    exposed = given(profile.sums.exposed_ns) if profile.sums else None
+    exposed = given(EXPOSED.of(profile))
     is_stall_known = not (profile.withheld.stalls or profile.withheld.per_step)
     stalls: Counter[str] = Counter()
     for site in profile.sites:

@@ -4,27 +4,17 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pinprof.measurement.trust import FIGURES
-from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP
+from pinprof.measurement.figures import FIGURES, STEP_MS
+from pinprof.measurement.trust.doubt import ESTIMATE
+from pinprof.measurement.trust.doubt import FIGURES as KINDS
 from pinprof.tracking.logged import DOCUMENT, FOLDER, PAGE, Logged
 
 ENDS = ("low", "high")
 """What the two ends of a range are called."""
 NUMBERS: dict[str, tuple[str, ...]] = {
-    "steps/step_ms": (STEP, ESTIMATE),
-    "steps/range_ms/low": (STEP, ESTIMATE),
-    "steps/range_ms/high": (STEP, ESTIMATE),
-    "steps/busy_ms": (STEP, BUSY),
-    "steps/busy_fraction": (STEP, BUSY),
-    "overlap/fraction": (OVERLAP, COPIES),
-    "per_step/exposed_ms": (PER_STEP, OVERLAP),
-    "per_step/pageable_bytes": (PER_STEP, COPIES),
-    "per_step/hidden_syncs": (PER_STEP, STALLS),
-    "per_step/hidden_stall_ms": (PER_STEP, STALLS),
-    "per_step/stall_ms": (PER_STEP, STALLS),
-    "per_step/bubble_ms": (PER_STEP, STALLS, DRAIN),
-    "launches/per_step": (PER_STEP, BUSY),
-    "loader/per_step_ms": (PER_STEP,),
+    **{figure.path: figure.withheld_by for figure in FIGURES if figure.is_tracked},
+    "steps/range_ms/low": STEP_MS.withheld_by,
+    "steps/range_ms/high": STEP_MS.withheld_by,
     "verdict/ms": (ESTIMATE,),
     "verdict/fraction": (ESTIMATE,),
     "joint/saving_ms": (ESTIMATE,),
@@ -32,10 +22,10 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "joint/range_ms/high": (ESTIMATE,),
     "joint/predicted_step_ms": (ESTIMATE,),
 }
-"""The numbers, by where they stand in the JSON of a trace, each with the kinds of figures that withhold it."""
+"""The numbers, by where they are in the JSON of a trace, each with the kinds of figures that withhold it."""
 COUNT = "findings/count"
-SEARCHED = tuple(figure for figure in FIGURES if figure != ESTIMATE)
-"""The figures without one of which some rules are silent, so that nobody knows how many findings there are."""
+SEARCHED = tuple(kind for kind in KINDS if kind != ESTIMATE)
+"""The kinds of figures without one of which some rules are silent, so that nobody knows how many findings there are."""
 WORDS = ("verdict/cause", "verdict/headline", "verdict/do", "steps/bound", "steps/step_source", "path")
 """What is logged as words."""
 OF_FINDING = ("saving_ms", "at_most_ms")

@@ -3,7 +3,7 @@ from pathlib import Path
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.analyses.pause import Pause
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.trace import read_trace
 
 MS = 1_000_000

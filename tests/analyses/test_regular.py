@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.communication import measure_communication
 from pinprof.capture.sections import store
 from pinprof.details import Details, details_of
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
 from pinprof.trace.collectives import match_collectives

@@ -14,7 +14,8 @@ from pinprof.analyses.spent.names import LONGEST_NAME, MOST_NAMES
 from pinprof.analyses.spent.ops import own_times
 from pinprof.intervals import length, union
 from pinprof.measurement.known import Known, Perhaps, Withheld
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL, HostEvents, Trace
 

@@ -12,29 +12,24 @@ from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
-from pinprof.check import (
+from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline, remarks_on
+from pinprof.check.config import find_config, read_config
+from pinprof.check.figures import LIMITED, TraceFigures
+from pinprof.check.judge import (
     KEPT,
     NOT_JUDGED,
     NOT_KEPT,
-    QUANTITIES,
-    BaselineTrace,
     Checked,
-    Limits,
     LimitVerdict,
-    TraceFigures,
     absent_ranks,
-    find_config,
     judge,
     judge_all,
-    match_traces,
     outcome,
-    read_baseline,
-    read_config,
-    remarks,
-    remarks_on,
 )
+from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits, Quantity
+from pinprof.check.remarks import remarks
 from pinprof.errors import PinprofError, TraceError
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
@@ -138,7 +133,7 @@ def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> 
 
 def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
     analysis = analysis_of(TRACES / "loader_pageable.stack.json.gz")
-    from pinprof.check import measure_figures  # noqa: PLC0415  only here the trace is none of the builder's
+    from pinprof.check.figures import measure_figures  # noqa: PLC0415  only here the trace is none of the builder's
 
     (place,) = measure_figures(analysis).figures["max_exposed_ms"].places
     assert (place.file, place.function) == ("pinprof/workloads/loaders.py", "step")
@@ -191,8 +186,8 @@ def test_an_empty_trace_keeps_no_limit_and_says_why(tmp_path: Path, limit: str) 
     verdict = verdict_of(without_known_events(), tmp_path, **{limit: 0.5})
     assert (verdict.status, verdict.failed, verdict.measured) == ("unknown", True, None)
     assert "record" in verdict.sentence
-    noun = next(quantity.noun for quantity in QUANTITIES if quantity.key == limit)
-    assert verdict.sentence.startswith(f"the {noun} is not known, ")
+    quantity = QUANTITIES[limit]
+    assert verdict.sentence.startswith(f"the {quantity.noun or quantity.what} is not known, ")
 
 
 def test_without_runtime_calls_waits_are_unknown_and_copies_are_not(tmp_path: Path) -> None:
@@ -222,8 +217,11 @@ def test_a_limit_that_cannot_be_is_refused(limits: dict[str, float]) -> None:
         Limits(**limits)
 
 
-def test_every_quantity_has_a_limit() -> None:
-    assert [quantity.key for quantity in QUANTITIES] == list(Limits.__dataclass_fields__)
+@pytest.mark.parametrize("quantity", QUANTITIES.values(), ids=QUANTITIES)
+def test_a_limit_is_a_lower_bound_where_more_of_its_figure_is_better(quantity: Quantity) -> None:
+    figure = LIMITED[quantity.key]
+    assert quantity.at_least == figure.more_is_better
+    assert quantity.unit in {"ns": (MS,), "bytes": (BYTES,), "count": (COUNT,), "share": (SHARE,)}[figure.unit]
 
 
 # Baselines
@@ -260,7 +258,7 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) -> None:
-    from pinprof.check import measure_figures  # noqa: PLC0415
+    from pinprof.check.figures import measure_figures  # noqa: PLC0415
 
     analysis = analysis_of(path)
     report = tmp_path / "baseline.json"
@@ -456,7 +454,8 @@ def test_a_baseline_with_an_impossible_figure_is_refused_by_its_name(
     "changes",
     [
         {"per_step": {"hidden_syncs": 1e300, "hidden_stall_ms": 0, "exposed_ms": 0, "pageable_bytes": 0}},
-        {"per_step": {"hidden_syncs": 1}},
+        {"per_step": {"exposed_ms": -1}},
+        {"per_step": {"hidden_syncs": "1"}},
         {"overlap": {"fraction": 90}},
         {"overlap": {}},
         {"syncs": None},
@@ -519,7 +518,7 @@ def cut(builder: TraceBuilder, folder: Path, until: float) -> TraceFigures:
     path.write_text(lost)
     trace = read_trace(path)
     assert trace.cut
-    from pinprof.check import measure_figures  # noqa: PLC0415
+    from pinprof.check.figures import measure_figures  # noqa: PLC0415
 
     return measure_figures(analyse(trace))
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pinprof.comparison import ComparedFigure, Value
-from pinprof.comparison.figure import over_steps
+from pinprof.comparison.figures import over_steps
 
 
 def figure(before: Value, after: Value) -> ComparedFigure:

@@ -8,7 +8,7 @@ from trace_builder import without_known_events
 
 from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
-from pinprof.comparison.side import Side
+from pinprof.comparison.figures import Side
 from pinprof.report.comparison.words import where
 from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
 from pinprof.trace import read_trace

@@ -7,7 +7,8 @@ from recordings import TRACES
 from trace_builder import MAIN, TraceBuilder, without_known_events
 
 from pinprof.measurement.known import Known
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
 from pinprof.trace.made import Made

@@ -23,7 +23,8 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 from pinprof.analysis import analyse
 from pinprof.check.figures import measure_figures
 from pinprof.measurement.known import Known
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import CHECKS, FIGURES
 from pinprof.measurement.trust.doubt import LEVELS, Doubt, doubted
 from pinprof.report.trace.json import to_json

@@ -11,7 +11,7 @@ from trace_builder import SIDE, TraceBuilder
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.errors import TraceError
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.replay.building import build_program
 from pinprof.replay.machine import Job, pace
 from pinprof.replay.program import Call, Program

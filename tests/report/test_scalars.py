@@ -8,11 +8,15 @@ from blocks import GUIDES
 from recordings import TRACES, analysis_of
 
 from pinprof.documents.report import Report
+from pinprof.measurement.figures import FIGURES
 from pinprof.report.scalars import ENDS, NUMBERS, OF_JOB, WORDS, WORDS_OF_JOB, to_logged
 from pinprof.report.schema import to_schema
 from pinprof.report.trace.json import to_json
 
-GUIDE = next(path for path in GUIDES if path.stem == "logging").read_text()
+PATH = next(path for path in GUIDES if path.stem == "logging")
+GUIDE = PATH.read_text()
+BEGIN, END = "| figure | what it is |\n|---|---|\n", "\nWhat is predicted"
+"""What stands before the table of figures in the guide, and behind it."""
 
 
 SCHEMA = to_schema(Report)
@@ -45,6 +49,15 @@ def test_a_number_stands_in_the_json_under_its_name(name: str) -> None:
 def test_words_stand_in_the_json_under_their_names() -> None:
     assert all(field_of(name) for name in WORDS)
     assert {*OF_JOB, *WORDS_OF_JOB} <= properties("ranks").keys()
+
+
+def test_the_table_of_figures_in_the_guide_is_made_of_the_rows(*, pytestconfig: pytest.Config) -> None:
+    rows = (f"| `{figure.path}` | {figure.meaning} |\n" for figure in FIGURES if figure.is_tracked)
+    before, after = GUIDE.split(BEGIN)[0], GUIDE.split(END)[1]
+    text = "".join((before, BEGIN, *rows, END, after))
+    if pytestconfig.getoption("--update-golden"):
+        PATH.write_text(text)
+    assert PATH.read_text() == text
 
 
 def test_the_guide_names_all_that_is_logged() -> None:

@@ -9,7 +9,7 @@ from page_reader import Page
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text

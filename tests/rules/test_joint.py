@@ -6,7 +6,7 @@ import pytest
 from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import TraceBuilder
 
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.report.words import all_together, joint_worth
 from pinprof.rules import Findings, Joint, Saving, find
 from pinprof.trace import read_trace

@@ -8,7 +8,7 @@ import pytest
 from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import to_json
 from pinprof.rules import Findings, find, launches
 from pinprof.trace import Trace, read_trace

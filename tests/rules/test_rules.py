@@ -12,7 +12,8 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
 from pinprof.bench.rates import pinning as pinning_of
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.report.trace.headline import headline
 from pinprof.report.words import worth
 from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findings, find, gpu, launches

@@ -7,7 +7,7 @@ from trace_builder import LAUNCH_US, SIDE, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict

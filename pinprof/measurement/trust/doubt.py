@@ -69,6 +69,11 @@ class Doubted:
     stalls: Doubt | None = None
     drain: Doubt | None = None
 
+    def reason(self, kinds: Iterable[str]) -> Doubt | None:
+        """Return why a figure that needs all of these kinds is withheld, by the first that is; None if it is given."""
+        reasons: list[Doubt | None] = [getattr(self, kind) for kind in kinds]
+        return next(filter(None, reasons), None)
+
 
 def doubted(doubts: Iterable[Doubt]) -> Doubted:
     """Return which kinds of figures are withheld; the doubts come with the gravest first."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pinprof.check import Checked, LimitVerdict
+from pinprof.check.judge import Checked, LimitVerdict
 from pinprof.report.words import place, printable
 from pinprof.units import listed
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from pinprof.check import Checked, LimitVerdict, remarks
+from pinprof.check.judge import Checked, LimitVerdict
+from pinprof.check.remarks import remarks
 from pinprof.report.words import place, printable
 
 

@@ -9,7 +9,8 @@ from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
-from pinprof.check import NOT_JUDGED, Checked, LimitVerdict, Remark, outcome, remarks
+from pinprof.check.judge import NOT_JUDGED, Checked, LimitVerdict, outcome
+from pinprof.check.remarks import Remark, remarks
 from pinprof.report.words import printable
 from pinprof.rules import RULES
 from pinprof.version import VERSION

@@ -7,7 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.check import Checked, CodePlace, LimitVerdict
+from pinprof.check.judge import Checked, LimitVerdict
+from pinprof.check.places import CodePlace
 from pinprof.report.layout import laid_out, unbroken
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES

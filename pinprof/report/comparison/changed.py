@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.syncs import Site
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.comparison.figure import ComparedFigure
+from pinprof.comparison.figures import ComparedFigure
 from pinprof.phrases import WAITS
 from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds

@@ -9,24 +9,8 @@ from pinprof.report.words import NOTHING, places_of, saved, step_known, whole_pl
 from pinprof.rules import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
-LABELS = {
-    "step_ms": "step without profiler",
-    "traced_ms": "step in the trace",
-    "busy_ms": "GPU busy",
-    "kernel_ms": "GPU in kernels",
-    "overlap_fraction": "overlapped copy time",
-    "exposed_ms": "exposed copies",
-    "pageable_bytes": "copied from or to pageable memory",
-    "hidden_syncs": "hidden waits of the host",
-    "hidden_stall_ms": "host stalls in hidden waits",
-    "stall_ms": "host stalls",
-    "bubble_ms": "GPU idle after waits",
-    "loader_ms": "wait for the DataLoader",
-}
 BEFORE, AFTER = "before", "after"
 BETTER, WORSE = "better", "worse"
-BETTER_IF_MORE = frozenset({"overlap_fraction", "bandwidth_gbps"})
-"""Of all other figures less is better."""
 ARROW = "->"
 MAX_PLACES = 4
 """More lines of one function than this are counted, not listed."""
@@ -38,7 +22,7 @@ RARE = 0.01
 
 def label(figure: ComparedFigure, *, several_gpus: bool) -> str:
     """Return what a figure is, with its GPU if there are several."""
-    name = LABELS[figure.name]
+    name = figure.label
     return name if figure.device is None or not several_gpus else name.replace("GPU", f"GPU {figure.device}")
 
 
@@ -100,7 +84,7 @@ def outcome(figure: ComparedFigure) -> str:
     """Return whether a figure became better or worse beyond noise; nothing where it did neither that one can read."""
     if not figure.has_changed or figure.difference is None or _reads_alike(figure):
         return ""
-    return BETTER if (figure.difference > 0) == (figure.name in BETTER_IF_MORE) else WORSE
+    return BETTER if (figure.difference > 0) == figure.more_is_better else WORSE
 
 
 def change_of(change: WaitChange | CopyChange | FindingChange) -> tuple[str, str]:

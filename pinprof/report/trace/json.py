@@ -11,10 +11,12 @@ from pinprof.documents import report as documents
 from pinprof.documents.fields import Device, encoded, maybe_ms, range_ms, with_ms
 from pinprof.documents.spent import HostMemory, Pause
 from pinprof.hta.breakdowns import Breakdown
+from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import GpuSums, PerStep
-from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.measurement.sums import GpuSums
+from pinprof.measurement.trust import FIGURES as KINDS
+from pinprof.measurement.trust import Doubt
 from pinprof.ranks import Ranks
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
 from pinprof.report.trace.spent_json import host_profile, kernel_of, kernel_sums, launches_of, op_of, op_sums
@@ -62,7 +64,7 @@ def _trace(profile: Profile, findings: Findings, hta: Breakdown | None) -> docum
         verdict=verdict_of(profile, findings),
         verdicts=costs_of(findings),
         steps=_steps(profile),
-        per_step=_per_step(profile.sums) if profile.sums else None,
+        per_step=_per_step(profile),
         step_parts=[_part(mean) for mean in profile.parts],
         gpu=[_gpu(gpu) for gpu in profile.gpus],
         copies=[copies_of(group) for group in profile.copies],
@@ -101,7 +103,7 @@ def _missing(doubt: Doubt) -> documents.Missing:
         what=doubt.what,
         effect=doubt.effect,
         remedy=doubt.remedy,
-        invalidates=[figure for figure in FIGURES if figure in doubt.withholds],
+        invalidates=[kind for kind in KINDS if kind in doubt.withholds],
     )
 
 
@@ -165,18 +167,17 @@ def _ledger(course: Course) -> list[documents.Entry]:
     ]
 
 
-def _per_step(sums: PerStep) -> documents.PerStep:
-    waits = given(sums.waits)
-    drained = given(waits.drained) if waits else None
-    return documents.PerStep(
-        hidden_syncs=waits.hidden if waits else None,
-        hidden_stall_ms=ms(waits.hidden_stall_ns) if waits else None,
-        exposed_ms=maybe_ms(given(sums.exposed_ns)),
-        pageable_bytes=given(sums.pageable_bytes),
-        stall_ms=ms(waits.stall_ns) if waits else None,
-        drain_ms=ms(drained.drain_ns) if drained else None,
-        bubble_ms=ms(drained.bubble_ns) if drained else None,
-    )
+def _per_step(profile: Profile) -> documents.PerStep | None:
+    """Return the sums per step; None without complete steps, and where all are withheld."""
+    if not profile.has_sums:
+        return None
+    return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if figure.is_in_record})
+
+
+def _value(figure: Figure, profile: Profile) -> float | None:
+    """Return a figure of the step, times in ms; None where it is withheld, or there is none."""
+    value = given(figure.of(profile))
+    return maybe_ms(value) if figure.unit == "ns" else value
 
 
 def _part(mean: MeanStep) -> documents.StepPart:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, idle_times, idle_times_of
-from pinprof.measurement.known import Perhaps, Withheld, given
+from pinprof.measurement.figures import STALL, SYNCS, WORKED
+from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitsPerStep
 from pinprof.replay.bound import INPUT, is_gpu_bound
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
@@ -89,8 +89,8 @@ def where_it_goes(profile: Profile) -> Iterator[Fact]:
             yield from _at_work(profile) if why.step else ()
     else:
         yield from _on_gpu(profile, mean)
-    if profile.sums and profile.gpus:
-        yield _stalls(profile, profile.sums.waits, mean)
+    if profile.has_sums and profile.gpus:
+        yield _stalls(profile, mean)
 
 
 def _at_work(profile: Profile) -> Iterator[Fact]:
@@ -153,28 +153,28 @@ def cause_of_idle(profile: Profile, mean: MeanStep) -> tuple[str, bool]:
     return cause, times[cause] >= MOST * sum(times.values())
 
 
-def _stalls(profile: Profile, waits: Perhaps[WaitsPerStep], mean: MeanStep | None) -> Fact:
+def _stalls(profile: Profile, mean: MeanStep | None) -> Fact:
     """Return the host's part, which is not in addition to the GPU's: it says how much of it is no loss."""
-    name = "host stalls"
-    if isinstance(waits, Withheld):
-        return Fact(name, NOTHING, why_not(waits.reason))
-    sums = waits.value
-    if not sums.count:
+    name, stall = "host stalls", STALL.of(profile)
+    if isinstance(stall, Withheld):
+        return Fact(name, NOTHING, why_not(stall.reason))
+    time, count = stall.value or 0.0, given(SYNCS.of(profile)) or 0.0
+    if not count:
         return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
-    of = _share_of_stalls(profile, sums, mean)
-    meaning, drained = f"{of}in {counted(sums.count, 'wait')}", given(sums.drained)
-    if drained and drained.worked_ns >= WORTH_NAMING * sums.stall_ns:
-        meaning += f"; for {duration(drained.worked_ns)} of it the GPU runs earlier work, which no fix shortens"
-    return Fact(name, duration(sums.stall_ns), meaning)
+    meaning = f"{_share_of_stalls(profile, time, mean)}in {counted(count, 'wait')}"
+    worked = given(WORKED.of(profile)) or 0.0
+    if worked and worked >= WORTH_NAMING * time:
+        meaning += f"; for {duration(worked)} of it the GPU runs earlier work, which no fix shortens"
+    return Fact(name, duration(time), meaning)
 
 
-def _share_of_stalls(profile: Profile, sums: WaitsPerStep, mean: MeanStep | None) -> str:
+def _share_of_stalls(profile: Profile, time: float, mean: MeanStep | None) -> str:
     """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
     whole = profile.steps.whole
     in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
     for length, name in ((mean.length_ns, unit(profile, mean)), in_trace) if mean else ():
-        if length and sums.stall_ns <= length:
-            return f"{percent(sums.stall_ns / length)} of the {name}, "
+        if length and time <= length:
+            return f"{percent(time / length)} of the {name}, "
     return ""
 
 

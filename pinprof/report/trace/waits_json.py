@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.analyses.syncs import Stalled
 from pinprof.documents import waits as documents
 from pinprof.documents.fields import library, maybe_ms, place_fields
+from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.sums import CopySums, GpuSums, WaitCost, WaitSite, whole_cost
@@ -16,10 +17,9 @@ def syncs_of(profile: Profile) -> documents.Syncs:
     """Return where the host waits for the GPU."""
     waits = [site for site in profile.sites if site.is_wait]
     total = _together(profile, (site.total for site in waits))
-    in_steps = _together(profile, (site.in_steps for site in waits))
     return documents.Syncs(
         count=total.count if total else None,
-        per_step=_per_step(profile, in_steps),
+        per_step=given(SYNCS.of(profile)),
         stall_ms=ms(total.stall_ns) if total else None,
         sites=[_site(profile, site) for site in profile.sites],
         groups=_groups(profile),

@@ -14,7 +14,8 @@ from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.analysis import analyse
 from pinprof.details import details_of
 from pinprof.measurement.known import Known
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.replay.step import StepEstimate
 from pinprof.report.charts import (

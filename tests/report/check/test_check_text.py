@@ -4,7 +4,9 @@ from pathlib import Path
 from check_traces import checked, plain, with_waits
 from trace_builder import without_known_events
 
-from pinprof.check import Checked, CodePlace, Limits, LimitVerdict
+from pinprof.check.judge import Checked, LimitVerdict
+from pinprof.check.limits import Limits
+from pinprof.check.places import CodePlace
 from pinprof.report.check.text import MAX_PLACES, to_text
 
 ALL = Limits(

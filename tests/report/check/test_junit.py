@@ -3,7 +3,9 @@ from xml.etree import ElementTree as ET
 
 from check_traces import checked, with_waits
 
-from pinprof.check import Checked, CodePlace, Limits, LimitVerdict
+from pinprof.check.judge import Checked, LimitVerdict
+from pinprof.check.limits import Limits
+from pinprof.check.places import CodePlace
 from pinprof.report.check.junit import to_junit
 
 

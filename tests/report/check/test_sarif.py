@@ -8,7 +8,8 @@ import pytest
 from check_traces import checked, item, plain, with_waits
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.check import Checked, Limits
+from pinprof.check.judge import Checked
+from pinprof.check.limits import Limits
 from pinprof.report.check.sarif import to_sarif, uri_of
 from pinprof.rules import RULES
 

@@ -21,7 +21,8 @@ from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.details import details_of
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.hidden import hidden_of

@@ -10,7 +10,7 @@ from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.overlap import SENTENCES
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.report.trace.text import to_text
 from pinprof.report.words import BOUNDS, IDLE
 from pinprof.rules import Findings, find

@@ -8,7 +8,7 @@ from one_after_another import one_after_another
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.measurement.profile import measure
+from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace

@@ -10,8 +10,10 @@ from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.measurement.division import busiest
+from pinprof.measurement.figures import STALL
 from pinprof.measurement.known import Withheld, given
-from pinprof.measurement.profile import Profile, measure
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
@@ -240,7 +242,6 @@ def _is_told(told: dict[str, Any], profile: Profile) -> None:
         assert part["step_ms"] == pytest.approx(longest, abs=1e-6)
     exposed = sum(part["exposed_ms"] for part in told["step_parts"])
     assert exposed == pytest.approx(told["per_step"]["exposed_ms"], abs=1e-5)
-    assert profile.sums
-    waits = given(profile.sums.waits)
-    assert waits
-    assert told["per_step"]["stall_ms"] == pytest.approx(waits.stall_ns / MS, abs=1e-6)
+    stall_ns = given(STALL.of(profile))
+    assert stall_ns is not None
+    assert told["per_step"]["stall_ms"] == pytest.approx(stall_ns / MS, abs=1e-6)

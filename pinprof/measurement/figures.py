@@ -1,0 +1,269 @@
+"""The figures of a step, a row each: documents, comparisons, checks and trackers iterate over `FIGURES`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pinprof.details import Details
+from pinprof.measurement.in_steps import (
+    Floats,
+    all_waits,
+    exposed_in_steps,
+    hidden_waits,
+    loading_in_steps,
+    overlapped_share_in_steps,
+    pageable_bytes_in_steps,
+    step_lengths,
+    waited_in_steps,
+    waits_in_steps,
+)
+from pinprof.measurement.known import Known, Perhaps, Withheld, given
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP
+from pinprof.trace.sizes import total_bytes
+from pinprof.trace.tables import PAGEABLE
+
+Unit: TypeAlias = Literal["ns", "bytes", "count", "share"]
+
+NO_STEPS = "no complete step"
+NO_SIZES = "sizes of copies are not recorded"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the step, or of the whole trace.
+
+    It is a sum over the complete steps, divided by their number: of `in_steps`, or of `total` where that differs. Only
+    a figure that a `Profile` has anyway is read from there, by `value`.
+    """
+
+    name: str
+    """As in `per_step` of the report's JSON and in comparisons; in JSON times are in ms."""
+    meaning: str
+    """What the schema and the guides say of it."""
+    unit: Unit
+    withheld_by: tuple[str, ...]
+    """Keys of the kinds of figures with which it is withheld."""
+    in_steps: Callable[[Details], Floats | None] | None = None
+    """Its values in the complete steps, of which comparisons take the spread; None where the trace lacks some."""
+    total: Callable[[Details], float | None] | None = None
+    """The sum over the complete steps, if it is not that of `in_steps`."""
+    value: Callable[[Profile], float | None] | None = None
+    place: str = ""
+    """Where it is in the JSON of a trace, if not in `per_step`."""
+    label: str = ""
+    """What comparisons call it; empty if they leave it out."""
+    more_is_better: bool = False
+    of_trace: bool = False
+    """Whether it is of the whole trace, and not of a step."""
+    depends_on_end: bool = False
+    """Whether what follows a step changes it: the last step of the trace, which nothing follows, has no typical one."""
+    absent: str = NO_STEPS
+    """Why a trace that is fit for it may still not have it."""
+    is_tracked: bool = True
+    """Whether it is logged to the runs of trackers."""
+
+    @property
+    def path(self) -> str:
+        """Where it is in the JSON of a trace."""
+        return self.place or f"per_step/{self.name}"
+
+    @property
+    def is_in_record(self) -> bool:
+        """Whether it is in the record `per_step` of the JSON."""
+        return not self.place
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it is measured as a sum over the complete steps, which `Profile.per_step` has."""
+        return self.value is None
+
+    def of(self, profile: Profile) -> Perhaps[float | None]:
+        """Return the figure of a trace, with times in ns; None where the trace has none, as without complete steps."""
+        if self.value is None:
+            return profile.per_step.get(self.name, Known(None))
+        value, reason = self.value(profile), profile.withheld.reason(self.withheld_by)
+        return Withheld(reason) if value is None and reason else Known(value)
+
+
+def _busy_fraction(profile: Profile) -> float | None:
+    """Return how much of the step the GPU works; the trace may say a little more than all of it."""
+    busy, step = profile.steps.busy_ns, profile.estimate.step_ns
+    return min(busy / step, 1.0) if busy is not None and step else None
+
+
+def _overlap_fraction(profile: Profile) -> float | None:
+    overlap = given(profile.overlap)
+    return overlap.fraction if overlap else None
+
+
+def _loader(profile: Profile) -> float | None:
+    known = profile.steps.count and not profile.withheld.per_step
+    return profile.loader.wait_in_steps_ns / profile.steps.count if known else None
+
+
+def _pageable_bytes(details: Details) -> float | None:
+    """Return the sizes that are recorded, together; None if none is, of copies that there are."""
+    gpu, steps = details.trace.gpu, details.trace.steps
+    chosen = steps.holds(details.trace.links.activity_step) & (gpu.host_memory == PAGEABLE)
+    return total_bytes(gpu.bytes[chosen]).known
+
+
+STEP_MS = Figure(
+    "step_ms",
+    "the step without the profiler",
+    "ns",
+    (ESTIMATE, STEP),
+    value=lambda profile: profile.estimate.step_ns,
+    place="steps/step_ms",
+    label="step without profiler",
+)
+EXPOSED = Figure(
+    "exposed_ms",
+    "copy time with no kernel beside it",
+    "ns",
+    (PER_STEP, OVERLAP),
+    in_steps=exposed_in_steps,
+    label="exposed copies",
+    depends_on_end=True,
+)
+PAGEABLE_BYTES = Figure(
+    "pageable_bytes",
+    "copied from or to pageable memory",
+    "bytes",
+    (PER_STEP, COPIES),
+    in_steps=pageable_bytes_in_steps,
+    total=_pageable_bytes,
+    label="copied from or to pageable memory",
+    absent=NO_SIZES,
+)
+HIDDEN_SYNCS = Figure(
+    "hidden_syncs",
+    "waits that the code did not ask for",
+    "count",
+    (PER_STEP, STALLS),
+    in_steps=lambda details: waits_in_steps(details, hidden_waits(details)),
+    label="hidden waits of the host",
+)
+HIDDEN_STALL = Figure(
+    "hidden_stall_ms",
+    "time in waits that the code did not ask for",
+    "ns",
+    (PER_STEP, STALLS),
+    in_steps=lambda details: waited_in_steps(details, hidden_waits(details), details.syncs.stalls.stall_ns),
+    label="host stalls in hidden waits",
+)
+SYNCS = Figure(
+    "syncs",
+    "waits of the host, those that the code asks for among them",
+    "count",
+    (PER_STEP, STALLS),
+    in_steps=lambda details: waits_in_steps(details, all_waits(details)),
+    place="syncs/per_step",
+    is_tracked=False,
+)
+STALL = Figure(
+    "stall_ms",
+    "time in all waits",
+    "ns",
+    (PER_STEP, STALLS),
+    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.stall_ns),
+    label="host stalls",
+)
+DRAIN_MS = Figure(
+    "drain_ms",
+    "the part of that in which earlier work was still to be done",
+    "ns",
+    (PER_STEP, STALLS, DRAIN),
+    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.drain_ns),
+    is_tracked=False,
+)
+WORKED = Figure(
+    "worked_ms",
+    "the part of that in which the GPU works",
+    "ns",
+    (PER_STEP, STALLS, DRAIN),
+    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.worked_ns),
+    is_tracked=False,
+)
+BUBBLE = Figure(
+    "bubble_ms",
+    "GPU idle time that waits leave behind",
+    "ns",
+    (PER_STEP, STALLS, DRAIN),
+    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.idle_ns),
+    label="GPU idle after waits",
+    depends_on_end=True,
+)
+OVERLAP_FRACTION = Figure(
+    "overlap_fraction",
+    "share of the copy time that kernels hide",
+    "share",
+    (COPIES, OVERLAP),
+    in_steps=overlapped_share_in_steps,
+    value=_overlap_fraction,
+    place="overlap/fraction",
+    label="overlapped copy time",
+    more_is_better=True,
+    of_trace=True,
+    absent="no copies",
+)
+FIGURES = (
+    STEP_MS,
+    Figure(
+        "traced_ms",
+        "the step in the trace",
+        "ns",
+        (STEP,),
+        in_steps=step_lengths,
+        value=lambda profile: profile.steps.traced_ns,
+        place="steps/traced_ms",
+        label="step in the trace",
+        is_tracked=False,
+    ),
+    Figure(
+        "busy_ms",
+        "time per step in which the busiest GPU works",
+        "ns",
+        (PER_STEP, BUSY),
+        value=lambda profile: profile.steps.busy_ns,
+        place="steps/busy_ms",
+    ),
+    Figure(
+        "busy_fraction",
+        "share of the step in which it works, at most 1",
+        "share",
+        (PER_STEP, BUSY, STEP, ESTIMATE),
+        value=_busy_fraction,
+        place="steps/busy_fraction",
+    ),
+    OVERLAP_FRACTION,
+    EXPOSED,
+    PAGEABLE_BYTES,
+    HIDDEN_SYNCS,
+    HIDDEN_STALL,
+    SYNCS,
+    STALL,
+    DRAIN_MS,
+    WORKED,
+    BUBBLE,
+    Figure(
+        "launches",
+        "launches of kernels",
+        "count",
+        (STEP, PER_STEP),
+        value=lambda profile: profile.launches.per_step if profile.launches else None,
+        place="launches/per_step",
+    ),
+    Figure(
+        "loader_ms",
+        "the host waits for the DataLoader",
+        "ns",
+        (PER_STEP,),
+        in_steps=loading_in_steps,
+        value=_loader,
+        place="loader/per_step_ms",
+        label="wait for the DataLoader",
+    ),
+)
+"""All figures, in the order in which comparisons and JSON show them."""

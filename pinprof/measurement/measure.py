@@ -1,0 +1,231 @@
+"""Measures a trace: takes the sums of its rows, and withholds those that the recording is not fit for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from pinprof.analyses.copies import CopyGroup, measure_copies
+from pinprof.analyses.host import measure_host
+from pinprof.analyses.idle import DeviceTime
+from pinprof.analyses.launches import measure_launches, measure_slow_launches
+from pinprof.analyses.overlap import Overlap
+from pinprof.analyses.parts import MeanStep, measure_mean
+from pinprof.analyses.pause import measure_pause
+from pinprof.analyses.spent import OpSums, measure_kernels, measure_ops
+from pinprof.analyses.steps import StepTimes
+from pinprof.analyses.syncs import BareSite, Cost, Site
+from pinprof.details import Details, details_of
+from pinprof.measurement.figures import FIGURES, Figure
+from pinprof.measurement.known import Known, Perhaps, Withheld
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitCost, WaitSite
+from pinprof.measurement.trust import Seen, find_doubts
+from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
+from pinprof.replay import Replay, StepEstimate
+from pinprof.replay.bound import bound_of
+from pinprof.trace.sources import Sources
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Info, Trace
+
+T = TypeVar("T")
+
+
+def measure(trace: Trace, sources: Sources | None = None) -> Profile:
+    """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    details = details_of(trace, sources)
+    return profile_of(details, Replay([details]))
+
+
+def profile_of(details: Details, replay: Replay) -> Profile:
+    """Return the sums of what was measured; `replay` is of the same trace."""
+    doubts = doubts_of(details, replay)
+    return _Sums(details, replay, doubts, doubted(doubts)).profile()
+
+
+def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
+    """Return what makes a trace less than it seems, the gravest first."""
+    return find_doubts(
+        Seen(details.trace, details.steps, replay.step, details.syncs, details.irregular, details.loader.by_workers)
+    )
+
+
+def _in_short(info: Info) -> Info:
+    """Return what a trace says about itself without what only tells the lines of its waits."""
+    watched = replace(info.watched, sequences=None) if info.watched else None
+    return replace(info, lines=(), contexts=None, watched=watched)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Takes the sums of one trace, and withholds those that it is not fit for."""
+
+    details: Details
+    replay: Replay
+    doubts: tuple[Doubt, ...]
+    why: Doubted
+
+    def profile(self) -> Profile:
+        details, trace, why = self.details, self.details.trace, self.why
+        steps, step = self.steps(), self.step()
+        length = (step.value.step_ns if isinstance(step, Known) else None) or steps.traced_ns
+        begin, end = _times(trace)
+        no_sums = why.step or why.per_step
+        return Profile(
+            path=trace.path,
+            info=_in_short(trace.info),
+            begin_ns=(trace.info.base_ns or 0) + begin,
+            span_ns=end - begin,
+            counts=trace.counts,
+            skipped=trace.skipped,
+            doubts=self.doubts,
+            withheld=why,
+            steps=steps,
+            step=step,
+            bound=None if no_sums or why.busy or why.causes else bound_of(details, length),
+            gpus=tuple(self.gpu(device) for device in details.devices),
+            copies=tuple(self.copies(group) for group in measure_copies(trace)),
+            copy_ns=_unless(why.copies, lambda: sum(device.copy_ns for device in details.overlap.devices)),
+            overlap=_unless(why.overlap, lambda: _overlap(details.overlap)),
+            exposed=tuple(self.exposed(*row) for row in details.overlap.by_reason),
+            sites=tuple(map(self.site, details.syncs.sites)),
+            loader=details.loader.sums,
+            communication=details.communication,
+            per_step=self.per_step(),
+            mean_steps=_unless(
+                why.step or why.per_step or why.busy or why.overlap, lambda: _mean_steps(details, length)
+            ),
+            course=details.course,
+            unlike=details.unlike,
+            pause=None if no_sums else measure_pause(trace, details.loader.times),
+            launches=None if no_sums else measure_launches(trace, steps.divisor),
+            slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
+            kernels=_unless(self.no_kernels, lambda: measure_kernels(trace, details.sources)),
+            ops=_unless(no_sums, self.ops),
+            host=measure_host(trace.info.host),
+        )
+
+    @property
+    def no_kernels(self) -> Doubt | None:
+        """Why the time of kernels per step is withheld, if it is."""
+        return self.why.per_step or self.why.busy
+
+    def ops(self) -> OpSums:
+        """Return the ops by name, with their stalls and kernels where these are given."""
+        details, stalls = self.details, self.details.syncs.stalls
+        counted = ~stalls.profiler
+        known = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
+        return measure_ops(details.trace, details.sources, known, kernels=not self.no_kernels)
+
+    def steps(self) -> StepTimes:
+        """Return the steps as traced, without the times that are withheld."""
+        steps = self.details.steps
+        if self.why.per_step or self.why.busy:
+            steps = replace(steps, busy_ns=None)
+        if self.why.step:
+            steps = replace(steps, host_ns=None, device_ns=None, traced_ns=None, each_ns=steps.each_ns[:0])
+        return steps
+
+    def step(self) -> Perhaps[StepEstimate]:
+        """Return the step without the profiler; what was measured stays."""
+        step = self.replay.step
+        return _unless((self.why.estimate or self.why.step) if step.source == "estimated" else None, lambda: step)
+
+    def gpu(self, device: DeviceTime) -> GpuSums:
+        """Return the times of a device."""
+        return GpuSums(
+            device.device,
+            _unless(self.why.busy, lambda: device),
+            _unless(self.why.busy or self.why.causes, lambda: device.idle_by_cause),
+        )
+
+    def copies(self, group: CopyGroup) -> CopySums:
+        """Return the sums of a group of copies."""
+        why = self.why
+        return CopySums(
+            group.direction,
+            group.host_memory,
+            group.unsized,
+            _unless(why.copies, lambda: group.copied),
+            _unless(why.overlap, lambda: group.hidden),
+            _unless(why.stalls, lambda: _blocked(self.details, group)),
+        )
+
+    def exposed(self, reason: str, count: int, exposed_ns: int) -> ExposedSums:
+        """Return the sums of the exposed copies of one reason."""
+        why = self.why
+        return ExposedSums(
+            _unless(why.causes, lambda: reason),
+            _unless(why.copies, lambda: count),
+            _unless(why.overlap, lambda: exposed_ns),
+        )
+
+    def site(self, site: Site) -> WaitSite:
+        """Return a site with what it costs."""
+        return WaitSite(
+            **{each.name: getattr(site, each.name) for each in fields(BareSite)},
+            total=self.cost(site.total),
+            in_steps=self.cost(site.in_steps),
+        )
+
+    def cost(self, cost: Cost) -> Perhaps[WaitCost]:
+        """Return what waits cost."""
+        return _unless(
+            self.why.stalls, lambda: WaitCost(cost.count, cost.stall_ns, _unless(self.why.drain, lambda: cost))
+        )
+
+    def per_step(self) -> dict[str, Perhaps[float | None]]:
+        """Return the sums per step by the name of their figure; nothing without complete steps."""
+        if not self.details.steps.count:
+            return {}
+        return {
+            figure.name: _unless(self.why.reason(figure.withheld_by), partial(_mean, figure, self.details))
+            for figure in FIGURES
+            if figure.is_sum
+        }
+
+
+def _mean(figure: Figure, details: Details) -> float | None:
+    """Return the sum of a figure over the complete steps, divided by their number."""
+    if figure.total is not None:
+        total = figure.total(details)
+    else:
+        values = figure.in_steps(details) if figure.in_steps else None
+        total = None if values is None else float(values.sum())
+    return None if total is None else total / details.steps.count
+
+
+def _unless(reason: Doubt | None, figure: Callable[[], T]) -> Perhaps[T]:
+    """Return a figure, or why it is withheld."""
+    return Withheld(reason) if reason else Known(figure())
+
+
+def _times(trace: Trace) -> tuple[int, int]:
+    tables = [table for table in (trace.ops, trace.annotations, trace.calls, trace.gpu) if len(table)]
+    if not tables:
+        return 0, 0
+    return min(int(table.start_ns[0]) for table in tables), max(int(table.end_ns.max()) for table in tables)
+
+
+def _overlap(overlap: Overlap) -> OverlapSums:
+    overlapped = sum(device.overlapped_ns for device in overlap.devices)
+    exposed = sum(device.exposed_ns for device in overlap.devices)
+    return OverlapSums(overlapped, exposed, overlap.known_ns, overlap.fraction)
+
+
+def _mean_steps(details: Details, length: float | None) -> tuple[MeanStep, ...]:
+    if not length:
+        return ()
+    overlap, counts = details.overlap, details.overlap.counts
+    return measure_mean(details.trace, overlap.row[counts], overlap.exposed_ns[counts], length)
+
+
+def _blocked(details: Details, group: CopyGroup) -> int:
+    """Return how long the host was blocked in calls that made or awaited the copies of a group, in ns."""
+    stalls, gpu = details.syncs.stalls, details.trace.gpu
+    rows = np.flatnonzero((stalls.copy != NONE) & ~stalls.profiler)
+    copy = stalls.copy[rows]
+    direction, memory = DIRECTIONS.index(group.direction), HOST_MEMORIES.index(group.host_memory)
+    chosen = (gpu.direction[copy] == direction) & (gpu.host_memory[copy] == memory)
+    return int(stalls.stall_ns[rows[chosen]].sum())
