@@ -52,7 +52,7 @@ def _most_common() -> Iterator[str]:
         "why a copy is exposed, in a table": EXPOSED,
         "why a copy is exposed": SENTENCES,
         "steps unlike the others": UNLIKE,
-        "what a trace cannot tell": FIGURES,
+        "what a trace cannot tell": {str(figure): words for figure, words in FIGURES.items()},
         "what a prediction assumes": ASSUMES,
         "findings": {rule.id: rule.title for rule in RULES},
         "what to change": {rule.id: rule.change.to for rule in RULES if rule.change},

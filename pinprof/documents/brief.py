@@ -22,7 +22,7 @@ from pinprof.documents.fields import (
 )
 from pinprof.documents.findings import CauseFraction, CauseMs, CauseRange, Joint, SavingFraction, SavingMs, SavingRange
 from pinprof.measurement.trust import FIGURES
-from pinprof.rules.numbers import Numbers
+from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
 from pinprof.version import VERSION
 

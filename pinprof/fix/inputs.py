@@ -17,8 +17,7 @@ from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
 from pinprof.fix.workers import check_can_start, may_change_data, more_workers, yields_the_same
 from pinprof.fix.written import check_parts_are_not_written
-from pinprof.rules.numbers import Numbers
-from pinprof.rules.rule import Finding, FoundSite
+from pinprof.rules.rule import Finding, FoundSite, Numbers
 from pinprof.trace.lines import Place
 from pinprof.trace.made import MadeLoader
 

@@ -10,8 +10,7 @@ from pinprof.fix.rewrite import Change, Mend, NotSure, Refused, Rewrite, Waits
 from pinprof.fix.source import SourceFile
 from pinprof.fix.timed import before_clocks
 from pinprof.fix.work import Work
-from pinprof.rules.numbers import Numbers
-from pinprof.rules.rule import Finding, FoundSite, Saving
+from pinprof.rules.rule import Finding, FoundSite, Numbers, Saving
 from pinprof.trace.lines import Place, Placed
 from pinprof.whatif import Edits
 

@@ -103,7 +103,7 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
 
 def _of(finding: Finding) -> OfFinding:
     """Return what mends a finding: nothing where one of its waits guards a copy in flight."""
-    guards = finding.evidence.keep or finding.rule.id == GUARDING
+    guards = finding.evidence.keep or finding.rule.mended == "kept"
     return _guarding if guards else OF_RULE.get(finding.rule.id, _by_hand)
 
 

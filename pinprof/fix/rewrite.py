@@ -6,8 +6,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import libcst as cst
 
-from pinprof.rules.numbers import Numbers
-from pinprof.rules.rule import Rule, Saving
+from pinprof.rules.rule import Numbers, Rule, Saving
 from pinprof.trace.lines import Place
 from pinprof.whatif import Edits
 

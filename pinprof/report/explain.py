@@ -8,17 +8,7 @@ from rich.text import Text
 
 from pinprof.report.layout import laid_out
 from pinprof.rules import Rule
-
-FAMILIES = {
-    "copies": "Copies",
-    "waits": "Waits of the host",
-    "overlap": "Overlap and idle time",
-    "input": "Input",
-    "hazards": "Hazards",
-    "launches": "Launches of the host",
-    "gpu": "The GPU's own time",
-}
-"""What rules are about, in words."""
+from pinprof.rules.rule import FAMILIES
 
 
 def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:
@@ -35,7 +25,7 @@ def _page(rule: Rule) -> Iterator[RenderableType]:
     yield Text.assemble((rule.id, "bold"), f"  {rule.title}")
     sections = (
         ("What it looks at", rule.looks_at),
-        ("Why it costs" if not rule.id.startswith("PIN5") else "Why it is dangerous", rule.why),
+        ("Why it is dangerous" if rule.is_hazard else "Why it costs", rule.why),
         ("What to do", rule.fix),
     )
     for title, text in sections:
@@ -53,9 +43,9 @@ def _titled(title: str, text: str) -> Text:
 
 
 def _catalogue(rules: Sequence[Rule]) -> Iterator[RenderableType]:
-    for family, title in FAMILIES.items():
-        members = [rule for rule in rules if rule.family == family]
+    for family in FAMILIES.values():
+        members = [rule for rule in rules if rule.family == family.name]
         if members:
-            yield Text(title, "bold")
+            yield Text(family.title, "bold")
             yield from (Text.assemble("  ", (rule.id, "bold"), f"  {rule.title}") for rule in members)
             yield Text("")

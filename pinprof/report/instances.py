@@ -9,6 +9,9 @@ from pinprof.details import Details
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place
 
+OF_COPIES = ("copies", "overlap", "hazards")
+"""Families of rules whose findings may be about copies."""
+
 
 class Instance(NamedTuple):
     """One time that a finding is about."""
@@ -30,7 +33,7 @@ def worst_instance(details: Details, finding: Finding) -> Instance | None:
     if copy is not None:
         return Instance(copy=copy)
     times = details.loader.times
-    if finding.rule.id.startswith("PIN4") and len(times.start):
+    if finding.rule.family == "input" and len(times.start):
         return Instance(input_wait=int((times.end - times.start).argmax()))
     return None
 
@@ -55,7 +58,7 @@ def _places(finding: Finding) -> set[Place]:
 def _worst_copy(details: Details, finding: Finding) -> int | None:
     """Return the finding's copy that is exposed longest."""
     trace, overlap, evidence = details.trace, details.overlap, finding.evidence
-    if not finding.rule.id.startswith(("PIN1", "PIN3", "PIN5")) or not len(overlap.row):
+    if finding.rule.family not in OF_COPIES or not len(overlap.row):
         return None
     mine = evidence.edits.pinned | evidence.edits.ahead
     if mine:

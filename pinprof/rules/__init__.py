@@ -1,13 +1,13 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.measurement.trust.doubt import Doubt
 from pinprof.replay import Replay
 from pinprof.rules import copies, gpu, guarded, hazards, launches, loading, memory, overlap, waits
 from pinprof.rules.copies import rule_of_batches
@@ -22,7 +22,6 @@ from pinprof.whatif.regions import Blocker, capture_of
 
 __all__ = [
     "NEGLIGIBLE",
-    "RESTS_ON",
     "RULES",
     "RULE_OF_CAUSE",
     "RULE_OF_EXPOSURE",
@@ -61,30 +60,6 @@ RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exp
 """The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
 they are batches of a DataLoader."""
 
-RESTS_ON: tuple[tuple[tuple[Rule, ...], Callable[[Doubted], tuple[Doubt | None, ...]]], ...] = (
-    (copies.RULES, lambda why: (why.per_step, why.copies, why.overlap, why.drain)),
-    (copies.OF_THE_HOST, lambda why: (why.per_step,)),
-    (memory.RULES, lambda _: ()),
-    (waits.RULES, lambda why: (why.per_step, why.stalls, why.drain)),
-    (waits.OF_THE_HOST, lambda why: (why.per_step, why.stalls)),
-    (overlap.RULES, lambda why: (why.per_step, why.busy, why.overlap, why.causes, why.drain)),
-    (loading.RULES, lambda why: (why.step, why.per_step, why.busy)),
-    (hazards.RULES, lambda why: (why.per_step, why.copies, why.stalls)),
-    (launches.RULES, lambda why: (why.step, why.per_step, why.busy, why.causes)),
-    (gpu.RULES, lambda why: (why.step, why.per_step, why.busy)),
-)
-"""The figures that each family of rules needs: where one is withheld, its rules are silent."""
-OF_VERDICT: dict[str, tuple[str, ...]] = {
-    "sync": ("PIN2", "PIN108"),
-    "copy": ("PIN1", "PIN301", "PIN302"),
-    "input": ("PIN4",),
-    "allocation": ("PIN303", "PIN109", "PIN103"),
-    "launch": ("PIN601", "PIN602", "PIN604", "PIN605", "PIN606", "PIN607"),
-    "python": ("PIN603", "PIN605", "PIN601"),
-    "host": ("PIN601", "PIN602", "PIN603", "PIN604", "PIN605", "PIN606", "PIN607"),
-    "gpu": ("PIN7", "PIN606"),
-}
-"""How the numbers of the rules begin that tell what to do about the cause of a verdict."""
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 
@@ -118,25 +93,25 @@ def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
 
 def finding_of_verdict(findings: Findings) -> int | None:
     """Return the place of the finding that tells what to do about the verdict's cause; None without one."""
-    begins = OF_VERDICT.get(findings.verdict.cause or "", ())
-    return next((place for place, each in enumerate(findings) if each.rule.id.startswith(begins)), None)
+    cause = findings.verdict.cause
+    return next((place for place, finding in enumerate(findings) if cause in finding.rule.answers), None)
 
 
 def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
     """Yield what the rules see, weighed by its cost."""
-    looked = (
-        (rule, evidence)
-        for rules, figures in RESTS_ON
-        if not any(figures(profile.withheld))
-        for rule in rules
-        if rule.look
-        for evidence in rule.look(details, profile)
-        if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step_ns
-    )
-    for rule, evidence in looked:
-        severity = "suspect" if rule in hazards.RULES else _severity(evidence.cost_ns / step_ns)
-        seen = as_measured(evidence, rule.id, details.trace, machine) if machine else evidence
-        yield Finding(rule, severity, seen)
+    for rule in RULES:
+        if rule.look is None or any(_doubts(profile, rule)):
+            continue
+        for evidence in rule.look(details, profile):
+            if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step_ns:
+                severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
+                measured = as_measured(evidence, rule, details.trace, machine) if machine else evidence
+                yield Finding(rule, severity, measured)
+
+
+def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
+    """Return why the figures that a rule rests on are withheld."""
+    return (getattr(profile.withheld, figure) for figure in rule.rests_on)
 
 
 def _weighed(finding: Finding, step_ns: float) -> Finding:
@@ -163,8 +138,7 @@ def rule_of_wait(details: Details, stall: int) -> str | None:
 
 def unsearched(profile: Profile) -> Doubt | None:
     """Return the gravest reason why some rules are silent, None if all of them were asked."""
-    why = profile.withheld
-    return profile.gravest(why.step, why.per_step, why.busy, why.copies, why.overlap, why.causes, why.stalls, why.drain)
+    return profile.gravest(*(doubt for rule in RULES for doubt in _doubts(profile, rule)))
 
 
 def _severity(share: float) -> str:

@@ -266,6 +266,12 @@ OF_THE_HOST = (
     Rule(
         id="PIN103",
         title="`.pin_memory()` in the training loop",
+        rests_on=("per_step",),
+        answers=("copy", "allocation"),
+        what_if="",
+        mended="hand",
+        numbers="equal",
+        weighs_pinning=True,
         looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
         why=(
             "x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may "
@@ -283,6 +289,7 @@ OF_THE_HOST = (
         "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
         "    train(x.to(device, non_blocking=True))",
         safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
+        near_miss="loader = DataLoader(data, num_workers=4, pin_memory=True)  # pins in a thread of its own",
         change=Change(r"\.pin_memory\(", "refill one pinned tensor instead"),
         look=_pin_then_copy,
     ),
@@ -293,6 +300,12 @@ RULES = (
     Rule(
         id="PIN101",
         title="copies of pageable memory",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy",),
+        what_if="--pin --non-blocking",
+        mended="line",
+        numbers="equal",
+        weighs_pinning=True,
         looks_at="HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they "
         "block the host.",
         why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
@@ -308,6 +321,7 @@ RULES = (
         "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
         "    train(x.to(device, non_blocking=True))",
         safe_if=f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
+        near_miss="x = x.to(device)  # on the GPU already: nothing is copied",
         change=Change(r"\.(?:to|cuda|copy_)\(", "copy it from pinned memory"),
         look=_pageable(HTOD),
         causes=("pageable_copy",),
@@ -316,6 +330,11 @@ RULES = (
     Rule(
         id="PIN102",
         title="copies to the GPU without `non_blocking=True`",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy",),
+        what_if="--pin --non-blocking",
+        mended="line",
+        numbers="equal",
         looks_at="HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the "
         "same op.",
         why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels "
@@ -330,12 +349,18 @@ RULES = (
             "Nothing writes to the source before the copy has ended: an event after the copy shows that. Work on the "
             "same GPU stream runs after the copy anyway."
         ),
+        near_miss="x = x.to(device, torch.float16)  # from GPU to GPU: the host does not wait",
         change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
         **_knowing_pinned(waits_of("blocking_copy_htod")),
     ),
     Rule(
         id="PIN104",
         title="batches that are not pinned",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy",),
+        what_if="--pin --non-blocking",
+        mended="line",
+        numbers="equal",
         looks_at=(
             "Batches that come from a DataLoader and are copied from pageable memory; nothing shows that the loader "
             "pins them."
@@ -356,12 +381,18 @@ RULES = (
         "    train(x.to(device, non_blocking=True), y.to(device, non_blocking=True))",
         safe_if="The host has memory for the pinned batches (prefetch_factor times num_workers of them), which cannot "
         "be swapped. Nothing writes to a batch on the host after its copy was queued.",
+        near_miss="for x in DataLoader(data, batch_size=64):\n    log(x.mean())  # stays on the host",
         change=Change(r"\.(?:to|cuda)\(", "add non_blocking=True, and pin_memory=True to the DataLoader"),
         look=_batches("PIN104", "HtoD copies of pageable batches"),
     ),
     Rule(
         id="PIN105",
         title="batches that `pin_memory=True` does not pin",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy",),
+        what_if="--pin --non-blocking",
+        mended="line",
+        numbers="equal",
         looks_at="Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded "
         "so, or aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
         why=(
@@ -384,11 +415,19 @@ RULES = (
             "No code keeps the unpinned tensors and relies on sharing memory with the batch. The copies have "
             "non_blocking=True, and nothing writes to the batch afterwards."
         ),
+        near_miss="class Batch(NamedTuple):  # a DataLoader pins what named tuples hold\n"
+        "    x: torch.Tensor\n"
+        "    y: torch.Tensor",
         look=_batches("PIN105", "HtoD copies of pageable batches"),
     ),
     Rule(
         id="PIN106",
         title="many small copies",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy",),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at=f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
         why=(
             "A small copy spends its time on launch and start, not on the transfer: many of them cost far more than "
@@ -406,12 +445,18 @@ RULES = (
             "The tensors have one dtype, or are packed per dtype. No part changes its size or outlives the others: "
             "they share memory."
         ),
+        near_miss="parts = [x.to(device) for x in small[:4]]  # so few cost less than to pack them",
         change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
         look=_small,
     ),
     Rule(
         id="PIN107",
         title="slow copies of pinned memory",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy",),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at="Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
         why="Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on "
         "5.0.",
@@ -425,11 +470,17 @@ RULES = (
             "The node has enough cores for the process and its workers: they run on no other node. On the wrong node "
             "the copies become slower, not faster."
         ),
+        near_miss="python train.py  # on a machine of one node",
         look=_slow,
     ),
     Rule(
         id="PIN108",
         title="copies to the host into pageable memory",
+        rests_on=("per_step", "copies", "overlap", "drain"),
+        answers=("copy", "sync"),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at="DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they "
         "block the host.",
         why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
@@ -441,6 +492,7 @@ RULES = (
         "    log(host.tolist())",
         code=read_later("shape, dtype=dtype", "host.tolist()"),
         safe_if=f"host is read only after the event: read earlier, it silently holds old values. {COST_OF_LATER}",
+        near_miss="host.copy_(x, non_blocking=True)  # host is pinned: nothing waits",
         change=Change(r"\.(?:to|cpu|copy_)\(", "copy it into pinned memory, and read it a step late"),
         look=_pageable(DTOH),
         causes=(),

@@ -7,6 +7,11 @@ RULES = (
     Rule(
         id="PIN502",
         title="a result read before its copy has ended",
+        rests_on=(),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at="Reads of host memory that a non-blocking DtoH copy writes: by the host, before it has waited for "
         "that copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs; a trace "
         "does not show what the host reads.",
@@ -22,11 +27,17 @@ RULES = (
             "Always: it only makes the program correct. If the copy had ended before the read, that was luck: with "
             "more work queued before it, it ends later."
         ),
+        near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nlog(host.mean())",
         look=None,
     ),
     Rule(
         id="PIN503",
         title="a pinned source written before its copy has ended",
+        rests_on=(),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at="Writes to pinned memory that a non-blocking HtoD copy reads: by the host, before it has waited for "
         "that copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
         why=(
@@ -46,11 +57,17 @@ RULES = (
             "Always: it only makes the program correct. With two buffers the wait is for the copy of two steps ago, "
             "and rarely costs anything."
         ),
+        near_miss="batch = host.to(device)  # blocking: it has been read when it returns\nhost.zero_()",
         look=None,
     ),
     Rule(
         id="PIN504",
         title="a destination written before its copy has ended",
+        rests_on=(),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at="Writes to memory that a non-blocking DtoH copy writes, too: by the host, before it has waited for "
         "that copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
         why="Either may come last: what the host wrote may be lost, or end up in the middle of the result.",
@@ -62,11 +79,17 @@ RULES = (
         code="buffer.copy_(x, non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
         "...                   # queue other work\ncopied.synchronize()\nuse(buffer)\nbuffer.zero_()",
         safe_if="Always: it only makes the program correct.",
+        near_miss="buffer.copy_(x)  # blocking: it has ended when it returns\nbuffer.zero_()",
         look=None,
     ),
     Rule(
         id="PIN505",
         title="unprotected memory given up before its copy has ended",
+        rests_on=(),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at="Memory that the program registered itself (cudaHostRegister) and that is unregistered, or freed and "
         "used for another tensor, before the host has waited for its copy. Found by pinprof.guard() while the program "
         "runs.",
@@ -82,11 +105,18 @@ RULES = (
         code="pinned = torch.empty_like(x, pin_memory=True).copy_(x)\ny = pinned.to(device, non_blocking=True)\n"
         "del pinned  # torch keeps the memory until the copy has ended",
         safe_if="The program does not need the registered memory itself: data of another library is copied once.",
+        near_miss="y = host.to(device, non_blocking=True)  # torch pinned it, and keeps it until the copy has ended\n"
+        "del host",
         look=None,
     ),
     Rule(
         id="PIN506",
         title="a view handed out during a copy",
+        rests_on=(),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at="x.numpy(), np.asarray(x) or DLPack of memory that a non-blocking copy still uses. Found by "
         "pinprof.guard() while the program runs.",
         why=(
@@ -101,11 +131,17 @@ RULES = (
             "Always: it only makes the program correct. A view of a source that is only read needs no wait: the guard "
             "mentions it, and does not count it."
         ),
+        near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nplot(host.numpy())",
         look=None,
     ),
     Rule(
         id="PIN507",
         title="a synchronize that the host did not need",
+        rests_on=(),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at=(
             "Calls of synchronize that waited for copies whose memory the host then did not use. Found by "
             "pinprof.guard(report_unneeded=True) while the program runs."
@@ -120,6 +156,7 @@ RULES = (
             "stream that torch does not know, an error that should be raised here. One run shows one path of the "
             "program."
         ),
+        near_miss="host = x.to('cpu', non_blocking=True)\ntorch.cuda.synchronize()\nlog(host.mean())  # needs the wait",
         look=None,
     ),
 )

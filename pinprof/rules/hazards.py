@@ -57,6 +57,11 @@ RULES = (
     Rule(
         id="PIN501",
         title="results that may be read too early",
+        rests_on=("per_step", "copies", "stalls"),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at="Non-blocking DtoH copies into pinned memory after which their thread waits for nothing.",
         why=(
             "x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a "
@@ -67,11 +72,17 @@ RULES = (
         before=BEFORE,
         code=AFTER,
         safe_if=SAFE_IF,
+        near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nuse(host)",
         look=_unawaited,
     ),
     Rule(
         id="PIN508",
         title="a result that the host may read during its copy",
+        rests_on=("per_step", "copies", "stalls"),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers=None,
         looks_at=(
             "Non-blocking DtoH copies into pinned memory that still run when the same thread computes an op on the "
             "host, of 0.5 ms or more and at a rate at which memory is read, before it waits, records an event or "
@@ -89,6 +100,7 @@ RULES = (
         before=BEFORE,
         code=AFTER,
         safe_if=SAFE_IF,
+        near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nlog(host.mean())",
         look=_read_early,
     ),
 )

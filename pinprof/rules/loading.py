@@ -77,6 +77,11 @@ RULES = (
     Rule(
         id="PIN401",
         title="the step waits for input",
+        rests_on=("step", "per_step", "busy"),
+        answers=("input",),
+        what_if="",
+        mended="construction",
+        numbers="different",
         looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else "
         "as in the trace; and a step that is longer without profiler than in the trace.",
         why="The DataLoader does not deliver batches as fast as the GPU consumes them.",
@@ -85,17 +90,24 @@ RULES = (
         code="loader = DataLoader(data, num_workers=8, persistent_workers=True)",
         safe_if="The machine has cores and memory for the workers, and reads data as fast as they ask for it. "
         f"{SAFE_WORKERS}",
+        near_miss="loader = DataLoader(data, num_workers=1)  # a step takes longer than to make a batch",
         look=_loader,
     ),
     Rule(
         id="PIN402",
         title="batches made in the main process",
+        rests_on=("step", "per_step", "busy"),
+        answers=("input",),
+        what_if="",
+        mended="construction",
+        numbers="different",
         looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
         why="With num_workers=0 the thread that should queue kernels reads and prepares the batches.",
         fix="Let workers make the batches beside the step.",
         before="loader = DataLoader(data)  # num_workers=0",
         code="loader = DataLoader(data, num_workers=4, persistent_workers=True)",
         safe_if=f"The dataset can be pickled. {SAFE_WORKERS}",
+        near_miss="loader = DataLoader(data)  # the GPU has work queued while the next batch is made",
         look=_in_process,
     ),
 )

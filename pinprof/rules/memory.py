@@ -34,6 +34,11 @@ RULES = (
     Rule(
         id="PIN109",
         title="too much pinned memory",
+        rests_on=(),
+        answers=("copy", "allocation"),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at="The memory that torch's allocator has pinned after the last recorded step, as a share of what the "
         f"program could have with nothing pinned. From {percent(LARGE_SHARE)} on, more is locked than is left for "
         "everything else. Only in traces that pinprof recorded, with a torch that has torch.cuda.host_memory_stats.",
@@ -55,6 +60,7 @@ RULES = (
         "# or few batches ready:\n"
         "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=2, pin_memory=True)",
         safe_if=f"{SAFE_REFILL} The workers keep up with fewer batches ready.",
+        near_miss="loader = DataLoader(data, num_workers=4, pin_memory=True)  # 8 batches are pinned at a time",
         look=_too_much,
     ),
 )

@@ -78,6 +78,11 @@ RULES = (
     Rule(
         id="PIN301",
         title="copies on the stream of the kernels",
+        rests_on=("per_step", "busy", "overlap", "causes", "drain"),
+        answers=("copy",),
+        what_if="--overlap-copies",
+        mended="hand",
+        numbers="equal",
         looks_at="HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide "
         "them.",
         why="Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
@@ -103,12 +108,19 @@ RULES = (
             "record_stream keeps its memory until the kernels are done. Nothing writes to a batch on the host "
             "afterwards. GPU memory suffices for one more batch, and one for each step that the host is ahead."
         ),
+        near_miss="with torch.cuda.stream(side):\n"
+        "    batch = host.to(device, non_blocking=True)  # on a stream of its own",
         look=_exposed("same_stream"),
         exposures=(("same_stream", "HtoD"),),
     ),
     Rule(
         id="PIN302",
         title="copies launched too late",
+        rests_on=("per_step", "busy", "overlap", "causes", "drain"),
+        answers=("copy",),
+        what_if="--overlap-copies",
+        mended="hand",
+        numbers="equal",
         looks_at="HtoD copies on a stream of their own that start at once when they are launched, and are exposed all "
         "the same.",
         why="The copy has a stream of its own, but is launched only when the kernels that it could hide behind have "
@@ -122,12 +134,19 @@ RULES = (
             "As for PIN301, which defines fetch(): the kernels' stream has waited for the copy of this batch before "
             "the next copy is launched. The copy depends on nothing that train() does."
         ),
+        near_miss="following = host.to(device, non_blocking=True)  # beside the kernels that are queued\n"
+        "log(x.sum().item())",
         look=_exposed("launched_late"),
         exposures=(("launched_late", "HtoD"),),
     ),
     Rule(
         id="PIN303",
         title="GPU memory is allocated and freed in the training loop",
+        rests_on=("per_step", "busy", "overlap", "causes", "drain"),
+        answers=("allocation",),
+        what_if="--drop-allocs",
+        mended="line",
+        numbers="equal",
         looks_at=(
             "cudaMalloc, cudaFree and similar calls in the complete steps, or in the whole trace if no step was found."
         ),
@@ -145,11 +164,17 @@ RULES = (
         'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"',
         safe_if="Without empty_cache() the process keeps its memory; others on the same GPU may need it. Tensors in "
         "expandable segments may not be shared with other processes.",
+        near_miss="torch.cuda.empty_cache()  # once, before the loop\nfor batch in batches:\n    train(batch)",
         **waits_of("device_malloc", "device_free", are_one=True),
     ),
     Rule(
         id="PIN304",
         title="the recording began cold",
+        rests_on=("per_step", "busy", "overlap", "causes", "drain"),
+        answers=(),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at="Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 "
         "on).",
         why="CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
@@ -158,6 +183,7 @@ RULES = (
         before="when = schedule(wait=0, warmup=0, active=5)  # of torch.profiler",
         code="when = schedule(wait=10, warmup=5, active=5)  # the program runs for 20 steps or more",
         safe_if="None: it only changes what is recorded.",
+        near_miss="when = torch.profiler.schedule(wait=0, warmup=10, active=5)  # warm-up runs, and is not kept",
         look=_cold,
         causes=("module_load",),
     ),

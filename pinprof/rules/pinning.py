@@ -6,19 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.bench.rates import Pinning
-from pinprof.rules.rule import Evidence
+from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import size
 from pinprof.whatif import Edits
 
-ADVISED = frozenset({"PIN101", "PIN103"})
-"""Rules that say what pinning costs and saves."""
 
-
-def as_measured(evidence: Evidence, rule: str, trace: Trace, machine: Pinning) -> Evidence:
+def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) -> Evidence:
     """Return evidence whose fix copies pinned memory as fast as a machine does, and that says whether to pin there."""
     copies = np.array(sorted(evidence.edits.pinned), np.int64)
-    said = "; ".join(_advice(machine, trace.gpu.bytes[copies])) if rule in ADVISED else ""
+    said = "; ".join(_advice(machine, trace.gpu.bytes[copies])) if rule.weighs_pinning else ""
     return replace(
         evidence,
         text=f"{evidence.text}. As measured on {machine.rates.gpu}: {said}" if said else evidence.text,

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from pinprof.details import Details
 from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Figure
 from pinprof.phrases import uncoded
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration
-from pinprof.verdict import UNTOLD, Verdict
+from pinprof.verdict import UNTOLD, CauseOfStep, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.regions import Blocker
@@ -68,17 +69,30 @@ class Evidence(Placed):
 
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
+Mended: TypeAlias = Literal["line", "construction", "hand", "kept"]
+"""Where `pinprof fix` may change a program for a finding: at the line found, or where a DataLoader or an optimizer is
+made. By `hand`: it leaves the change to people. `kept`: the line has to stay."""
+Numbers: TypeAlias = Literal["equal", "rounding", "different"]
+"""What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
+
+
+class Family(NamedTuple):
+    """What the rules of a hundred are about."""
+
+    name: str
+    title: str
+
 
 FAMILIES = {
-    "1": "copies",
-    "2": "waits",
-    "3": "overlap",
-    "4": "input",
-    "5": "hazards",
-    "6": "launches",
-    "7": "gpu",
+    "1": Family("copies", "Copies"),
+    "2": Family("waits", "Waits of the host"),
+    "3": Family("overlap", "Overlap and idle time"),
+    "4": Family("input", "Input"),
+    "5": Family("hazards", "Hazards"),
+    "6": Family("launches", "Launches of the host"),
+    "7": Family("gpu", "The GPU's own time"),
 }
-"""What rules are about, by the first digit of their numbers."""
+"""By the first digit of the numbers of their rules."""
 
 
 class Change(NamedTuple):
@@ -92,10 +106,20 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One kind of problem, with all that its page says; texts are plain sentences."""
+    """One kind of problem, with all that is known of it; texts are plain sentences."""
 
     id: str
     title: str
+    rests_on: tuple[Figure, ...]
+    """Where one of these figures is withheld, the rule is silent."""
+    answers: tuple[CauseOfStep, ...]
+    """Causes of a long step about which it tells what to do."""
+    what_if: str
+    """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
+    mended: Mended
+    numbers: Numbers | None
+    """What its change, made as `safe_if` says, does to the numbers: "equal" is what tests/rules/test_fix_code.py holds.
+    None where that is open: they may be wrong before, or it depends on the op."""
     looks_at: str
     why: str
     fix: str
@@ -106,6 +130,8 @@ class Rule:
     """What to write instead. It runs as it stands and has the same result: tests/rules/test_fix_code.py."""
     safe_if: str
     """On what condition the fix is right."""
+    near_miss: str
+    """An example of code that looks alike, and is fine."""
     look: Look | None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
     change: Change | None = None
@@ -114,11 +140,18 @@ class Rule:
     """Causes of waits that the rule is for."""
     exposures: tuple[tuple[str, str], ...] = ()
     """Why copies are exposed, and in which direction they go, where the rule explains it."""
+    weighs_pinning: bool = False
+    """Whether its fix pays depends on what pinned memory costs, which the bench of a machine tells."""
 
     @property
     def family(self) -> str:
         """What it is about, with the rules of the same hundred."""
-        return FAMILIES[self.id.removeprefix("PIN")[0]]
+        return FAMILIES[self.id.removeprefix("PIN")[0]].name
+
+    @property
+    def is_hazard(self) -> bool:
+        """Whether it is about wrong numbers, not about time: what a trace shows of that is only suspect."""
+        return self.family == "hazards"
 
     def __reduce__(self) -> tuple[Callable[[str], "Rule"], tuple[str]]:
         """Go to another process by name: what a rule looks at is a function, and the same there."""

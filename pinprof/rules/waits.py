@@ -37,6 +37,11 @@ RULES = (
     Rule(
         id="PIN201",
         title="`.item()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="line",
+        numbers="equal",
         looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "
         "range(x), 1.0 in x, GradScaler.step without a fused optimizer.",
         why="The value does not exist before all work queued for it is done: the host waits for the whole stream, and "
@@ -55,12 +60,18 @@ RULES = (
             "No decision in the step depends on the value. Pinned memory is read only after the event: read "
             f"earlier, it silently holds old values. {COST_OF_LATER}"
         ),
+        near_miss="value = host.sum().item()  # of a tensor of the CPU: nothing waits",
         change=Change(r"\.item\(|\b(?:float|int)\(", "keep it on the GPU; read it every N steps, or a step late"),
         **waits_of("item"),
     ),
     Rule(
         id="PIN202",
         title="`if tensor:` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="line",
+        numbers="equal",
         looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
         "distributions, clip_grad_norm_(error_if_nonfinite=True).",
         why="Python can only branch once it knows the value, and so waits for all work queued before.",
@@ -104,12 +115,18 @@ RULES = (
             "sides may be computed, and have finite gradients. A failed _assert_async ends the process's CUDA "
             "context: you cannot handle it as an exception."
         ),
+        near_miss="if x.shape[0] > 1:  # the host knows shapes\n    y = x.mean(0)",
         change=Change(r"\b(?:if|while|assert)\b[^:#]*", "leave the decision to the GPU"),
         **waits_of("bool"),
     ),
     Rule(
         id="PIN203",
         title="`.cpu()` or `.tolist()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="line",
+        numbers="equal",
         looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host "
         "after which the host waits for the stream (host.copy_(x)).",
         why=(
@@ -123,12 +140,18 @@ RULES = (
             "Pinned memory is read only after the event: read earlier, it silently holds old values. "
             f"{COST_OF_LATER} Copy what you keep of host, as tolist() does: the next value overwrites it."
         ),
+        near_miss="numbers = host.tolist()  # of a tensor of the CPU: nothing is copied",
         change=Change(r"\.(?:cpu|tolist|numpy|to|copy_)\(", "read it rarely, or a step late"),
         **waits_of("to_cpu", "tolist", "blocking_copy_dtoh"),
     ),
     Rule(
         id="PIN204",
         title="`print(tensor)` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="print(x), f'{x}', repr(x) and loggers that get GPU tensors.",
         why=(
             "To format a tensor, torch reads its smallest and largest values, which values are finite, and each "
@@ -141,12 +164,18 @@ RULES = (
             "No program reads the text: it has the same numbers, but neither device nor grad_fn, and only every "
             "100th step prints it."
         ),
+        near_miss="print(x.shape, x.dtype, x.device)  # reads no value",
         change=Change(r"\b(?:print|repr|str|format)\(", "print a copy on the host, and not in each step"),
         **waits_of("print"),
     ),
     Rule(
         id="PIN205",
         title="`x[mask]` or `nonzero()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="rounding",
         looks_at="aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
         why="The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
         fix=(
@@ -168,12 +197,18 @@ RULES = (
             "finite there turns this 0 into nan: apply torch.where to the inputs of that op. Nothing else uses the x "
             "that was changed in place. limit is large enough: positions beyond it are lost without an error."
         ),
+        near_miss="picked = x[rows]  # by positions: as many as there are rows",
         change=Change(r"\b(?:nonzero|masked_select|where)\(|\[[^\]]*\]", "keep the shape: torch.where"),
         **waits_of("nonzero", "mask_index", "masked_select"),
     ),
     Rule(
         id="PIN206",
         title="`unique()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="torch.unique, unique_consecutive and isin.",
         why="The number of unique values is the size of the result: the host waits to learn it.",
         fix=(
@@ -190,12 +225,18 @@ RULES = (
             "The code that follows can work with the mask: ordered[first] would wait again. For membership: wanted "
             "has one dimension, and memory suffices for x.numel() * wanted.numel() bools."
         ),
+        near_miss="values = torch.unique(host)  # of a tensor of the CPU: nothing waits",
         change=Change(r"\b(?:unique|unique_consecutive|isin)\(", "keep it out of the step"),
         **waits_of("unique"),
     ),
     Rule(
         id="PIN207",
         title="`repeat_interleave()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="torch.repeat_interleave with a tensor of repeats and no output_size.",
         why="The sum of the repeats is the size of the result: the host waits for it, and once more to check their "
         "signs.",
@@ -206,12 +247,18 @@ RULES = (
             "total is exactly the sum of the repeats, known on the host, and no repeat is negative: with any other "
             "total the result is wrong, or memory is overwritten."
         ),
+        near_miss="y = torch.repeat_interleave(x, 3, dim=0)  # one number of Python: the size is known",
         change=Change(r"\brepeat_interleave\(", "give output_size"),
         **waits_of("repeat_interleave"),
     ),
     Rule(
         id="PIN208",
         title="`torch.equal()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="torch.equal and torch.allclose on CUDA tensors.",
         why="They return a Python bool: the host waits for all work queued before.",
         fix="Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
@@ -220,12 +267,18 @@ RULES = (
         safe_if=(
             "No decision in the step depends on the result. a and b have the same shape: other shapes are broadcast."
         ),
+        near_miss="same = torch.eq(a, b)  # of each element: stays on the GPU",
         change=Change(r"\b(?:equal|allclose)\(", "compare on the GPU, and keep the result there"),
         **waits_of("equal"),
     ),
     Rule(
         id="PIN209",
         title="`torch.tensor()` copies Python values to the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="line",
+        numbers="equal",
         looks_at="torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by "
         "a list.",
         why=(
@@ -249,12 +302,18 @@ RULES = (
         "# or values that change, if they are few:\n"
         "weights = torch.tensor(values, pin_memory=True).to(device, non_blocking=True)",
         safe_if="No code changes the constant in place.",
+        near_miss="weights = torch.tensor(values)  # in host memory: nothing is copied",
         change=Change(r"\b(?:tensor|as_tensor|new_tensor)\(", "make it once, before the loop"),
         **waits_of("tensor_from_host"),
     ),
     Rule(
         id="PIN210",
         title="`synchronize()` waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="line",
+        numbers="equal",
         looks_at=(
             "torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by a "
             f"library, that leave the GPU idle, and await no copy of pinned memory in flight: those are {GUARDING}."
@@ -287,12 +346,18 @@ RULES = (
             "measure the GPU's time, including gaps in which the host launches too slowly. Tensors made on a side "
             "stream are kept, or passed to record_stream, until their use has ended."
         ),
+        near_miss="torch.cuda.current_stream().wait_stream(side)  # the GPU waits, the host goes on",
         change=Change(r"\bsynchronize\(", "remove it from the step"),
         **waits_of(*SYNCHRONIZES, guarding=False),
     ),
     Rule(
         id="PIN212",
         title="a collective makes the host wait",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
         why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have arrived.",
         fix="Remove the barrier from the step; unset TORCH_NCCL_BLOCKING_WAIT.",
@@ -303,12 +368,18 @@ RULES = (
             "No rank reads what another rank writes outside of collectives, to a file for instance. Nothing uses x "
             "before work.wait()."
         ),
+        near_miss="dist.all_reduce(x)  # NCCL orders it on the GPU: the host goes on",
         change=Change(r"\bbarrier\(", "remove the barrier from the step"),
         **waits_of("collective"),
     ),
     Rule(
         id="PIN213",
         title="`CUDA_LAUNCH_BLOCKING=1` waits for every kernel",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="Launch calls that return only after their kernel has ended.",
         why=(
             "CUDA_LAUNCH_BLOCKING=1 makes each launch wait, so host and GPU take turns. It is meant for finding errors."
@@ -320,11 +391,17 @@ RULES = (
             "Events order the streams, and the host waits for what it reads: blocking launches hide places where "
             "that is missing."
         ),
+        near_miss="export CUDA_LAUNCH_BLOCKING=0",
         **waits_of("launch_blocking"),
     ),
     Rule(
         id="PIN214",
         title="an op waits for the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers=None,
         looks_at=(
             "Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "
             "torch.compile, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, "
@@ -346,11 +423,17 @@ RULES = (
             "Your code checks info, on the GPU or later: otherwise a failure goes unnoticed, and factor is invalid. "
             "For other ops, what is safe depends on the op."
         ),
+        near_miss="x = x.masked_fill(mask, 0.5)  # a number of Python",
         **waits_of("other", fixable=False),
     ),
     Rule(
         id="PIN215",
         title="the optimizer reads its step count from the GPU",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="rounding",
         looks_at="aten::item within torch.optim: Adam, AdamW and others read the number of steps of each parameter.",
         why=(
             "torch.set_default_device('cuda'), torch.set_default_tensor_type with a type of the GPU, or a checkpoint "
@@ -371,12 +454,19 @@ RULES = (
             "All parameters are on the GPU, and no gradient is sparse. load_state_dict takes fused and capturable from "
             "the checkpoint: set them in optimizer.param_groups after it. The numbers round otherwise."
         ),
+        near_miss="optimizer = torch.optim.Adam(model.parameters())  # the default device is the host\n"
+        "optimizer.step()",
         change=Change(r"\.step\(", "make the optimizer with fused=True, or capturable=True"),
         **waits_of("optimizer_state"),
     ),
     Rule(
         id=GUARDING,
         title="`synchronize()` guards a copy in flight",
+        rests_on=("per_step", "stalls", "drain"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="kept",
+        numbers="equal",
         looks_at=(
             "torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and await "
             "a copy with non_blocking=True between the GPU and pinned memory: it was launched before, and is still in "
@@ -408,6 +498,8 @@ RULES = (
             "reads: pinprof run --guard runs the program and says whether anything is used too early. "
             f"{COST_OF_LATER}"
         ),
+        near_miss="host.copy_(x)  # has ended when the call returns\n"
+        "torch.cuda.synchronize()  # guards nothing (PIN210)",
         change=Change(r"\bsynchronize\(", "do not remove it: wait for the copy where its memory is used"),
         look=waits_of(*SYNCHRONIZES, guarding=True)["look"],
     ),
@@ -417,6 +509,11 @@ OF_THE_HOST = (
     Rule(
         id="PIN211",
         title="pinned memory is allocated in the training loop",
+        rests_on=("per_step", "stalls"),
+        answers=("sync",),
+        what_if="--drop-syncs",
+        mended="hand",
+        numbers="equal",
         looks_at="cudaHostAlloc and cudaFreeHost in the complete steps, or in the whole trace if no step was found.",
         why=(
             "Pinning pages takes milliseconds and a lock of the driver, which holds up other threads. Freeing them "
@@ -443,6 +540,7 @@ OF_THE_HOST = (
             "staging is not written to before its last copy has ended, which the event shows; batches differ in "
             "their first dimension only. The wait keeps the host one step ahead at most."
         ),
+        near_miss="staging = torch.empty(x.shape)  # not pinned: no lock of the driver",
         change=Change(r"\b(?:empty|zeros|pin_memory)\(", "allocate it once, before the loop"),
         look=_allocated,
         causes=("host_alloc",),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -27,12 +27,14 @@ from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
 from pinprof.whatif.scenarios import Scenario, edits_of, without_waits
 
-SYNC, COPY, INPUT, ALLOCATION, COMMUNICATION = "sync", "copy", "input", "allocation", "communication"
-PYTHON, LAUNCH, HOST, IRREGULAR, GPU = "python", "launch", "host", "irregular", "gpu"
-CAUSES: Final = (SYNC, COPY, INPUT, ALLOCATION, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU)
+CauseOfStep: TypeAlias = Literal[
+    "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"
+]
+CAUSES: Final[tuple[CauseOfStep, ...]] = get_args(CauseOfStep)
 """`host` is `python` and `launch` together, each of which alone may leave the host as slow as the other makes it. Those
 that a line of the program makes come before those that all of it does: of two that cost alike, the first is
 the one to look at."""
+SYNC, COPY, INPUT, ALLOCATION, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
 
 COPYING = frozenset({"blocking_copy_htod", "pageable_copy"})
 """Causes of waits that are of copies to the GPU, and go with these."""
@@ -80,8 +82,8 @@ def shown_of(profile: Profile, cause: str) -> float:
     division, by = divide(profile, mean), {UNTOLD, *IDLE_BY[cause]}
     if cause == INPUT and profile.bound == INPUT_BOUND:
         by.update(HELD_UP)  # the workers' queues were full while the recording began: something else held launches up
-    worked = {COPY: division.copies_ns, COMMUNICATION: division.collectives_ns}.get(cause, 0.0)
-    return worked + sum(time for why, time in division.idle_ns.items() if why in by)
+    worked: dict[str, float] = {COPY: division.copies_ns, COMMUNICATION: division.collectives_ns}
+    return worked.get(cause, 0.0) + sum(time for why, time in division.idle_ns.items() if why in by)
 
 
 def costs_of(details: Details, profile: Profile, replay: Replay) -> list[Cost]:

@@ -18,7 +18,7 @@ from fixing import LOADER
 from trace_builder import TraceBuilder
 
 from pinprof.fix.plan import OF_RULE
-from pinprof.report.trace.next import OF_LINES, OF_WHAT_IS_MADE
+from pinprof.rules import RULES
 from pinprof.trace.lines import LINES_KEY, Place
 from pinprof.trace.made import Made
 
@@ -440,7 +440,7 @@ def test_help_needs_neither_torch_nor_libcst() -> None:
 
 
 def test_reports_name_fix_for_the_rules_that_it_has_changes_for() -> None:
-    assert set(OF_LINES) | set(OF_WHAT_IS_MADE) == set(OF_RULE)
+    assert {rule.id for rule in RULES if rule.mended in ("line", "construction")} == set(OF_RULE)
 
 
 @pytest.mark.parametrize("rule", ["PIN102", "PIN104"])

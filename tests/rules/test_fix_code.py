@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -61,6 +61,7 @@ Trial = Callable[[Texts, str, Path], None]
 """Runs the texts on a device, in a folder that it may use, and asserts what they give."""
 TRIALS: dict[str, Trial] = {}
 NEED_CUDA: set[str] = set()
+IN_SHELL = {"PIN107", "PIN213"}
 SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601", "PIN605"}
 """They start processes or compile."""
 
@@ -919,9 +920,57 @@ def test_what_to_write_does_what_was_written_before(number: str, device: str, tm
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_what_to_write_can_be_compiled(rule: Rule) -> None:
     """Also where there is no GPU to run it."""
-    for text in (rule.before, rule.code):
-        if rule.id not in {"PIN107", "PIN213"}:  # in the shell's language
+    for text in (rule.before, rule.code, rule.near_miss):
+        if rule.id not in IN_SHELL:
             compile(text, rule.id, "exec")
+
+
+def surroundings(device: str) -> Names:
+    """Return what the near misses name."""
+    x, host = (torch.rand(8, 4, device=where) for where in (device, "cpu"))
+    host = host.pin_memory() if device == "cuda" else host
+    model = torch.nn.Linear(4, 2, device=device)
+    model(x).sum().backward()
+    return {
+        "torch": torch,
+        "math": math,
+        "NamedTuple": NamedTuple,
+        "DataLoader": DataLoader,
+        "device": device,
+        "x": x,
+        "a": x,
+        "b": x + 1,
+        "host": host,
+        "buffer": torch.empty_like(host),
+        "data": torch.rand(8, 4),
+        "y": torch.rand(8, 2, device=device),
+        "mask": x > 0.5,
+        "rows": torch.tensor([0, 2], device=device),
+        "values": [0.5, 1.0],
+        "small": [torch.rand(2)] * 8,
+        "batches": [x],
+        "model": model,
+        "loss_of": torch.nn.functional.mse_loss,
+        "train": torch.sum,
+        "use": id,
+        "plot": id,
+        "log": id,
+        **({"side": torch.cuda.Stream()} if device == "cuda" else {}),  # type: ignore[no-untyped-call]
+    }
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.id not in {*IN_SHELL, "PIN212"}], ids=lambda rule: rule.id
+)
+def test_a_near_miss_runs_and_does_not_wait(rule: Rule, device: str) -> None:
+    """One of a rule for waits of the host makes it wait for nothing; a collective needs other processes."""
+    names = surroundings(device)
+    if "cuda" in rule.near_miss and device == "cpu" and "empty_cache" not in rule.near_miss:
+        pytest.skip("it needs streams of a GPU")
+    waits = rule.family == "waits" and rule.mended != "kept"
+    with without_waits(device) if waits else contextlib.nullcontext():
+        exec(compile(rule.near_miss, f"<{rule.id} near miss>", "exec"), names)
 
 
 @pytest.mark.gpu

@@ -720,10 +720,10 @@ def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
         for text in (rule.looks_at, rule.why, rule.fix, rule.safe_if):
             assert text.endswith(".")
             assert "  " not in text
-        for code in (rule.before, rule.code):
+        for code in (rule.before, rule.code, rule.near_miss):
             assert code.strip()
             assert all(len(line) <= 100 for line in code.splitlines())
-        assert rule.before != rule.code
+        assert len({rule.before, rule.code, rule.near_miss}) == 3
 
 
 def test_every_rule_has_a_trace_that_fires_it() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from pinprof.analyses.regular import IrregularStep
 from pinprof.analyses.steps import StepTimes
@@ -10,7 +10,8 @@ from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
 
-FIGURES = {
+Figure: TypeAlias = Literal["step", "estimate", "per_step", "busy", "copies", "overlap", "causes", "stalls", "drain"]
+FIGURES: dict[Figure, str] = {
     "step": "the step",
     "estimate": "the step without the profiler and what a change saves",
     "per_step": "sums per step",

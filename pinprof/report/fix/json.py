@@ -23,7 +23,7 @@ from pinprof.documents.fields import (
 )
 from pinprof.fix import Mend, Patches
 from pinprof.measurement.profile import Profile
-from pinprof.rules.numbers import Numbers
+from pinprof.rules.rule import Numbers
 from pinprof.version import VERSION
 
 

@@ -21,7 +21,6 @@ from pinprof.report.trace.host import of_kind
 from pinprof.report.trace.next import fix_command, next_command
 from pinprof.report.words import begun, cut, printable, untellable
 from pinprof.rules import Finding, Findings
-from pinprof.rules.numbers import numbers_after
 from pinprof.trace.sources import Sources
 
 MOST_BYTES = 6000
@@ -157,7 +156,7 @@ def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> doc
         says=begun(saves(finding, told.profile)),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
-        numbers=numbers_after(finding.rule.id),
+        numbers=finding.rule.numbers,
         do=_short(begun(to_do(finding, told.findings))),
         evidence=list(_rows(finding, told)),
     )

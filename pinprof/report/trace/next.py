@@ -10,24 +10,8 @@ from pinprof.report.trace.changes import chosen
 from pinprof.rules import Finding, Findings
 from pinprof.trace.sources import Sources
 
-PINNED = "--pin --non-blocking"
-OPTIONS = {
-    "PIN101": PINNED,
-    "PIN102": PINNED,
-    "PIN104": PINNED,
-    "PIN105": PINNED,
-    "PIN301": "--overlap-copies",
-    "PIN302": "--overlap-copies",
-    "PIN303": "--drop-allocs",
-    "PIN601": "--cuda-graph step",
-    "PIN602": "--fused-optimizer",
-}
-"""What makes the change of a rule in the recorded program."""
-
-OF_LINES = ("PIN101", "PIN102", "PIN104", "PIN105", "PIN201", "PIN202", "PIN203", "PIN209", "PIN210", "PIN303")
-"""Rules whose findings `pinprof fix` may mend at their lines."""
-OF_WHAT_IS_MADE = ("PIN401", "PIN402", "PIN602", "PIN701")
-"""And those that it may mend where DataLoaders and optimizers are made."""
+DROP_SYNCS = "--drop-syncs"
+"""The option that takes the waits of a finding out of the program; it needs a place."""
 
 
 def fix_command(profile: Profile) -> str:
@@ -54,10 +38,9 @@ def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
         return False
     made = profile.info.made
     files: set[str | None] = {each.file for each in (*made.loaders, *made.optimizers)} if made else set()
-    rules = {finding.rule.id for finding in findings}
-    files = files if rules & {*OF_WHAT_IS_MADE, *OF_LINES} else set()
+    files = files if any(finding.rule.mended in ("line", "construction") for finding in findings) else set()
     for finding in findings:
-        if finding.rule.id in OF_LINES:
+        if finding.rule.mended == "line":
             files |= {site.evidence.file for site in finding.sites if site.evidence.file and site.evidence.line}
     sources = Sources(profile.path)
     return any(file is not None and sources.path(file) is not None for file in files)
@@ -76,7 +59,9 @@ def next_command(profile: Profile, findings: Findings) -> str:
 
 def options_of(finding: Finding) -> str:
     """Return the options of `pinprof whatif` for the change that a finding asks for; nothing where there are none."""
-    if finding.rule.family == "waits" and finding.saving is not None:
-        named = finding.evidence.place.names
-        return f"--drop-syncs {shlex.quote(named[0])}" if named and not finding.evidence.sites else "--drop-syncs all"
-    return OPTIONS.get(finding.rule.id, "")
+    options, named = finding.rule.what_if, finding.evidence.place.names
+    if options != DROP_SYNCS:
+        return options
+    if finding.saving is None:
+        return ""
+    return f"{options} {shlex.quote(named[0]) if named and not finding.evidence.sites else 'all'}"

@@ -118,6 +118,11 @@ RULES = (
     Rule(
         id="PIN703",
         title="attention that is not fused",
+        rests_on=("step", "per_step", "busy"),
+        answers=("gpu",),
+        what_if="",
+        mended="hand",
+        numbers="rounding",
         looks_at=(
             "scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "
             "softmax between them, with only scales, masks, casts and dropout beside it."
@@ -137,6 +142,7 @@ RULES = (
         code="y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         safe_if="Nothing else reads the scores. A boolean mask is true where a query may see a key. Results differ by "
         "rounding.",
+        near_miss="weights = x.softmax(-1)  # of a classifier: no product of batches follows",
         look=_attention,
     ),
 )

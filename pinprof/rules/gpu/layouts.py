@@ -47,6 +47,11 @@ RULES = (
     Rule(
         id="PIN702",
         title="layouts changed around convolutions",
+        rests_on=("step", "per_step", "busy"),
+        answers=("gpu",),
+        what_if="",
+        mended="hand",
+        numbers="rounding",
         looks_at="cuDNN's kernels that change between NCHW and NHWC.",
         why=(
             "Convolutions on tensor cores need channels last. Tensors have channels first by default, so cuDNN "
@@ -67,6 +72,7 @@ RULES = (
             "No code calls .view() on feature maps, which then fails (.reshape() copies), or counts on their strides. "
             "Results differ by rounding. Ops without support for channels_last convert layouts themselves: measure."
         ),
+        near_miss="y = model(x)  # of linear layers: they have no such layout",
         look=_layouts,
     ),
 )

@@ -79,6 +79,11 @@ RULES = (
     Rule(
         id="PIN701",
         title="float32 products without TF32",
+        rests_on=("step", "per_step", "busy"),
+        answers=("gpu",),
+        what_if="",
+        mended="construction",
+        numbers="different",
         looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or "
         "more.",
         why=(
@@ -95,6 +100,7 @@ RULES = (
         "y = model(x)",
         safe_if="Results change: the model must train as well with products of three decimal digits (sums stay "
         'float32). Code that needs more, such as solving equations, stays at "highest".',
+        near_miss="with torch.autocast(device, torch.bfloat16):\n    y = model(x)  # products of bfloat16",
         look=_precision,
     ),
 )

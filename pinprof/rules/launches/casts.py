@@ -69,6 +69,11 @@ RULES = (
     Rule(
         id="PIN606",
         title="weights cast in every micro-batch",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("launch", "host", "gpu"),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "
         "backward pass of a step adds to those of weights.",
         why=(
@@ -91,6 +96,9 @@ RULES = (
             "No weight changes within the block. The casts of all weights stay in memory until the block ends. If a "
             "module runs without gradients in the block, later modules reuse its casts without gradients, too."
         ),
+        near_miss="with torch.autocast(device, torch.bfloat16):  # one micro-batch per step\n"
+        "    loss = loss_of(model(x), y)\n"
+        "loss.backward()",
         look=_casts,
     ),
 )

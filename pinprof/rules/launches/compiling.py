@@ -66,6 +66,11 @@ RULES = (
     Rule(
         id="PIN605",
         title="`torch.compile` compiles again in the steps",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("launch", "python", "host"),
+        what_if="",
+        mended="hand",
+        numbers="rounding",
         looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps "
         "that follow one in which compiled code ran. Lookups that find the code do not count.",
         why=(
@@ -86,6 +91,7 @@ RULES = (
         "    train(compiled(x))",
         safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the "
         'same: for mode="reduce-overhead" pad to few sizes instead.',
+        near_miss="compiled = torch.compile(model)  # called with one shape: compiles once",
         look=_compiling,
     ),
 )

@@ -31,6 +31,11 @@ RULES = (
     Rule(
         id="PIN604",
         title="an op on the host while the GPU is idle",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("launch", "host"),
+        what_if="",
+        mended="hand",
+        numbers="rounding",
         looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",
         why="The CPU computes ops on tensors in host memory. Meanwhile the thread launches no kernel.",
         fix="Compute it on the GPU, or in a DataLoader's worker, or once before the loop.",
@@ -42,6 +47,7 @@ RULES = (
         "    order = torch.argsort(scores)\n"
         "    train(batch, order)",
         safe_if="The GPU has room for it, and nothing reads the result on the host.",
+        near_miss="order = torch.argsort(host[0])  # takes far less than 0.5 ms",
         look=_on_the_host,
     ),
 )

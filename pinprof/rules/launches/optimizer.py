@@ -45,6 +45,11 @@ RULES = (
     Rule(
         id="PIN602",
         title="an optimizer that is not fused",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("launch", "host"),
+        what_if="--fused-optimizer",
+        mended="construction",
+        numbers="rounding",
         looks_at="Launches between the marks of torch.optim's steps.",
         why=(
             "An optimizer without foreach or fused runs a dozen small ops for each parameter. With foreach it runs a "
@@ -54,6 +59,7 @@ RULES = (
         before="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)",
         code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
         safe_if="The parameters are floating-point numbers on one kind of device. Results differ by rounding.",
+        near_miss="optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)  # a few launches",
         look=_optimizer,
     ),
 )

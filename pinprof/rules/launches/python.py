@@ -94,6 +94,11 @@ RULES = (
     Rule(
         id="PIN603",
         title="the GPU waits for Python code",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("python", "host"),
+        what_if="",
+        mended="hand",
+        numbers="equal",
         looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
         "profiler.",
         why=(
@@ -108,6 +113,7 @@ RULES = (
         "for batch in batches:\n"
         "    train(batch, weights)",
         safe_if="It depends on nothing that changes from step to step.",
+        near_miss="weights = [math.exp(-age / 10) for age in range(10)]  # the GPU has work queued for longer",
         look=_python,
     ),
 )

@@ -63,6 +63,11 @@ RULES = (
     Rule(
         id="PIN601",
         title="the GPU waits for launches",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("launch", "python", "host"),
+        what_if="--cuda-graph step",
+        mended="hand",
+        numbers="rounding",
         looks_at=(
             "The launches of a step by phase, the host's time between them, and the time in which the GPU is idle "
             "because the next launch comes late."
@@ -107,6 +112,7 @@ RULES = (
             "anew, or has to run in Python in each step: Python runs once, at the capture. Inputs and outputs keep "
             "their place in memory."
         ),
+        near_miss="y = model(x.repeat(1000, 1))  # as many launches, each of which keeps the GPU busy",
         look=_small_kernels,
     ),
 )

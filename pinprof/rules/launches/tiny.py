@@ -119,6 +119,11 @@ RULES = (
     Rule(
         id="PIN607",
         title="the same small op for each parameter",
+        rests_on=("step", "per_step", "busy", "causes"),
+        answers=("launch", "host"),
+        what_if="",
+        mended="hand",
+        numbers="rounding",
         looks_at=(
             "Launches of the main thread after the last backward pass and outside of the optimizer's marks: ops of "
             "one name that launch dozens of kernels of less than 5 µs."
@@ -146,6 +151,7 @@ RULES = (
         "with torch.no_grad():\n"
         "    torch._foreach_lerp_(means, list(model.parameters()), 0.001)",
         safe_if="Parameters without a gradient are left out of the list. Results differ by rounding.",
+        near_miss="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # foreach, where the device has it",
         look=_tiny,
     ),
 )
