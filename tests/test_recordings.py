@@ -225,7 +225,7 @@ def test_a_workload_that_waits_for_nothing_has_no_stall(workload: str) -> None:
 
 def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
     bubbles = {
-        workload: sum(known(known(site.in_steps).whole).idle_ns for site in profile.sites) / profile.steps.count / 1e6
+        workload: sum(known(site.in_steps_cost).idle_ns for site in profile.sites) / profile.steps.count / 1e6
         for workload in ("loss_item", "loss_item_host_work")
         for profile in [profile_of(workload)]
     }

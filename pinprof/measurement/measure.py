@@ -16,12 +16,12 @@ from pinprof.analyses.parts import MeanStep, measure_mean
 from pinprof.analyses.pause import measure_pause
 from pinprof.analyses.spent import OpSums, measure_kernels, measure_ops
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Cost, Site
+from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
 from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitCost, WaitSite
+from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitSite
 from pinprof.measurement.trust import Seen, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate
@@ -163,16 +163,13 @@ class _Sums:
 
     def site(self, site: Site) -> WaitSite:
         """Return a site with what it costs."""
+        why = self.why
         return WaitSite(
             **{each.name: getattr(site, each.name) for each in fields(BareSite)},
-            total=self.cost(site.total),
-            in_steps=self.cost(site.in_steps),
-        )
-
-    def cost(self, cost: Cost) -> Perhaps[WaitCost]:
-        """Return what waits cost."""
-        return _unless(
-            self.why.stalls, lambda: WaitCost(cost.count, cost.stall_ns, _unless(self.why.drain, lambda: cost))
+            total=_unless(why.stalls, lambda: _stalled(site.total)),
+            total_cost=_unless(why.stalls or why.drain, lambda: site.total),
+            in_steps=_unless(why.stalls, lambda: _stalled(site.in_steps)),
+            in_steps_cost=_unless(why.stalls or why.drain, lambda: site.in_steps),
         )
 
     def per_step(self) -> dict[str, Perhaps[float | None]]:
@@ -199,6 +196,10 @@ def _mean(figure: Figure, details: Details) -> float | None:
 def _unless(reason: Doubt | None, figure: Callable[[], T]) -> Perhaps[T]:
     """Return a figure, or why it is withheld."""
     return Withheld(reason) if reason else Known(figure())
+
+
+def _stalled(cost: Cost) -> Stalled:
+    return Stalled(cost.count, cost.stall_ns)
 
 
 def _times(trace: Trace) -> tuple[int, int]:

@@ -14,8 +14,8 @@ from pinprof.analyses.spent import KernelSums, OpSums
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import Cost
 from pinprof.glance import as_table, one_line
-from pinprof.measurement.known import Known, Perhaps
-from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitSite, whole_cost
+from pinprof.measurement.known import Known, Perhaps, given
+from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitSite
 from pinprof.measurement.trust.doubt import FIGURES, Doubt, Doubted
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Info
@@ -134,7 +134,7 @@ class Profile:
         """The sites at which the host waits in the complete steps, with all that they cost there; else nothing."""
         if self.withheld.per_step:
             return ()
-        found = ((site, whole_cost(site.in_steps)) for site in self.sites if site.is_wait)
+        found = ((site, given(site.in_steps_cost)) for site in self.sites if site.is_wait)
         return [(site, cost) for site, cost in found if cost and cost.count]
 
     @property

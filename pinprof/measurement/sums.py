@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pinprof.analyses.copies import Copied, Hidden
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.syncs import BareSite, Cost, Stalled
-from pinprof.measurement.known import Perhaps, given
+from pinprof.measurement.known import Perhaps
 
 Times = tuple[tuple[str, int], ...]
 """(cause, ns), the longest first."""
@@ -55,25 +55,14 @@ class ExposedSums:
     exposed_ns: Perhaps[int]
 
 
-@dataclass(frozen=True)
-class WaitCost(Stalled):
-    """What waits cost together."""
-
-    whole: Perhaps[Cost]
-    """With what they were for, and what they left."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class WaitSite(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: Perhaps[WaitCost]
+    total: Perhaps[Stalled]
     """In the whole trace."""
-    in_steps: Perhaps[WaitCost]
+    total_cost: Perhaps[Cost]
+    """With what the waits were for, and what they left."""
+    in_steps: Perhaps[Stalled]
     """In the complete steps together."""
-
-
-def whole_cost(cost: Perhaps[WaitCost]) -> Cost | None:
-    """Return all that waits cost, None where a part of that is withheld."""
-    known = given(cost)
-    return given(known.whole) if known else None
+    in_steps_cost: Perhaps[Cost]

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pinprof.analyses.syncs import BareSite
-from pinprof.measurement.sums import WaitSite, whole_cost
+from pinprof.measurement.known import given
+from pinprof.measurement.sums import WaitSite
 from pinprof.phrases import WAITING, WAITS
 from pinprof.report.words import in_short, place
 from pinprof.trace.lines import Place
@@ -61,7 +62,7 @@ PLACES: Mapping[str, Callable[[WaitSite], Place]] = {LINE: lambda site: site.pla
 
 
 def _rank(gathered: Gathered) -> tuple[int, int]:
-    costs = [cost for site in gathered.sites if (cost := whole_cost(site.total))]
+    costs = [cost for site in gathered.sites if (cost := given(site.total_cost))]
     return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
 
 

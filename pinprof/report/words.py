@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.analyses.syncs import BareSite, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite, whole_cost
+from pinprof.measurement.sums import WaitSite
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.phrases import WAITS
 from pinprof.replay import StepEstimate
@@ -90,7 +90,7 @@ def surprises(profile: Profile) -> Iterator[str]:
 
 def idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
     """Return which GPU is idle after waits, and "is", as `idle_gpu`."""
-    costs = ((site, whole_cost(site.total)) for site in sites)
+    costs = ((site, given(site.total_cost)) for site in sites)
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
 
 
@@ -130,7 +130,7 @@ def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
         return f"the GPU's idle time after them is {reason}"
     if not some_in_steps(waits):
         return "all of them lie outside of the complete steps"
-    costs = [cost for site in waits if (cost := whole_cost(site.in_steps))]
+    costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
     bubble = sum(cost.idle_ns for cost in costs) / profile.steps.divisor
     return f"{idle_after(profile, waits)} idle for {duration(bubble)} {in_or_after(costs)} them"
 
@@ -210,7 +210,7 @@ def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
     stalled = [cost for site in sites if (cost := given(site.in_steps))]
     if profile.withheld.per_step or len(stalled) < len(sites):
         return (NOTHING,) * 6
-    known = [whole for each in stalled if (whole := given(each.whole))]
+    known = [cost for site in sites if (cost := given(site.in_steps_cost))]
     sums = Cost.of(known) if len(known) == len(sites) else None
     times = (sums.drain_ns, sums.own_ns, sums.overhead_ns, sums.idle_ns) if sums else (None,) * 4
     parts = (NOTHING if time is None else duration(time / steps) for time in times)

@@ -8,7 +8,6 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import whole_cost
 from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.chart import Key, bars, escaped
 from pinprof.report.charts.looks import dressed
@@ -90,7 +89,7 @@ def _busy(profile: Profile) -> go.Figure | None:
 
 def _stalls(profile: Profile) -> go.Figure | None:
     """Return a bar for each site, coloured as in the timeline, with what the stalls are made of."""
-    costs = ((site, whole_cost(site.total)) for site in profile.sites if site.verdict != "profiler")
+    costs = ((site, given(site.total_cost)) for site in profile.sites if site.verdict != "profiler")
     sites = [(site, cost) for site, cost in costs if cost][:MOST_SITES]
     if not profile.sites or profile.withheld.stalls or profile.withheld.drain:
         return None

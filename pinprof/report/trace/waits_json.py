@@ -8,7 +8,7 @@ from pinprof.documents.fields import library, maybe_ms, place_fields
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import CopySums, GpuSums, WaitCost, WaitSite, whole_cost
+from pinprof.measurement.sums import CopySums, GpuSums, WaitSite
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.units import ms
 
@@ -29,8 +29,7 @@ def syncs_of(profile: Profile) -> documents.Syncs:
 
 
 def _site(profile: Profile, site: WaitSite) -> documents.Site:
-    total = given(site.total)
-    whole = given(total.whole) if total else None
+    total, whole = given(site.total), given(site.total_cost)
     return documents.Site(
         cause=site.cause,
         op=site.op,
@@ -62,9 +61,9 @@ def _groups(profile: Profile) -> list[documents.Group]:
 
 
 def _group(profile: Profile, number: int, indices: Sequence[int]) -> documents.Group:
-    costs = [profile.sites[index].total for index in indices]
-    together, whole = _together(profile, costs), [whole_cost(cost) for cost in costs]
-    idle = None if None in whole else sum(cost.idle_ns for cost in whole if cost)
+    sites = [profile.sites[index] for index in indices]
+    together, costs = _together(profile, (site.total for site in sites)), [given(site.total_cost) for site in sites]
+    idle = None if None in costs else sum(cost.idle_ns for cost in costs if cost)
     stall = ms(together.stall_ns) if together else None
     return documents.Group(group=number, sites=indices, stall_ms=stall, bubble_ms=maybe_ms(idle))
 
@@ -83,7 +82,7 @@ def _seen(wait: SeenWait) -> documents.Seen:
     )
 
 
-def _together(profile: Profile, costs: Iterable[Perhaps[WaitCost]]) -> Stalled | None:
+def _together(profile: Profile, costs: Iterable[Perhaps[Stalled]]) -> Stalled | None:
     """Return what waits cost together; None if that is withheld, also where there is none."""
     if profile.withheld.stalls:
         return None
