@@ -13,8 +13,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
 from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.known import Known
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import CopySums
+from pinprof.measurement.profile import CopySums, Profile
 from pinprof.report.trace.json import to_json
 from pinprof.report.words import copy_cells
 from pinprof.trace import read_trace

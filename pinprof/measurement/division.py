@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import GpuSums
+from pinprof.measurement.profile import GpuSums, Profile
 
 OUTSIDE = "outside"
 """Idle time of the only step that lies around all work of a GPU: no launch tells its cause."""

@@ -20,8 +20,7 @@ from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
 from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import Known, Perhaps, Withheld
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitSite
+from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
 from pinprof.measurement.trust import Seen, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate

@@ -4,22 +4,83 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pinprof.analyses.communication import Communication
+from pinprof.analyses.copies import Copied, Hidden
 from pinprof.analyses.course import Course, Irregular
 from pinprof.analyses.host import HostSums
+from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, SlowLaunches
 from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import Pause
 from pinprof.analyses.spent import KernelSums, OpSums
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import Cost
+from pinprof.analyses.syncs import BareSite, Cost, Stalled
 from pinprof.glance import as_table, one_line
 from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.sums import CopySums, ExposedSums, GpuSums, OverlapSums, WaitSite
 from pinprof.measurement.trust.doubt import FIGURES, Doubt, Doubted
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Info
 from pinprof.units import counted, duration, percent
+
+Times = tuple[tuple[str, int], ...]
+"""(cause, ns), the longest first."""
+
+
+@dataclass(frozen=True)
+class GpuSums:
+    """How long a GPU worked and was idle in the whole trace."""
+
+    device: int
+    time: Perhaps[DeviceTime]
+    idle_by_cause: Perhaps[Times]
+
+
+@dataclass(frozen=True)
+class CopySums:
+    """All copies of one direction and host memory in the whole trace."""
+
+    direction: str
+    host_memory: str
+    unsized: int
+    """Copies whose size is not recorded."""
+    copied: Perhaps[Copied]
+    hidden: Perhaps[Hidden]
+    host_blocked_ns: Perhaps[int]
+    """How long the host was blocked in calls that made or awaited these copies."""
+
+
+@dataclass(frozen=True)
+class OverlapSums:
+    """Copy time of all devices in the whole trace, in ns."""
+
+    overlapped_ns: int
+    exposed_ns: int
+    known_ns: int
+    """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
+    fraction: float | None
+    """The overlapped share of that; None without copies."""
+
+
+@dataclass(frozen=True)
+class ExposedSums:
+    """The exposed copies of one reason."""
+
+    reason: Perhaps[str]
+    count: Perhaps[int]
+    exposed_ns: Perhaps[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitSite(BareSite):
+    """Waits of one cause at one place, and what they cost."""
+
+    total: Perhaps[Stalled]
+    """In the whole trace."""
+    total_cost: Perhaps[Cost]
+    """With what the waits were for, and what they left."""
+    in_steps: Perhaps[Stalled]
+    """In the complete steps together."""
+    in_steps_cost: Perhaps[Cost]
 
 
 @dataclass(frozen=True)

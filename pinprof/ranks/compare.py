@@ -6,14 +6,26 @@ from dataclasses import replace
 from statistics import median
 from typing import TypeAlias
 
+import numpy as np
+
+from pinprof.analyses.pause import MEANING
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import given
-from pinprof.ranks.part import RankPart, longest_first, number_of
-from pinprof.ranks.reason import reason_of
-from pinprof.ranks.table import RankRow, Ranks, SharedFinding, SharedSite
-from pinprof.ranks.waits import measure_waits
+from pinprof.measurement.profile import WaitSite
+from pinprof.phrases import WAITS
+from pinprof.ranks.rank import (
+    CollectiveRow,
+    RankPart,
+    RankRow,
+    Ranks,
+    SharedFinding,
+    SharedSite,
+    longest_first,
+    number_of,
+)
 from pinprof.rules import Finding, FoundSite
-from pinprof.trace.clocks import align_clocks
+from pinprof.rules.sums import within
+from pinprof.trace.clocks import Clocks, align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
 from pinprof.trace.lines import Place
 
@@ -23,6 +35,12 @@ OfRank: TypeAlias = tuple[int, Finding]
 SKEWED = 0.05
 """A rank holds up the others if it needs longer by this share of their step. Two runs of one program differ by 3 %, so
 ranks that do the same work differ by less than twice that."""
+
+COLLECTIVES_SHOWN = 10
+MOSTLY = 0.5
+"""What explains a smaller share of the time by which a rank is longer is not its reason."""
+BY_HOST = ("launch", "python", "host")
+"""Verdicts of a rank whose host is late."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
@@ -34,7 +52,7 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
     tables = [part.profile.communication.collectives for part in parts]
     meetings = match_collectives(tables)
     clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
-    waited, last, collectives = measure_waits(parts, numbers, meetings, clocks)
+    waited, last, collectives = _measure_waits(parts, numbers, meetings, clocks)
     rows = [
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
@@ -49,7 +67,7 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
         clocks.within_ns,
         slowest,
         skew,
-        None if place is None else reason_of(parts, rows, place),
+        None if place is None else _reason(parts, rows, place),
         _said_once(parts, numbers),
         tuple(choice),
     )
@@ -171,3 +189,102 @@ def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
     longest, surely, rank = max(known)
     others = median(time for time, _, number in known if number != rank)
     return (rank if surely > (1 + SKEWED) * others else None), max(longest - others, 0.0)
+
+
+# How long ranks wait for each other
+
+
+def _measure_waits(
+    parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: Clocks
+) -> tuple[list[float], list[float], tuple[CollectiveRow, ...]]:
+    """Return per rank the time that its collectives waited per step and the share that it reached last, then rows.
+
+    A collective's own time is its time on the last rank, which waits for no other. If the clocks are unknown, the last
+    rank is the one with the shortest time, as if the collective ended on all ranks at once.
+    """
+    tables = [part.profile.communication.collectives for part in parts]
+    times = [table.end_ns - table.start_ns for table in tables]
+    comes = [
+        -took if clocks.within_ns is None else table.start_ns + add
+        for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
+    ]
+    waited, last = [0.0] * len(parts), [0] * len(parts)
+    of_place: dict[tuple[str, str, int], list[tuple[int, float, float]]] = defaultdict(list)
+    seen: dict[tuple[int, int, str], int] = defaultdict(int)
+    for meeting in meetings:
+        came = {rank: int(comes[rank][index]) for rank, index in meeting.items()}
+        latest = max(came, key=lambda rank: came[rank])
+        waits = {rank: min(came[latest] - came[rank], int(times[rank][index])) for rank, index in meeting.items()}
+        for rank, time in waits.items():
+            waited[rank] += time
+        last[latest] += 1
+        first = next(iter(meeting))
+        table, index = tables[first], meeting[first]
+        step = int(table.place[index])
+        key = (step, first, table.group[index])
+        of_place[table.name[index], table.group[index], seen[key]].append(
+            (latest, float(times[latest][meeting[latest]]), float(max(waits.values())))
+        )
+        seen[key] += 1
+    rows = [_collective(*key[:2], found, numbers) for key, found in of_place.items()]
+    steps = [part.profile.steps.divisor for part in parts]
+    shares = [count / len(meetings) if meetings else 0.0 for count in last]
+    costliest = sorted(rows, key=lambda row: -row.waited_ns)[:COLLECTIVES_SHOWN]
+    return [time / count for time, count in zip(waited, steps, strict=True)], shares, tuple(costliest)
+
+
+def _collective(
+    name: str, group: str, found: Sequence[tuple[int, float, float]], numbers: Sequence[int]
+) -> CollectiveRow:
+    (rank, times), *_ = Counter(latest for latest, _, _ in found).most_common(1)
+    own, waited = (float(np.mean([each[column] for each in found])) for column in (1, 2))
+    return CollectiveRow(name, group, numbers[rank], times / len(found), own, waited)
+
+
+# Why a rank is slow
+
+
+def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
+    """Return in words where the slowest rank spends more time than the others."""
+    mine, others = rows[place], [row for at, row in enumerate(rows) if at != place]
+    input_more = mine.input_ns - median(row.input_ns for row in others)
+    busy_more = _computing(mine) - median(_computing(row) for row in others)
+    stalls = {site.identity: site for site in parts[place].profile.sites if site.is_wait}
+    steps = parts[place].profile.steps.divisor
+    stall_more = {
+        identity: _stalled(site) / steps
+        - median(_stall(part, identity) for at, part in enumerate(parts) if at != place)
+        for identity, site in stalls.items()
+    }
+    pause = parts[place].profile.pause
+    pauses = [row.pause_ns for row in others if row.pause_ns is not None]
+    pause_more = pause.time_ns - (median(pauses) if pauses else 0.0) if pause else 0.0
+    worst = max(stall_more, key=lambda identity: stall_more[identity], default=None)
+    ways = [(input_more, "it waits for input"), (busy_more, "its GPU works longer")]
+    if worst is not None:
+        site = stalls[worst]
+        where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
+        ways.append((stall_more[worst], f"its host waits in {WAITS[site.cause]}{where}"))
+    if pause:
+        ways.append((pause_more, f"its host runs no op and no call, {pause.between}: {MEANING}"))
+    most, reason = max(ways)
+    longer = (mine.alone_ns or 0.0) - median(row.alone_ns or 0.0 for row in others)
+    if most < MOSTLY * longer and parts[place].findings.verdict.cause in BY_HOST:
+        return "its host launches later"
+    return reason
+
+
+def _computing(row: RankRow) -> float:
+    """Return how long the GPU works for a step beside collectives."""
+    return (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns
+
+
+def _stall(part: RankPart, identity: object) -> float:
+    steps = part.profile.steps.divisor
+    return sum(_stalled(site) for site in part.profile.sites if site.identity == identity) / steps
+
+
+def _stalled(site: WaitSite) -> int:
+    """Return how long the host waits in the complete steps; 0 if that is withheld."""
+    cost = given(site.in_steps)
+    return cost.stall_ns if cost else 0

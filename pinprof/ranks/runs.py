@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from pinprof.errors import TraceError
-from pinprof.ranks.part import RankPart, rank_of
+from pinprof.ranks.rank import RankPart, rank_of
 from pinprof.units import counted, listed
 
 BY_ORDER = "order"

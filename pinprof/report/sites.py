@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pinprof.analyses.syncs import BareSite
 from pinprof.measurement.known import given
-from pinprof.measurement.sums import WaitSite
+from pinprof.measurement.profile import WaitSite
 from pinprof.phrases import WAITING, WAITS
 from pinprof.report.words import in_short, place
 from pinprof.trace.lines import Place

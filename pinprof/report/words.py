@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pinprof.analyses.syncs import BareSite, Cost
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.phrases import WAITS
 from pinprof.replay import StepEstimate

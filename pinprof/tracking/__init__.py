@@ -1,6 +1,42 @@
-"""Runs of experiment trackers, MLflow and Weights & Biases: where they are found, and how a report gets into one."""
+"""Runs of experiment trackers, MLflow and Weights & Biases: where they are found, and how a report gets into one.
 
+Nothing is imported that the program does not use itself.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from pinprof.tracking import mlflow, wandb
 from pinprof.tracking.logged import Destination, Logged
-from pinprof.tracking.runs import active_runs, destinations
 
 __all__ = ["Destination", "Logged", "active_runs", "destinations"]
+
+
+def active_runs() -> list[Any]:
+    """Return the run that MLflow has active, and that of W&B, if the program uses them."""
+    active = getattr(sys.modules.get("mlflow"), "active_run", lambda: None)
+    runs = [active(), getattr(sys.modules.get("wandb"), "run", None)]
+    return [run for run in runs if run is not None]
+
+
+def destinations(runs: Iterable[Any]) -> list[Destination]:
+    """Return where to log to, each run once: runs of MLflow and W&B, and loggers of Lightning that have one.
+
+    It leaves out all others, such as a TensorBoardLogger or a disabled run.
+    """
+    found = {(each.tracker, each.run): each for run in runs if (each := _destination_of(run)) is not None}
+    return list(found.values())
+
+
+def _destination_of(run: Any) -> Destination | None:
+    """Return the run of an object, told by the names of its classes: the library is not to be imported for that."""
+    kinds = {kind.__name__ for kind in type(run).__mro__}
+    maker = type(run).__module__.partition(".")[0]
+    if "MLFlowLogger" in kinds:
+        return mlflow.run_of(run.run_id, run.experiment)
+    if "WandbLogger" in kinds:
+        return wandb.run_of(run.experiment)
+    if maker == "mlflow" and hasattr(run, "info"):
+        return mlflow.run_of(run.info.run_id)
+    return wandb.run_of(run) if maker == "wandb" else None

@@ -12,8 +12,7 @@ from pinprof.intervals import Intervals, length, subtract, union
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import OverlapSums
+from pinprof.measurement.profile import OverlapSums, Profile
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL
 

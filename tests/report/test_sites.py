@@ -7,7 +7,7 @@ from detector import FOLDER, WAITS, detector, in_detector
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
-from pinprof.measurement.sums import WaitSite
+from pinprof.measurement.profile import WaitSite
 from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather, inner_place
 from pinprof.report.words import whole_place
 from pinprof.trace import read_trace

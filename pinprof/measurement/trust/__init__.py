@@ -11,9 +11,6 @@ from pinprof.measurement.trust.losses import (
     skipped_steps,
     unlinked_activities,
 )
-from pinprof.measurement.trust.once import one_time
-from pinprof.measurement.trust.ops import lost_calls
-from pinprof.measurement.trust.queued import lost_start, queued_before
 from pinprof.measurement.trust.recording import (
     copy_sizes,
     copy_times,
@@ -29,8 +26,8 @@ from pinprof.measurement.trust.recording import (
     unusable_events,
     waits_apart,
 )
-from pinprof.measurement.trust.sessions import several_processes, several_sessions
-from pinprof.measurement.trust.shared import shared_gpu
+from pinprof.measurement.trust.sessions import one_time, several_processes, several_sessions
+from pinprof.measurement.trust.unseen import lost_calls, lost_start, queued_before, shared_gpu
 
 __all__ = ["CHECKS", "FIGURES", "Doubt", "Seen", "find_doubts"]
 

@@ -20,7 +20,7 @@ from pinprof.measurement.trust.doubt import (
     only_if,
 )
 from pinprof.measurement.trust.launches import Launches, launches_of
-from pinprof.measurement.trust.marks import step_numbers
+from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
 from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace

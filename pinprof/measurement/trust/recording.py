@@ -17,7 +17,7 @@ from pinprof.measurement.trust.doubt import (
     only_if,
 )
 from pinprof.measurement.trust.launches import launches_of, launching
-from pinprof.measurement.trust.marks import step_numbers
+from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
 from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace

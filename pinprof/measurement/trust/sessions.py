@@ -1,16 +1,56 @@
-"""Recordings that were made apart and lie in one file."""
+"""What a file holds besides usual steps: several recordings or processes, and work that a program does only once."""
+
+import re
 
 import numpy as np
 
-from pinprof.intervals import gaps, union
-from pinprof.measurement.trust.doubt import BUSY, CAUSES, ESTIMATE, FIGURES, PER_STEP, STEP, Doubt, Seen
+from pinprof.intervals import Intervals, covered, gaps, subtract, union
+from pinprof.measurement.trust.doubt import (
+    BUSY,
+    CAUSES,
+    DRAIN,
+    ESTIMATE,
+    FIGURES,
+    PER_STEP,
+    STEP,
+    Doubt,
+    Seen,
+    only_if,
+)
 from pinprof.measurement.trust.launches import launching
-from pinprof.measurement.trust.marks import step_numbers
-from pinprof.trace.tables import NONE, Trace
-from pinprof.units import counted
+from pinprof.trace.compiling import marked_captures
+from pinprof.trace.once import KINDS, NEVER, one_time_work
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
+from pinprof.trace.threads import STEP_PREFIX
+from pinprof.units import counted, duration, listed, percent
 
+NUMBER = re.compile(re.escape(STEP_PREFIX) + r"(\d{1,18})")
 PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""
+MUCH_OF_STEPS = 0.1
+"""Share of the recorded steps from which their length, and what a change saves, are not those of later steps: what
+costs as much is of high severity."""
+MOST_OF_STEPS = 0.5
+"""Share from which no sum of theirs is."""
+NAMED_SHARE = 0.1
+"""Share of the one-time work that a kind must have to be named."""
+
+AFTER_FIRST = "record steps behind the first ones: torch.profiler.schedule(wait=5, warmup=2, active=5)"
+AFTER_CAPTURE = "record batches after the server has started"
+
+
+def step_numbers(trace: Trace) -> Int64s:
+    """Return the numbers of the `ProfilerStep#N` marks of the steps in order, empty where steps have none."""
+    marks = trace.annotations
+    if trace.steps.source != "profiler_step":
+        return np.empty(0, np.int64)
+    number = np.array([int(match[1]) if (match := NUMBER.fullmatch(name)) else -1 for name in marks.names], np.int64)
+    marked = np.flatnonzero(number[marks.name] >= 0)
+    if not len(marked):
+        return np.empty(0, np.int64)
+    thread = np.bincount(marks.thread[marked]).argmax()
+    marked = marked[(marks.thread[marked] == thread) & np.isin(marks.start_ns[marked], trace.steps.start_ns)]
+    return number[marks.name[marked]]
 
 
 def several_processes(seen: Seen) -> Doubt | None:
@@ -77,3 +117,42 @@ def _longest_pause(trace: Trace) -> int:
         return 0
     idle = gaps(union(starts, np.maximum(ends, starts + 1)))
     return int((idle.end - idle.start).max(initial=0))
+
+
+def one_time(seen: Seen) -> Doubt | None:
+    """Report steps in which the host starts CUDA, loads modules, launches for the first time, compiles or captures."""
+    trace, steps = seen.trace, seen.trace.steps
+    if not len(trace.calls) or not steps.on_host:
+        return None
+    length = int((steps.end_ns - steps.start_ns)[steps.complete].sum())
+    kinds = one_time_work(trace, seen.syncs.stalls.call)
+    every = Intervals(*(np.concatenate(columns) for columns in zip(*kinds.values(), strict=True)))
+    once = _within(trace, union(*every))
+    if not length or once < MUCH_OF_STEPS * length:
+        return None
+    named = _by_kind(trace, kinds)
+    whole = "the trace" if steps.source == WHOLE_TRACE else "the recorded steps"
+    kinds_ns = [(KINDS[kind], ns) for kind, ns in named if ns >= NAMED_SHARE * once]
+    words = [f"{words} {duration(ns)}" if len(kinds_ns) > 1 else words for words, ns in kinds_ns]
+    return Doubt(
+        f"{duration(once)} ({percent(once / length)}) of {whole} is one-time work ({listed(words, len(words))})",
+        "later steps do not have it, so no change of the program saves it",
+        AFTER_CAPTURE if len(marked_captures(trace).start) else AFTER_FIRST,
+        frozenset({ESTIMATE, CAUSES}) | only_if(once >= MOST_OF_STEPS * length, PER_STEP, DRAIN),
+    )
+
+
+def _by_kind(trace: Trace, kinds: dict[str, Intervals]) -> list[tuple[str, int]]:
+    """Return how long each kind takes in the steps, the longest first; a time counts for the last of its kinds."""
+    rest = NEVER
+    found = []
+    for kind in reversed(KINDS):
+        found.append((kind, _within(trace, subtract(kinds[kind], rest))))
+        rest = union(np.concatenate((rest.start, kinds[kind].start)), np.concatenate((rest.end, kinds[kind].end)))
+    return sorted(found, key=lambda each: -each[1])
+
+
+def _within(trace: Trace, times: Intervals) -> int:
+    """Return how much of these times lies in the complete steps, in ns."""
+    steps = trace.steps
+    return int(covered(times, steps.start_ns[steps.complete], steps.end_ns[steps.complete]).sum())

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from pinprof.analyses.syncs import Cost
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.phrases import wait_label
 from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout

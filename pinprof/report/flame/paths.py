@@ -5,8 +5,7 @@ from pathlib import PurePath
 
 from pinprof.analyses.host import LOADER, Kind
 from pinprof.analyses.syncs import CAUSES
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.flame.graph import FlameFrame, FlameGraph, FlameKind, Measure, Path, gathered
 from pinprof.report.timeline import hues
 from pinprof.report.timeline.kinds import KINDS, STALL

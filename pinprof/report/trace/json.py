@@ -13,8 +13,7 @@ from pinprof.documents.spent import HostMemory, Pause
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import GpuSums
+from pinprof.measurement.profile import GpuSums, Profile
 from pinprof.measurement.trust import FIGURES as KINDS
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks import Ranks

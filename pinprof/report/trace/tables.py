@@ -6,8 +6,7 @@ from pinprof.analyses.host import HostSums
 from pinprof.analyses.overlap import SENTENCES
 from pinprof.analyses.parts import StepParts
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import WaitSite
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.phrases import EXPOSED, PARTS, WAITING, WAITS
 from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.steps import part_times

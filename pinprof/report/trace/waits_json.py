@@ -7,8 +7,7 @@ from pinprof.documents import waits as documents
 from pinprof.documents.fields import library, maybe_ms, place_fields
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.sums import CopySums, GpuSums, WaitSite
+from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
 from pinprof.units import ms
 

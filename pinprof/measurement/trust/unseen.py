@@ -1,0 +1,250 @@
+"""GPU work that a trace does not show: queued before it began, of lost launches, or of other programs."""
+
+import numpy as np
+
+from pinprof.intervals import covered, gaps, union
+from pinprof.measurement.trust.doubt import (
+    BUSY,
+    CAUSES,
+    DRAIN,
+    ESTIMATE,
+    MATTERS,
+    OVERLAP,
+    STEP,
+    Doubt,
+    Seen,
+    only_if,
+)
+from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
+from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, lost_launches
+from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
+from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.gaps import LATE_START_NS
+from pinprof.trace.links import step_at
+from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
+from pinprof.units import counted, duration, listed, percent, shortened
+
+APART = 0.5
+"""Share of the time in which the host launches the work of several steps: if the GPU is not seen at work for so long,
+most of what it does lies beside nothing that is recorded of the host."""
+
+REMEDY = "record several steps in a row, with their GPU work from the start"
+
+OFTEN = 3
+"""Ops of a name that have to launch kernels elsewhere: of fewer it may be chance that others do not."""
+SEVERAL = 2
+"""Names of ops that launch nothing between two launches. An op computes on tensors of the host at times, but not
+several in a row that otherwise launch: no whole recording has two, of 200 of this project and of others."""
+MOST_NAMED = 3
+"""Names of ops that a sentence holds."""
+LONGEST_NAME = 40
+"""Characters of the name of an op that are kept."""
+
+FEWEST = 3
+"""Fewer kernels that are held up say nothing of the steps."""
+
+
+# Work that was queued before, beside which the host and its own work cannot be compared
+
+
+def queued_before(seen: Seen) -> Doubt | None:
+    """Report that the GPU did, while the host launched, what was queued before and is not in the trace, or of no step.
+
+    Several steps show by the ends of their work that the GPU is the limit; of a single one nothing tells what came
+    before it.
+    """
+    found = seen.trace.steps.holds(seen.trace.links.activity_step) & (seen.trace.links.launch != NONE)
+    if not found.any():
+        return None
+    times, alone, length = seen.times, seen.times.count == 1, seen.times.traced_ns or 0.0
+    if not alone and is_gpu_bound(times.busy_ns or 0.0, length):
+        return None
+    unseen, launching = _unseen_ns(seen, found)
+    if unseen > LATE_START_NS and unseen >= ((1 - GPU_BOUND) * length if alone else APART * launching):
+        return _queued(
+            f"no GPU work for {duration(unseen)} after the first launch",
+            "the GPU ran work that was queued before the recording began, or the clocks of host and GPU differ",
+        )
+    earlier = _earlier_ns(seen) if alone else 0
+    if earlier and earlier >= (1 - GPU_BOUND) * length:
+        return _queued(
+            f"no launch of {duration(earlier)} of GPU work in the only step",
+            "the GPU ran work that was queued before the recording began",
+        )
+    return None
+
+
+def lost_start(seen: Seen) -> Doubt | None:
+    """Report that the GPU stood still at first, though work was queued: what it did then is not in the trace.
+
+    Work that was queued before the recording began has no launch in the trace, so nothing else tells that its records
+    are lost. Of 190 whole recordings, those of this project and of others, none has such a time of 2 ms or of 2 % of
+    the trace; all that have are cut or sampled.
+    """
+    trace, times = seen.trace, seen.times
+    if not len(trace.gpu) or not len(trace.calls) or may_await_host(trace.calls):
+        return None
+    span = int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
+    unseen = _queued_and_idle_ns(trace)
+    if unseen <= LATE_START_NS or unseen < MATTERS * span:
+        return None
+    launches = lost_launches(seen)
+    if launches is not None and BUSY in launches.withholds:  # the same loss
+        return None
+    of_step = unseen >= (1 - GPU_BOUND if times.count == 1 else APART * times.divisor) * (times.traced_ns or 0.0)
+    return Doubt(
+        f"no GPU work for {duration(unseen)} at the start, though some was queued",
+        "the GPU ran work that was queued before the recording began, or whose records are lost: that is no idle time",
+        at_start(trace),
+        frozenset({BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(of_step, STEP),
+    )
+
+
+def _queued_and_idle_ns(trace: Trace) -> int:
+    """Return how long no GPU works although the next work of a stream is queued, until each has begun its own, in ns.
+
+    A stream has begun when it runs what was launched in the trace.
+    """
+    gpu, launch, first_call = trace.gpu, trace.links.launch, int(trace.calls.start_ns[0])
+    idle = gaps(union(gpu.start_ns, gpu.end_ns))
+    following = np.searchsorted(gpu.start_ns, idle.end)
+    begun = np.zeros(len(gpu), bool)
+    for rows in gpu.of_stream:
+        linked = np.flatnonzero(launch[rows] != NONE)
+        begun[rows[linked[0] + 1 :] if len(linked) else rows] = True
+    begun &= ~trace.in_flight
+    queued = np.where(launch == NONE, first_call, trace.calls.end_ns[launch])[following]
+    held = idle.end - np.maximum(idle.start, queued)
+    return int(held[~begun[following] & (held > LATE_START_NS)].sum())
+
+
+def _queued(what: str, why: str) -> Doubt:
+    return Doubt(
+        what,
+        f"{why}: that is no idle time, and it is unknown whether host or GPU is the limit",
+        REMEDY,
+        frozenset({STEP, ESTIMATE, CAUSES, DRAIN}),
+    )
+
+
+def _unseen_ns(seen: Seen, found: Bools) -> tuple[int, int]:
+    """Return how long after the first of these launches the GPU begins to work, and how long they go on, in ns."""
+    trace = seen.trace
+    launched = trace.calls.end_ns[trace.links.launch[found]]
+    first = int(launched.min())
+    return int(trace.gpu.start_ns.min()) - first, int(launched.max()) - first
+
+
+def _earlier_ns(seen: Seen) -> int:
+    """Return how long work in flight runs in the only step, where the host tells its length, in ns.
+
+    If the whole trace is the step, all work is its own; and a length that the GPU tells has none of that in it.
+    """
+    trace, times = seen.trace, seen.times
+    if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
+        return 0
+    queued = trace.in_flight
+    step = np.flatnonzero(trace.steps.complete)
+    running = union(trace.gpu.start_ns[queued], trace.gpu.end_ns[queued])
+    return int(covered(running, trace.steps.start_ns[step], trace.steps.end_ns[step]).sum())
+
+
+# Ops that launch nothing, though all others of their names do
+
+
+def lost_calls(seen: Seen) -> Doubt | None:
+    """Report ops in a row that seem to have lost launches and kernels: elsewhere, those of their names launch."""
+    trace = seen.trace
+    launched = _launched(trace)
+    if not len(launched):
+        return None
+    silent = _silent(trace, launched)
+    share = len(silent) / (len(silent) + len(launched))
+    return _lost_ops(trace, silent, np.sort(trace.calls.start_ns[launched]), share) if share >= MATTERS else None
+
+
+def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -> Doubt:
+    ops = trace.ops
+    names, count = np.unique(ops.name[silent], return_counts=True)
+    named = [shortened(ops.names[names[at]], LONGEST_NAME) for at in np.argsort(-count, kind="stable")]
+    where, remedy = "", RECORD_AGAIN
+    if ops.start_ns[silent].max() < launches_ns[0]:
+        where, remedy = " at the start of the recording", at_start(trace)
+    elif ops.start_ns[silent].min() > launches_ns[-1]:
+        where, remedy = " at the end of the recording", AT_END
+    inside = trace.steps.holds(step_at(trace.steps, ops.start_ns[silent])).any()
+    return Doubt(
+        f"neither launch nor GPU work of {counted(len(silent), 'op')}{where} ({percent(share)}; "
+        f"{listed(named, MOST_NAMED)})",
+        "the GPU worked where it seems idle",
+        remedy,
+        frozenset(OF_COPIES) | only_if(inside, STEP),
+    )
+
+
+def _launched(trace: Trace) -> Int64s:
+    """Return the calls within ops that launched kernels."""
+    launch = trace.links.launch
+    calls = np.unique(launch[(trace.gpu.category == KERNEL) & (launch != NONE)]).astype(np.int64)
+    return calls[trace.links.op[calls] != NONE]
+
+
+def _silent(trace: Trace, launched: Int64s) -> Int64s:
+    """Return the ops that launch nothing, several in a row between two launches, while all others of their names do."""
+    ops, size = trace.ops, len(trace.ops.names)
+    has = np.zeros(len(ops), bool)
+    has[trace.links.op[launched]] = True
+    calling = np.zeros(len(ops), bool)  # with GPU work in the trace or without
+    op = trace.links.op[launching(trace.calls)]
+    calling[op[op != NONE]] = True
+    there, launch = (np.bincount(ops.name[rows], minlength=size) for rows in (slice(None), has))
+    usually = (launch >= OFTEN) & (2 * launch > there)
+    silent = np.flatnonzero(usually[ops.name] & ~calling)
+    between = np.searchsorted(np.sort(trace.calls.start_ns[launched]), ops.start_ns[silent])
+    pairs = np.unique(between * size + ops.name[silent])
+    names_there = np.bincount(pairs // size, minlength=len(launched) + 1)
+    in_a_row = names_there[between] >= SEVERAL
+    alone = np.zeros(size, bool)
+    alone[ops.name[silent[~in_a_row]]] = True
+    return silent[in_a_row & ~alone[ops.name[silent]]]
+
+
+# Work of other programs on the same GPU
+
+
+def shared_gpu(seen: Seen) -> Doubt | None:
+    """Report kernels that started late although the GPU had nothing to do for this program.
+
+    Programs that share a GPU take turns of a ms or two, in which nothing of the others runs (NVIDIA's documentation of
+    MPS, `Time-Sliced Scheduling`). In 150 recordings of programs alone on an H100 or H200 no kernel started later than
+    11 us after it could; in 38 of 56 beside three others, kernels did by up to 7 ms.
+
+    Where they may have waited for something else, it says nothing: for other ranks or GPUs, for host functions in a
+    stream, or for kernels that the trace has lost.
+    """
+    trace = seen.trace
+    held_up = _held_up_ns(trace)
+    late = held_up[held_up > LATE_START_NS]
+    span = int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min()) if len(trace.gpu) else 0
+    if len(late) < FEWEST or late.sum() < MATTERS * span:
+        return None
+    return Doubt(
+        f"{counted(len(late), 'kernel', 'kernels')} started {duration(int(late.sum()) // len(late))} late on average, "
+        f"{percent(int(late.sum()) / span)} of the time, while the GPU ran nothing else of this program",
+        "another program seems to have used the GPU: waits for the GPU, its idle time, and what a change saves are "
+        "those of a shared GPU",
+        "record again while nothing else uses the GPU (nvidia-smi shows what does)",
+    )
+
+
+def _held_up_ns(trace: Trace) -> Int64s:
+    """Return for how long kernels were held up, after their launch and after all work that began before them."""
+    gpu, launch, launches = trace.gpu, trace.links.launch, launches_of(trace)
+    has_others = len(gpu.of_device) > 1 or is_collective_kernel(gpu).any()
+    has_lost = (launches.kernel & launches.lost).any()
+    if has_others or has_lost or may_await_host(trace.calls):
+        return np.zeros(0, np.int64)
+    kernels = np.flatnonzero(launch != NONE)[1:]
+    kernels = kernels[launches.kernel[launch[kernels]]]
+    before = np.maximum.accumulate(gpu.end_ns)[kernels - 1]
+    return np.maximum(gpu.start_ns[kernels] - np.maximum(before, trace.calls.end_ns[launch[kernels]]), 0)
