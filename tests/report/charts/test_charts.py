@@ -253,7 +253,7 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(
     trace = read_trace(waiting().write(tmp_path / "trace.json"))
     whole = Page(to_html([analyse(trace)])).text
     lost = Doubt("a test", "is one", "stop it", frozenset({figure}))
-    monkeypatch.setattr("pinprof.measurement.profile.doubts_of", lambda *_: (lost,))
+    monkeypatch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (lost,))
     assert figure in FIGURES
     text = Page(to_html([analyse(trace)])).text
     assert "The chart is not shown (a test)" in text

@@ -61,7 +61,7 @@ def without_stalls(folder: Path, count: int) -> list[RankPart]:
     """Return the ranks of a job whose traces are not fit for stalls."""
     doubt = Doubt("launches", "some are lost", "record again", frozenset({"stalls"}), check="lost_launches")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pinprof.measurement.profile.doubts_of", lambda *_: (doubt,))
+        patch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (doubt,))
         return job(folder, count)[0]
 
 
