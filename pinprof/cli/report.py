@@ -211,8 +211,7 @@ def _report_each(
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks import compare_ranks, number_of
-    from pinprof.report.job import brief
-    from pinprof.report.job.text import to_text
+    from pinprof.report.job.text import to_brief, to_text
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
@@ -224,7 +223,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.text:
         width, color = page_options()
-        text = to_text if wanted.of_text.full else brief.to_text
+        text = to_text if wanted.of_text.full else to_brief
         show(text(ranks, parts, width=width, color=color) + "\n")
         print_report(shown[1], wanted.of_text, wanted.html.code)
         print_hta(hta)

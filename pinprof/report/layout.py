@@ -144,10 +144,26 @@ def _fitted(rows: Table, width: int) -> RenderableType:
     shown = rows if _needs(rows) <= width else _shortened(rows)
     if _needs(shown) > width:
         return Group(*_one_below_the_other(rows, width))
-    for column in shown.columns:
-        if not _is_number(column):
-            column.min_width = _longest_word(column)
+    _hold_words(shown, width)
     return shown
+
+
+def _hold_words(rows: Table, width: int) -> None:
+    """Give the columns of texts widths at which no word is broken.
+
+    Rich makes the widest columns narrower until all fit, but not where one of them must hold a word that is as wide:
+    there it would cut the last columns off.
+    """
+    texts = [column for column in rows.columns if not _is_number(column)]
+    sizes = [(_longest_word(column), _longest((column.header, *column.cells))) for column in texts]
+    room = width - _needs(rows) + sum(least for least, _ in sizes)
+    level = room
+    while sum(min(whole, max(least, level)) for least, whole in sizes) > room:
+        level -= 1
+    is_held = any(level < least < whole for least, whole in sizes)
+    for column, (least, whole) in zip(texts, sizes, strict=True):
+        column.min_width = least
+        column.width = min(whole, max(least, level)) if is_held else None
 
 
 def _shortened(rows: Table) -> Table:

@@ -81,7 +81,7 @@ def in_terminal(section: Section) -> Iterator[RenderableType]:
     yield layout.section(section.title)
     yield from map(_text, section.sentences)
     for name, number, meaning in section.facts:
-        yield layout.fact(number, f"{name[:1].lower()}{name[1:]}: {meaning}")
+        yield layout.fact(number, f"{name if name[1:2].isupper() else name[:1].lower() + name[1:]}: {meaning}")
     for table in section.tables:
         rows = table.rows if table.listed is None else table.listed
         if rows:

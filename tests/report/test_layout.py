@@ -46,6 +46,16 @@ def test_where_texts_would_have_no_room_rows_stand_below_each_other(width: int) 
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", range(40, 100))
+def test_no_column_is_cut_off_for_a_long_word_in_another(width: int) -> None:
+    rows = table("ranks", "finding", "cost per step", "fixing it saves", text_columns=2)
+    rows.add_row("all ranks", "`torch.cuda.synchronize()` waits for the GPU", "183 µs", "51.9 µs")
+    text = laid_out([rows], width=width, color=False)
+    assert "51.9 µs\n" in text
+    assert "`torch.cuda.synchronize()`" in text or width < 64  # there a part of it is left out
+    assert max(map(len, text.splitlines())) <= width
+
+
 def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
     assert laid_out([table("cause", "in", "stall")], width=10, color=False).strip() == ""
 

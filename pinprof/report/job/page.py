@@ -7,28 +7,26 @@ from pinprof.analysis import Analysis
 from pinprof.phrases import IDLE, WAITS
 from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts import ranks_chart, shown
-from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, remarks, table, unbroken
+from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
 from pinprof.report.job.timelines import rank_timelines
+from pinprof.report.job.view import collectives, doubts, findings, summary
 from pinprof.report.job.words import (
     BEHIND,
     COLUMNS,
     PER_STEP,
     below,
-    clocks,
-    doubts_by_rank,
     finding_in,
-    group,
     longest_alone_first,
-    nobody,
     numbers,
     slowest_of,
-    spread,
     title,
+    verdict_line,
     why,
 )
 from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import MAX_EVENTS
 from pinprof.report.trace.page import contents, report_page, section
+from pinprof.report.view import Section, on_page
 from pinprof.report.words import NOTHING, begun, steps
 from pinprof.units import duration, percent
 
@@ -58,25 +56,26 @@ def to_html(
 
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
     chart = ranks_chart(ranks)
-    named = (
-        ("job-steps", "All ranks side by side", shown(chart) if chart else Markup()),
-        ("job-timelines", "Timelines of ranks", rank_timelines(ranks, drawn)),
-        ("job-ranks", "Ranks", lines(_rows(ranks, drawn))),
-        ("job-collectives", "Collectives, the longest awaited", _collectives(ranks)),
-        ("job-findings", "Findings by rank", _findings(ranks)),
+    shown_parts = (
+        (Section("All ranks side by side", name="job-steps"), shown(chart) if chart else Markup()),
+        (Section("Timelines of ranks", name="job-timelines"), rank_timelines(ranks, drawn)),
+        (Section("Ranks", name="job-ranks"), lines(_rows(ranks, drawn))),
+        (collectives(ranks), Markup()),
+        (findings(ranks), Markup()),
     )
-    present = [each for each in named if each[2]]
-    links = [*((name, heading) for name, heading, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
+    present = [(part, figure) for part, figure in shown_parts if figure or part.tables]
+    links = [*((part.name, part.title) for part, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
+    unsure = doubts(ranks, parts)
     pieces = [
         Markup('<h2 id="heading-job">{}</h2>').format(title(ranks)),
         note(_recorded(parts)),
         *_choice(ranks),
-        *(note(f"{reason[0].upper()}{reason[1:]}.") for reason in [why(ranks, parts)] if reason),
+        *(note(f"{begun(reason)}.") for reason in [why(ranks, parts)] if reason),
         _headline(ranks),
-        remarks("Before you trust these traces", [f"{doubt}." for doubt in doubts_by_rank(ranks, parts)]),
-        facts(_summary(ranks)),
+        on_page(unsure) if unsure.notes else "",
+        facts(summary(ranks)),
         contents(links),
-        *(Markup('<h3 id="{}">{}</h3>\n{}').format(*each) for each in present),
+        *(on_page(part, figure) for part, figure in present),
         note(f"{below(ranks)}."),
     ]
     return Markup('<section id="job" aria-labelledby="heading-job">\n{}\n</section>\n').format(lines(pieces))
@@ -101,51 +100,16 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
 
 
 def _headline(ranks: Ranks) -> Markup:
-    slowest = slowest_of(ranks)
-    if slowest is None:
-        what, link, do = nobody(ranks), "trace-1", f"What costs rank {ranks.shown_rank} time is below."
-        what = begun(what)
+    """Return who holds up the others, with a link to that rank, or to what many ranks share."""
+    link, do = "trace-1", f"See what rank {ranks.shown_rank} does."
+    if slowest_of(ranks) is None:
+        do = f"What costs rank {ranks.shown_rank} time is below."
         if ranks.findings:
             first = ranks.findings[0]
             at = f" in {finding_in(first)}" if finding_in(first) else ""
             link, do = "job-findings", f"On {numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
-    else:
-        what = f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
-        link, do = "trace-1", f"See what rank {slowest.rank} does."
-    said = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
-    return said.format(unbroken(what), link, unbroken(do))
-
-
-# The numbers on top
-
-
-def _summary(ranks: Ranks) -> Iterator[tuple[str, str, str]]:
-    """Yield each figure from the least to the most of all ranks; what is none on all is left out."""
-    named: tuple[tuple[str, str, Callable[[RankRow], float | None]], ...] = (
-        ("Step", "per step, without the profiler", lambda row: row.step_ns),
-        ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
-        ("Waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
-        ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
-        ("GPU idle or waiting", "per step, without the profiler: time without work of the rank's busiest GPU", _idle),
-        ("Host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
-        ("Input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
-    )
-    for name, meaning, time_of in named:
-        times = [time for row in ranks.rows if (time := time_of(row)) is not None]
-        if any(times):
-            length, apart = spread(times)
-            yield name, length, f"{meaning}; {apart}"
-
-
-def _idle(row: RankRow) -> float | None:
-    """Return what is left of the step, in ns: a collective that waits for another rank is no work of this one."""
-    if row.step_ns is None or row.work_ns is None:
-        return None
-    waited = min(row.waited_ns, row.exposed_communication_ns)
-    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
-
-
-# The tables
+    headline = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
+    return headline.format(unbroken(verdict_line(ranks)), link, unbroken(do))
 
 
 CAUSES: dict[str, Callable[[RankRow], TimesPerStep]] = {
@@ -168,7 +132,7 @@ def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
         more = Markup('<details class="long"><summary>The other {} ranks</summary>{}</details>')
         yield more.format(len(rest), folded)
     if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
-        yield note(f"{BEHIND[0].upper()}{BEHIND[1:]}.")
+        yield note(f"{begun(BEHIND)}.")
 
 
 def _table(
@@ -204,47 +168,3 @@ def _causes(title: str, row: RankRow) -> list[str]:
 def _mostly(ns: float | None, causes: Sequence[str]) -> str:
     """Return a time and its main cause."""
     return f"{_time(ns)}, {causes[0]}" if causes else _time(ns)
-
-
-def _collectives(ranks: Ranks) -> Markup:
-    if not ranks.collectives:
-        return Markup()
-    columns = [Column("collective"), Column("came last"), *number_columns("of the steps", "takes", "others waited")]
-    rows = (
-        (
-            row.name,
-            f"rank {row.last_rank}",
-            percent(row.last),
-            duration(row.own_ns),
-            duration(row.waited_ns),
-            group(row),
-        )
-        for row in ranks.collectives
-    )
-    caption = (
-        "Means over the steps. Came last: the rank that came last most often, and in which share of the steps. "
-        "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest"
-    )
-    aligned = clocks(ranks)
-    caption += f". {aligned[0].upper()}{aligned[1:]}" if aligned else ""
-    return table(caption, [*columns, Column("ranks")], rows)
-
-
-def _findings(ranks: Ranks) -> Markup:
-    columns = [Column("ranks"), Column("finding"), Column("where")]
-    columns += number_columns("cost per step", "fixing it saves")
-    rows = [
-        (
-            numbers(shared.ranks, len(ranks.rows)),
-            f"{shared.finding.title} ({shared.finding.rule.id})",
-            finding_in(shared) or NOTHING,
-            duration(shared.finding.evidence.cost_ns),
-            duration(shared.finding.saving.saving_ns) if shared.finding.saving else NOTHING,
-        )
-        for shared in ranks.findings
-    ]
-    caption = (
-        "Each rule and place once, with the figures of the rank where it costs most; each saving is that of this fix "
-        "alone"
-    )
-    return table(caption, columns, rows) if rows else Markup()

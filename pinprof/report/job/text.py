@@ -1,41 +1,41 @@
-"""The ranks of a job for the terminal in full: who holds up the others, each rank, and what all have in common."""
+"""The ranks of a job for the terminal: in a few lines, with how long each would need alone as bars, or in full."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.ranks import RankPart, Ranks
+from pinprof.ranks import RankPart, RankRow, Ranks
+from pinprof.report.job.view import collectives, doubts, findings, summary
 from pinprof.report.job.words import (
     BEHIND,
     COLUMNS,
-    NOBODY,
     PAUSED,
     PER_STEP,
     below,
-    clocks,
     doubts_by_rank,
-    finding_in,
-    group,
     longest_alone_first,
-    nobody,
-    numbers,
-    slowest_of,
-    spread,
     title,
+    verdict_line,
     why,
 )
-from pinprof.report.layout import bullet, fact, laid_out, section, table
-from pinprof.report.words import NOTHING, printable
-from pinprof.units import duration, milliseconds, percent
+from pinprof.report.layout import bullet, hanging, laid_out, section, table
+from pinprof.report.view import Section, in_terminal
+from pinprof.report.words import NOTHING, begun, printable
+from pinprof.units import counted, duration, milliseconds, percent
 
+MAX_BARS = 8
+"""More ranks than this are counted, not drawn; those that need longest alone are."""
+LONGEST = 48
+"""Characters of the longest bar."""
+LEAST = 10
+BESIDE = 52
+"""Columns that stand beside a bar."""
+MAX_DOUBTS = 2
 MAX_ROWS = 32
-"""More ranks than this are not all listed."""
+"""More ranks than this are not all listed in full."""
 LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
-MAX_COLLECTIVES = 5
-MAX_FINDINGS = 12
 SHOWN = [(name, time_of) for name, time_of in COLUMNS if name != PAUSED]
 """The columns for which a terminal has room; a pause that matters is in the verdict."""
 NARROW = 104
@@ -44,48 +44,29 @@ NARROW = 104
 
 def to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
     """Return what the ranks of a job show side by side as text for a terminal of this width."""
-    return laid_out(_parts(ranks, parts, width), width=width, color=color)
+    return laid_out(_whole(ranks, parts, width), width=width, color=color)
 
 
-def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
+def _whole(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
     yield Text(title(ranks), "bold")
     for remark in ranks.choice:
         yield Text(printable(remark))
     reason = why(ranks, parts)
     if reason:
-        yield section("Why the step takes so long")
-        yield Padding(Text(f"{reason[0].upper()}{reason[1:]}.", "bold"), (0, 0, 0, 2))
-    yield section("Who waits for whom")
-    yield from _verdict(ranks)
-    doubts = doubts_by_rank(ranks, parts)
-    if doubts:
-        yield section("Before you trust these traces")
-        yield from (bullet(f"{doubt}.") for doubt in doubts)
+        yield from in_terminal(Section("Why the step takes so long", [f"{begun(reason)}."]))
+    step = [fact for fact in summary(ranks) if fact.name == "Step"]  # the table of ranks has the others
+    yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], step))
+    yield from _unless_empty(doubts(ranks, parts))
     yield section("Ranks, ms per step")
     yield from _rows(ranks, width)
-    if ranks.collectives:
-        yield section("Collectives, the longest awaited")
-        yield from _collectives(ranks)
-    if ranks.findings:
-        yield section("Findings by rank")
-        yield from _findings(ranks)
+    yield from _unless_empty(collectives(ranks))
+    yield from _unless_empty(findings(ranks))
     yield Text(f"\n{below(ranks)}.")
 
 
-def _verdict(ranks: Ranks) -> Iterator[RenderableType]:
-    slowest = slowest_of(ranks)
-    if slowest is None:
-        yield fact("none" if NOBODY in nobody(ranks) else "unsure", nobody(ranks))
-    else:
-        yield fact(f"rank {slowest.rank}", f"holds up the others: {ranks.reason}")
-        alone = duration(slowest.alone_ns or 0.0)
-        yield fact(
-            duration(ranks.skew_ns), f"longer than the others: its step would take {alone} if it waited for nobody"
-        )
-    steps = [row.step_ns for row in ranks.rows if row.step_ns]
-    if steps:
-        length, apart = spread(steps)
-        yield fact(length, f"per step; {apart}")
+def _unless_empty(part: Section) -> Iterator[RenderableType]:
+    if part.tables or part.notes:
+        yield from in_terminal(part)
 
 
 def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
@@ -114,21 +95,44 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
         yield bullet(BEHIND)
 
 
-def _collectives(ranks: Ranks) -> Iterator[RenderableType]:
-    rows = table("collective", "ranks", "came last", "in", "takes", "others waited", text_columns=3)
-    for row in ranks.collectives[:MAX_COLLECTIVES]:
-        last = f"rank {row.last_rank}"
-        rows.add_row(row.name, group(row), last, percent(row.last), duration(row.own_ns), duration(row.waited_ns))
-    yield rows
-    aligned = clocks(ranks)
-    if aligned:
-        yield bullet(aligned)
+def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
+    """Return what the ranks of a job show side by side, in short, as text for a terminal of this width."""
+    return laid_out(_parts(ranks, parts, width), width=width, color=color)
 
 
-def _findings(ranks: Ranks) -> Iterator[RenderableType]:
-    for shared in ranks.findings[:MAX_FINDINGS]:
-        rule, where = shared.finding.rule, finding_in(shared)
-        at = f" in {where}" if where else ""
-        yield bullet(f"{numbers(shared.ranks, len(ranks.rows))}: {shared.finding.title} ({rule.id}){at}")
-    if len(ranks.findings) > MAX_FINDINGS:
-        yield bullet(f"and {len(ranks.findings) - MAX_FINDINGS} more; the page and the JSON report have them")
+def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
+    yield Text(title(ranks), "dim")
+    for remark in ranks.choice:
+        yield Text(printable(remark))
+    yield Text(printable(f"{verdict_line(ranks)}."), "bold")
+    yield from _bars(ranks, width)
+    known = doubts_by_rank(ranks, parts)
+    for doubt in known[:MAX_DOUBTS]:
+        yield hanging(Text("Note: ", "bold"), Text(printable(f"{doubt}.")))
+    if (left := len(known) - MAX_DOUBTS) > 0:
+        yield Text(f"Note: {counted(left, 'more doubt')}: --full")
+    yield Text(f"\n{below(ranks)}; --full has the table of all ranks, and their collectives.")
+
+
+def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
+    """Yield a bar for each rank: how long its step would take if it waited for nobody, of the longest."""
+    rows = longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_BARS else ranks.rows
+    longest = max((row.alone_ns or 0.0 for row in ranks.rows), default=0.0)
+    if not longest:
+        return
+    yield Text("")
+    room = max(min(width - BESIDE, LONGEST), LEAST)
+    digits = max(len(str(row.rank)) for row in rows[:MAX_BARS])
+    for row in rows[:MAX_BARS]:
+        yield Text(_bar(row, ranks, longest, room, digits))
+    if (left := len(rows) - MAX_BARS) > 0:
+        yield Text(f"  and {counted(left, 'more rank')}")
+    yield Text("  alone: the step that a rank would need if it waited for no other", "dim")
+
+
+def _bar(row: RankRow, ranks: Ranks, longest: float, room: int, digits: int) -> str:
+    if row.alone_ns is None:
+        return f"  rank {row.rank:>{digits}}  {'':{room}}  not known"
+    filled = max(round(row.alone_ns / longest * room), 1)
+    mark = "  holds up the others" if row.rank == ranks.slowest_rank else ""
+    return f"  rank {row.rank:>{digits}}  {'█' * filled:{room}}  {duration(row.alone_ns)} alone{mark}"

@@ -6,7 +6,7 @@ from statistics import median
 
 from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.trace.verdict import told
-from pinprof.report.words import NOTHING, consequence, place
+from pinprof.report.words import NOTHING, begun, consequence, place
 from pinprof.units import between, counted, duration
 
 LONGEST_GROUP = 32
@@ -51,6 +51,14 @@ def title(ranks: Ranks) -> str:
 def slowest_of(ranks: Ranks) -> RankRow | None:
     """Return the rank that holds up the others; None if none does."""
     return next((row for row in ranks.rows if row.rank == ranks.slowest_rank), None)
+
+
+def verdict_line(ranks: Ranks) -> str:
+    """Return who holds up the others, by how much and why, without the last full stop."""
+    slowest = slowest_of(ranks)
+    if slowest is None:
+        return begun(nobody(ranks))
+    return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
 
 
 def nobody(ranks: Ranks) -> str:

@@ -10,8 +10,8 @@ from pinprof.documents.fields import encoded_briefly, maybe_ms, range_ms, saving
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks
-from pinprof.report.job.brief import verdict_line as verdict_of_job
 from pinprof.report.job.words import longest_alone_first
+from pinprof.report.job.words import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.alone import named_lines, share_of, way_out
 from pinprof.report.trace.changes import chosen, saves, to_do

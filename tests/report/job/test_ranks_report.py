@@ -17,9 +17,9 @@ from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
-from pinprof.report.job import brief
 from pinprof.report.job.page import MAX_ROWS, to_html
-from pinprof.report.job.text import LISTED, MAX_FINDINGS, to_text
+from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, to_brief, to_text
+from pinprof.report.job.view import MAX_FINDINGS
 from pinprof.report.job.words import clocks, nobody, numbers, spread
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text as console_text
@@ -170,9 +170,8 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
     assert (shared.ranks, shared.finding.evidence.cost_ns, apart.ranks) == ((0, 1), 55, (2,))
     sites = [(each.site.evidence.function, each.site.evidence.cost_ns, each.ranks) for each in shared.sites]
     assert sites == [("b", 50, (0, 1)), ("a", 30, (0,)), ("c", 5, (1,))]
-    assert "ranks 0, 1: `torch.cuda.synchronize()` waits for the GPU (PIN210) in b and 2 more sites" in to_text(
-        ranks, parts
-    )
+    text = " ".join(to_text(ranks, parts, width=140).split())
+    assert "ranks 0, 1 `torch.cuda.synchronize()` waits for the GPU (PIN210) b and 2 more sites" in text
 
 
 # the console
@@ -184,27 +183,27 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) < 60
-    assert lines[lines.index("Why the step takes so long") + 1].startswith(f"  On rank {SLOW}, ")
+    assert lines[lines.index("Why the step takes so long") + 1].startswith(f"On rank {SLOW}, ")
     heads = ["busy", "idle", "exposed", "stalls", "overlapped", "exposed", "waited", "last"]
     assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
     assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, LISTED))]
     assert any(line.split()[:3] == [str(SLOW), "*", "0.98"] for line in lines)
     assert f"the {LISTED} that need longest alone" in " ".join(lines)
-    assert "  - all ranks: copies of pageable memory (PIN101)" in lines
+    assert any("copies of pageable memory" in line for line in lines)
     assert "  - none on any rank: input" in lines
 
 
 def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
     text = to_text(compare_ranks(parts), parts)
-    assert "no rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
+    assert "No rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
     one = [replace(parts[0], alone_ns=None), *parts[1:]]
     assert "317 µs; for 1 other that is unknown" in to_text(compare_ranks(one), one, width=140)
     none = [replace(part, alone_ns=None) for part in parts]
     text = to_text(compare_ranks(none), none)
-    assert "no rank holds up" not in text
-    assert "the traces do not show what the ranks would need alone" in text
+    assert "No rank holds up" not in text
+    assert "The traces do not show what the ranks would need alone" in text
 
 
 def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Path) -> None:
@@ -215,7 +214,7 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
     assert ranks.slowest_rank is None
     words = "rank 2 may hold up the others: alone it would need 5.50 ms, the others 5.00 ms"
     assert nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 5.10 ms"
-    assert "unsure  rank 2 may" in to_text(ranks, parts)
+    assert "\nRank 2 may" in to_text(ranks, parts)
 
 
 def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
@@ -231,8 +230,8 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
     first = parts[0].findings[0]
     many = [replace(first, evidence=replace(first.evidence, function=f"step{number}")) for number in range(20)]
     parts[0] = replace(parts[0], findings=Findings(many))
-    text = to_text(compare_ranks(parts), parts)
-    assert text.count(" in step") == MAX_FINDINGS
+    text = to_text(compare_ranks(parts), parts, width=140)
+    assert sum(line.split()[-5].startswith("step") for line in text.splitlines() if "PIN" in line) == MAX_FINDINGS
     assert "and 10 more" in text
 
 
@@ -318,7 +317,7 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
     assert {link[1:] for link in links} <= {attributes["id"] for _, attributes in read.tags if "id" in attributes}
     assert len(read.figures) == 1
     assert "all ranks copies of pageable memory (PIN101)" in read.text
-    assert "allreduce rank 2 100 % 100 µs 590 µs [0, 1]" in read.text
+    assert "allreduce [0, 1] rank 2 100 % 100 µs 590 µs" in read.text
 
 
 def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Path) -> None:
@@ -419,20 +418,20 @@ def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: P
 def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 4, slowest=2)
     ranks = compare_ranks(parts)
-    head, verdict, *lines = brief.to_text(ranks, parts, width=300).splitlines()
+    head, verdict, *lines = to_brief(ranks, parts, width=300).splitlines()
     assert head == "4 ranks of one job"
     assert verdict.startswith("Rank 2 holds up the others by ")
     bars = [line for line in lines if "█" in line]
     assert [line.split()[1] for line in bars] == ["0", "1", "2", "3"]
     assert [line.endswith("holds up the others") for line in bars] == [False, False, True, False]
-    assert bars[2].count("█") == brief.LONGEST > bars[0].count("█")
-    narrow = brief.to_text(ranks, parts, width=80)
+    assert bars[2].count("█") == LONGEST > bars[0].count("█")
+    narrow = to_brief(ranks, parts, width=80)
     assert max(map(len, narrow.splitlines())) <= 80
 
 
 def test_the_short_report_on_a_large_job_counts_the_ranks_that_need_less(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 20, slowest=7)
-    text = brief.to_text(compare_ranks(parts), parts)
-    assert text.count("█ ") == brief.MAX_ROWS
+    text = to_brief(compare_ranks(parts), parts)
+    assert text.count("█ ") == MAX_BARS
     assert "  rank  7  ██" in text
     assert "  and 12 more ranks\n" in text
