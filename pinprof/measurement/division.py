@@ -51,7 +51,7 @@ def busiest(profile: Profile) -> MeanStep | None:
 def busiest_idle_times(profile: Profile) -> dict[str, float]:
     """Return how long the GPU that works most is idle by cause, as `idle_times`."""
     times = ((gpu, given(gpu.time)) for gpu in profile.gpus)
-    return idle_times(profile, max(times, key=lambda each: each[1].busy_ns if each[1] else 0)[0])
+    return idle_times(profile, max(times, key=lambda of_gpu: of_gpu[1].busy_ns if of_gpu[1] else 0)[0])
 
 
 def idle_times_of(profile: Profile, mean: MeanStep) -> dict[str, float]:

@@ -21,7 +21,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
-from pinprof.measurement.trust import Seen, find_doubts
+from pinprof.measurement.trust import TraceFacts, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
@@ -45,8 +45,9 @@ def profile_of(details: Details, replay: Replay) -> Profile:
 
 def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
     """Return what makes a trace less than it seems, the gravest first."""
+    by_workers = details.loader.by_workers
     return find_doubts(
-        Seen(details.trace, details.steps, replay.step, details.syncs, details.irregular, details.loader.by_workers)
+        TraceFacts(details.trace, details.steps, replay.step, details.syncs, details.irregular, by_workers)
     )
 
 
@@ -164,7 +165,7 @@ class _Sums:
         """Return a site with what it costs."""
         why = self.why
         return WaitSite(
-            **{each.name: getattr(site, each.name) for each in fields(BareSite)},
+            **{field.name: getattr(site, field.name) for field in fields(BareSite)},
             total=_unless(why.stalls, lambda: _stalled(site.total)),
             total_cost=_unless(why.stalls or why.drain, lambda: site.total),
             in_steps=_unless(why.stalls, lambda: _stalled(site.in_steps)),

@@ -195,8 +195,8 @@ class Profile:
         """The sites at which the host waits in the complete steps, with all that they cost there; else nothing."""
         if self.withheld.per_step:
             return ()
-        found = ((site, given(site.in_steps_cost)) for site in self.sites if site.is_wait)
-        return [(site, cost) for site, cost in found if cost and cost.count]
+        costs = ((site, given(site.in_steps_cost)) for site in self.sites if site.is_wait)
+        return [(site, cost) for site, cost in costs if cost and cost.count]
 
     @property
     def has_sums(self) -> bool:

@@ -1,17 +1,18 @@
 """Compares the ranks of a job: which one holds up the others, by how much, and why."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from pinprof.analyses.pause import MEANING
+from pinprof.analyses.syncs import SiteIdentity
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import WaitSite
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.phrases import WAITS
 from pinprof.ranks.rank import (
     CollectiveRow,
@@ -68,7 +69,7 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
         slowest,
         skew,
         None if place is None else _reason(parts, rows, place),
-        _said_once(parts, numbers),
+        _shared_findings(parts, numbers),
         tuple(choice),
     )
 
@@ -97,59 +98,55 @@ def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
     return groups
 
 
-def _said_once(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
+def _shared_findings(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
     """Return the findings of all ranks, each once: those of one rule that have a place in common are one."""
-    found: dict[str, list[tuple[set[Place], list[OfRank]]]] = defaultdict(list)
+    of_rule: dict[str, list[tuple[set[Place], list[OfRank]]]] = defaultdict(list)
     for number, part in zip(numbers, parts, strict=True):
         for finding in part.findings:
             places = {site.evidence.place for site in finding.sites}
-            known = next((group for group in found[finding.rule.id] if group[0] & places), None)
-            if known is None:
-                found[finding.rule.id].append(known := (set(), []))
-            known[0].update(places)
-            known[1].append((number, finding))
-    shared = [_shared(members) for groups in found.values() for _, members in groups]
-    return tuple(sorted(shared, key=_rank))
+            group = next((group for group in of_rule[finding.rule.id] if group[0] & places), None)
+            if group is None:
+                of_rule[finding.rule.id].append(group := (set(), []))
+            group[0].update(places)
+            group[1].append((number, finding))
+    shared = [_shared(members) for groups in of_rule.values() for _, members in groups]
+    return tuple(sorted(shared, key=_urgency))
 
 
 def _shared(members: Sequence[OfRank]) -> SharedFinding:
-    """Return one finding of the given ranks."""
-    costliest = max((finding for _, finding in members), key=lambda finding: finding.evidence.cost_ns)
-    return SharedFinding(costliest, tuple(sorted({number for number, _ in members})), tuple(_shared_sites(members)))
-
-
-def _shared_sites(members: Sequence[OfRank]) -> Iterator[SharedSite]:
-    """Yield the sites of one finding of several ranks, the costliest first."""
+    """Return one finding of the given ranks, with its sites, the costliest first."""
     at: dict[tuple[Place, int], list[tuple[int, FoundSite]]] = defaultdict(list)
     for number, finding in members:
-        seen: Counter[Place] = Counter()
+        count: Counter[Place] = Counter()
         for site in finding.sites:  # of one line several may be left apart, as other ops wait there
             place = site.evidence.place
-            at[place, seen[place]].append((number, site))
-            seen[place] += 1
-    sites = [
-        SharedSite(
-            max((site for _, site in same), key=lambda site: site.evidence.cost_ns),
-            tuple(sorted({number for number, _ in same})),
-        )
-        for same in at.values()
-    ]
-    yield from sorted(sites, key=lambda each: -each.site.evidence.cost_ns)
+            at[place, count[place]].append((number, site))
+            count[place] += 1
+    sites = [SharedSite(max((site for _, site in same), key=_cost), _ranks(same)) for same in at.values()]
+    finding = max((finding for _, finding in members), key=_cost)
+    return SharedFinding(finding, _ranks(members), tuple(sorted(sites, key=lambda shared: -_cost(shared.site))))
 
 
-def _rank(shared: SharedFinding) -> tuple[float, ...]:
+def _cost(one: Finding | FoundSite) -> float:
+    return one.evidence.cost_ns
+
+
+def _ranks(members: Iterable[tuple[int, object]]) -> tuple[int, ...]:
+    return tuple(sorted({number for number, _ in members}))
+
+
+def _urgency(shared: SharedFinding) -> tuple[float, ...]:
     saving = shared.finding.saving
-    return -len(shared.ranks), -saving.saving_ns if saving else 0.0, -shared.finding.evidence.cost_ns
+    return -len(shared.ranks), -saving.saving_ns if saving else 0.0, -_cost(shared.finding)
 
 
 def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
-    profile, steps = part.profile, part.profile.steps.divisor
-    exposed = given(EXPOSED.of(profile))
+    profile, communication = part.profile, part.profile.communication
+    steps = profile.steps.divisor
     is_stall_known = not (profile.withheld.stalls or profile.withheld.per_step)
     stalls: Counter[str] = Counter()
-    for site in profile.sites:
-        cost = given(site.in_steps) if site.is_wait and is_stall_known else None
-        stalls[site.cause] += cost.stall_ns if cost else 0
+    for site in profile.sites if is_stall_known else ():
+        stalls[site.cause] += _stalled(site) if site.is_wait else 0
     return RankRow(
         rank=rank,
         path=profile.path,
@@ -158,17 +155,16 @@ def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_n
         surely_ns=part.alone_ns[0] if part.alone_ns else None,
         traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
-        exposed_copies_ns=exposed,
+        exposed_copies_ns=given(EXPOSED.of(profile)),
         stall_ns=stalls.total() / steps if is_stall_known else None,
         input_ns=profile.loader.wait_in_steps_ns / steps,
-        communication_ns=part.profile.communication.time_ns / steps,
-        exposed_communication_ns=part.profile.communication.exposed_ns / steps,
+        communication_ns=communication.time_ns / steps,
+        exposed_communication_ns=communication.exposed_ns / steps,
         waited_ns=waited_ns,
         last=last,
         clock_ahead_ns=clock_ahead_ns,
         steps_before=profile.info.steps_before,
-        overlapped_communication_ns=(part.profile.communication.time_ns - part.profile.communication.exposed_ns)
-        / steps,
+        overlapped_communication_ns=(communication.time_ns - communication.exposed_ns) / steps,
         pause_ns=profile.pause.time_ns if profile.pause else None,
         stalls=longest_first((cause, time / steps) for cause, time in stalls.items()),
         idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
@@ -209,8 +205,8 @@ def _measure_waits(
         for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
     ]
     waited, last = [0.0] * len(parts), [0] * len(parts)
-    of_place: dict[tuple[str, str, int], list[tuple[int, float, float]]] = defaultdict(list)
-    seen: dict[tuple[int, int, str], int] = defaultdict(int)
+    meetings_of: dict[tuple[str, str, int], list[_Meeting]] = defaultdict(list)
+    count: Counter[tuple[int, int, str]] = Counter()
     for meeting in meetings:
         came = {rank: int(comes[rank][index]) for rank, index in meeting.items()}
         latest = max(came, key=lambda rank: came[rank])
@@ -218,27 +214,33 @@ def _measure_waits(
         for rank, time in waits.items():
             waited[rank] += time
         last[latest] += 1
-        first = next(iter(meeting))
-        table, index = tables[first], meeting[first]
-        step = int(table.place[index])
-        key = (step, first, table.group[index])
-        of_place[table.name[index], table.group[index], seen[key]].append(
-            (latest, float(times[latest][meeting[latest]]), float(max(waits.values())))
+        first, index = next(iter(meeting.items()))
+        table = tables[first]
+        in_step = (int(table.place[index]), first, table.group[index])
+        own_ns = float(times[latest][meeting[latest]])
+        meetings_of[table.name[index], table.group[index], count[in_step]].append(
+            _Meeting(latest, own_ns, float(max(waits.values())))
         )
-        seen[key] += 1
-    rows = [_collective(*key[:2], found, numbers) for key, found in of_place.items()]
+        count[in_step] += 1
+    rows = [_collective(*key[:2], same, numbers) for key, same in meetings_of.items()]
     steps = [part.profile.steps.divisor for part in parts]
-    shares = [count / len(meetings) if meetings else 0.0 for count in last]
+    shares = [number / len(meetings) if meetings else 0.0 for number in last]
     costliest = sorted(rows, key=lambda row: -row.waited_ns)[:COLLECTIVES_SHOWN]
-    return [time / count for time, count in zip(waited, steps, strict=True)], shares, tuple(costliest)
+    return [time / number for time, number in zip(waited, steps, strict=True)], shares, tuple(costliest)
 
 
-def _collective(
-    name: str, group: str, found: Sequence[tuple[int, float, float]], numbers: Sequence[int]
-) -> CollectiveRow:
-    (rank, times), *_ = Counter(latest for latest, _, _ in found).most_common(1)
-    own, waited = (float(np.mean([each[column] for each in found])) for column in (1, 2))
-    return CollectiveRow(name, group, numbers[rank], times / len(found), own, waited)
+class _Meeting(NamedTuple):
+    """The rank that comes last to a collective, how long it takes from then on, and the longest wait; times in ns."""
+
+    latest: int
+    own_ns: float
+    waited_ns: float
+
+
+def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Sequence[int]) -> CollectiveRow:
+    (rank, times), *_ = Counter(meeting.latest for meeting in meetings).most_common(1)
+    own, waited = (float(np.mean(column)) for column in list(zip(*meetings, strict=True))[1:])
+    return CollectiveRow(name, group, numbers[rank], times / len(meetings), own, waited)
 
 
 # Why a rank is slow
@@ -246,45 +248,36 @@ def _collective(
 
 def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
     """Return in words where the slowest rank spends more time than the others."""
-    mine, others = rows[place], [row for at, row in enumerate(rows) if at != place]
-    input_more = mine.input_ns - median(row.input_ns for row in others)
-    busy_more = _computing(mine) - median(_computing(row) for row in others)
-    stalls = {site.identity: site for site in parts[place].profile.sites if site.is_wait}
-    steps = parts[place].profile.steps.divisor
-    stall_more = {
-        identity: _stalled(site) / steps
-        - median(_stall(part, identity) for at, part in enumerate(parts) if at != place)
-        for identity, site in stalls.items()
-    }
-    pause = parts[place].profile.pause
-    pauses = [row.pause_ns for row in others if row.pause_ns is not None]
-    pause_more = pause.time_ns - (median(pauses) if pauses else 0.0) if pause else 0.0
-    worst = max(stall_more, key=lambda identity: stall_more[identity], default=None)
-    ways = [(input_more, "it waits for input"), (busy_more, "its GPU works longer")]
-    if worst is not None:
-        site = stalls[worst]
+    slowest, others = rows[place], [row for at, row in enumerate(rows) if at != place]
+    profile, profiles = parts[place].profile, [part.profile for at, part in enumerate(parts) if at != place]
+
+    def more(time: Callable[[RankRow], float]) -> float:
+        return time(slowest) - median(time(row) for row in others)
+
+    ways = [
+        (more(lambda row: row.input_ns), "it waits for input"),
+        (more(lambda row: (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns), "its GPU works longer"),
+    ]
+    for site in {site.identity: site for site in profile.sites if site.is_wait}.values():
         where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
-        ways.append((stall_more[worst], f"its host waits in {WAITS[site.cause]}{where}"))
-    if pause:
-        ways.append((pause_more, f"its host runs no op and no call, {pause.between}: {MEANING}"))
+        stall = _stall(profile, site.identity) - median(_stall(other, site.identity) for other in profiles)
+        ways.append((stall, f"its host waits in {WAITS[site.cause]}{where}"))
+    if profile.pause:
+        pauses = [row.pause_ns for row in others if row.pause_ns is not None]
+        longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
+        ways.append((longer, f"its host runs no op and no call, {profile.pause.between}: {MEANING}"))
     most, reason = max(ways)
-    longer = (mine.alone_ns or 0.0) - median(row.alone_ns or 0.0 for row in others)
-    if most < MOSTLY * longer and parts[place].findings.verdict.cause in BY_HOST:
+    if most < MOSTLY * more(lambda row: row.alone_ns or 0.0) and parts[place].findings.verdict.cause in BY_HOST:
         return "its host launches later"
     return reason
 
 
-def _computing(row: RankRow) -> float:
-    """Return how long the GPU works for a step beside collectives."""
-    return (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns
-
-
-def _stall(part: RankPart, identity: object) -> float:
-    steps = part.profile.steps.divisor
-    return sum(_stalled(site) for site in part.profile.sites if site.identity == identity) / steps
+def _stall(profile: Profile, identity: SiteIdentity) -> float:
+    """Return how long the host waits per step at the sites of an identity, in ns."""
+    return sum(_stalled(site) for site in profile.sites if site.identity == identity) / profile.steps.divisor
 
 
 def _stalled(site: WaitSite) -> int:
-    """Return how long the host waits in the complete steps; 0 if that is withheld."""
+    """Return how long the host waits in the complete steps, in ns; 0 if that is withheld."""
     cost = given(site.in_steps)
     return cost.stall_ns if cost else 0

@@ -56,7 +56,7 @@ def _idle(analysis: Analysis) -> TimesPerStep | None:
     _, start, end = step_windows(trace, np.flatnonzero(trace.gpu.device == busiest))
     if not len(start):
         return None
-    gaps = next(each for each in details.gaps if each.device == busiest)
+    gaps = next(gaps for gaps in details.gaps if gaps.device == busiest)
     times = []
     for code, cause in enumerate(IDLE_CAUSES):
         of_cause = gaps.cause == code
@@ -67,7 +67,9 @@ def _idle(analysis: Analysis) -> TimesPerStep | None:
 
 def longest_first(times: Iterable[tuple[str, float]]) -> TimesPerStep:
     """Return times in ns by cause, the longest first, without zeros."""
-    return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda each: -each[1]))
+    return tuple(
+        sorted(((cause, time) for cause, time in times if time), key=lambda cause_and_time: -cause_and_time[1])
+    )
 
 
 def _alone(replay: Replay) -> tuple[float, float] | None:

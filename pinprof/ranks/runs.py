@@ -57,10 +57,10 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 
 def _matched(pattern: re.Pattern[str], part: RankPart) -> int:
-    found = pattern.search(part.profile.path)
-    if not found or not (found[1] or "").isdecimal():
+    match = pattern.search(part.profile.path)
+    if not match or not (match[1] or "").isdecimal():
         raise TraceError(f"{part.profile.path}: {pattern.pattern} finds no number in this path")
-    return int(found[1])
+    return int(match[1])
 
 
 def _with_rank(part: RankPart, rank: int | None) -> RankPart:
@@ -78,8 +78,8 @@ def runs(parts: Sequence[RankPart]) -> list[list[RankPart]]:
     for part in parts:
         only = next(iter(sizes)) if len(sizes) == 1 else None
         by_size[part.profile.info.world_size or only].append(part)
-    found = [run for each in by_size.values() for run in _divided(sorted(each, key=_begin))]
-    return sorted(found, key=lambda run: _begin(run[0]))
+    divided = [run for same in by_size.values() for run in _divided(sorted(same, key=_begin))]
+    return sorted(divided, key=lambda run: _begin(run[0]))
 
 
 def _divided(parts: list[RankPart]) -> Iterator[list[RankPart]]:
@@ -117,15 +117,15 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
     unknown = [part.profile.path for part in parts if rank_of(part) is None]
     if unknown:
         raise TraceError(f"the rank of {unknown[0]} is unknown; say with --rank-from how to find it")
-    found = runs(parts)
-    if number and number > len(found):
-        raise TraceError(f"there is no run {number}: the traces are of {counted(len(found), 'run')}")
-    place = number - 1 if number else max(range(len(found)), key=lambda place: (len(found[place]), place))
-    chosen = sorted(found[place], key=lambda part: rank_of(part) or 0)
+    every_run = runs(parts)
+    if number and number > len(every_run):
+        raise TraceError(f"there is no run {number}: the traces are of {counted(len(every_run), 'run')}")
+    place = number - 1 if number else max(range(len(every_run)), key=lambda place: (len(every_run[place]), place))
+    chosen = sorted(every_run[place], key=lambda part: rank_of(part) or 0)
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
-    return Run(chosen, [*_other_runs(found, place, is_asked=bool(number)), *_gaps(chosen)])
+    return Run(chosen, [*_other_runs(every_run, place, is_asked=bool(number)), *_gaps(chosen)])
 
 
 def _why_no_job(parts: Sequence[RankPart]) -> str | None:
@@ -140,22 +140,22 @@ def _why_no_job(parts: Sequence[RankPart]) -> str | None:
     return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
 
 
-def _other_runs(found: Sequence[Sequence[RankPart]], place: int, *, is_asked: bool) -> Iterator[str]:
-    if len(found) == 1:
+def _other_runs(every_run: Sequence[Sequence[RankPart]], place: int, *, is_asked: bool) -> Iterator[str]:
+    if len(every_run) == 1:
         return
-    why = "" if is_asked else _why_this(found, place)
-    yield f"These are {len(found)} runs; this is run {place + 1}{why}, and --run N shows another:"
-    for number, run in enumerate(found[:MOST_NAMED], start=1):
+    why = "" if is_asked else _why_this(every_run, place)
+    yield f"These are {len(every_run)} runs; this is run {place + 1}{why}, and --run N shows another:"
+    for number, run in enumerate(every_run[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
         yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"
-    if len(found) > MOST_NAMED:
-        yield f"  and {len(found) - MOST_NAMED} more"
+    if len(every_run) > MOST_NAMED:
+        yield f"  and {len(every_run) - MOST_NAMED} more"
 
 
-def _why_this(found: Sequence[Sequence[RankPart]], place: int) -> str:
+def _why_this(every_run: Sequence[Sequence[RankPart]], place: int) -> str:
     """Return why this run was chosen, in words."""
-    ranks = len(found[place])
-    as_many = sum(len(run) == ranks for run in found)
+    ranks = len(every_run[place])
+    as_many = sum(len(run) == ranks for run in every_run)
     if as_many == 1:
         return f", the only one with {ranks} ranks"
     return f", the last recorded of the {as_many} with {ranks} ranks"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pinprof.measurement.trust.clocks import clock_skew, same_stream_overlap
-from pinprof.measurement.trust.doubt import FIGURES, LEVELS, Check, Doubt, Seen
+from pinprof.measurement.trust.doubt import FIGURES, LEVELS, Check, Doubt, TraceFacts
 from pinprof.measurement.trust.losses import (
     lost_graph_work,
     lost_launches,
@@ -29,7 +29,7 @@ from pinprof.measurement.trust.recording import (
 from pinprof.measurement.trust.sessions import one_time, several_processes, several_sessions
 from pinprof.measurement.trust.unseen import lost_calls, lost_start, queued_before, shared_gpu
 
-__all__ = ["CHECKS", "FIGURES", "Doubt", "Seen", "find_doubts"]
+__all__ = ["CHECKS", "FIGURES", "Doubt", "TraceFacts", "find_doubts"]
 
 CHECKS: dict[str, Check] = {
     "no_gpu": no_gpu,
@@ -63,7 +63,7 @@ CHECKS: dict[str, Check] = {
 """Everything that is looked for, the gravest first."""
 
 
-def find_doubts(seen: Seen) -> tuple[Doubt, ...]:
+def find_doubts(facts: TraceFacts) -> tuple[Doubt, ...]:
     """Return what makes the trace less than it seems: first what withholds figures, last what only was not recorded."""
-    found = [replace(entry, check=name) for name, check in CHECKS.items() if (entry := check(seen))]
-    return tuple(sorted(found, key=lambda entry: LEVELS.index(entry.level)))
+    doubts = [replace(doubt, check=name) for name, check in CHECKS.items() if (doubt := check(facts))]
+    return tuple(sorted(doubts, key=lambda doubt: LEVELS.index(doubt.level)))

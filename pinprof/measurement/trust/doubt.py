@@ -85,7 +85,7 @@ def doubted(doubts: Iterable[Doubt]) -> Doubted:
     return Doubted(**reasons)
 
 
-class Seen(NamedTuple):
+class TraceFacts(NamedTuple):
     """A trace, and what was measured of it that checks look at."""
 
     trace: Trace
@@ -97,7 +97,7 @@ class Seen(NamedTuple):
     """Whether workers of a DataLoader make the batches."""
 
 
-Check: TypeAlias = Callable[[Seen], Doubt | None]
+Check: TypeAlias = Callable[[TraceFacts], Doubt | None]
 
 
 def only_if(condition: object, *figures: str) -> frozenset[str]:

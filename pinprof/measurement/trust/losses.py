@@ -16,7 +16,7 @@ from pinprof.measurement.trust.doubt import (
     PER_STEP,
     STEP,
     Doubt,
-    Seen,
+    TraceFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import Launches, launches_of
@@ -50,13 +50,13 @@ FIRST_LOST = (
 AT_END = "record again, and call torch.cuda.synchronize() before the profiler stops"
 
 
-def lost_launches(seen: Seen) -> Doubt | None:
+def lost_launches(facts: TraceFacts) -> Doubt | None:
     """Report kernels and copies that were launched and are not in the trace.
 
     Those of lost steps and the work of graphs are reported by themselves. Lost work of a step at the edge, which does
     not count as complete, still makes the GPU seem idle in the trace.
     """
-    trace = seen.trace
+    trace = facts.trace
     if not len(trace.gpu):
         return None
     launches = launches_of(trace)
@@ -71,7 +71,7 @@ def lost_launches(seen: Seen) -> Doubt | None:
     invalid = only_if(kernels.matters or unseen[0] >= length, *OF_KERNELS)
     invalid |= only_if(copies.matters or unseen[1] >= length, *OF_COPIES)
     if _ends_step(trace, launches):
-        between = max(seen.times.count - 1, 1) * (seen.times.traced_ns or 0.0)
+        between = max(facts.times.count - 1, 1) * (facts.times.traced_ns or 0.0)
         invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, STEP, ESTIMATE)
     where, remedy = _place(trace, launches, of_kernels | of_copies)
     return Doubt(
@@ -88,9 +88,9 @@ def at_start(trace: Trace) -> str:
     return "record again, several steps in a row" if of_rocm else FIRST_LOST
 
 
-def skipped_steps(seen: Seen) -> Doubt | None:
+def skipped_steps(facts: TraceFacts) -> Doubt | None:
     """Report steps that were not recorded between others that were."""
-    numbers = step_numbers(seen.trace)
+    numbers = step_numbers(facts.trace)
     jumps = np.diff(numbers)
     skipped = int((jumps[jumps > 1] - 1).sum())
     if not skipped:
@@ -104,9 +104,9 @@ def skipped_steps(seen: Seen) -> Doubt | None:
     )
 
 
-def lost_steps(seen: Seen) -> Doubt | None:
+def lost_steps(facts: TraceFacts) -> Doubt | None:
     """Report steps that lost most of their GPU work."""
-    trace = seen.trace
+    trace = facts.trace
     lost = _lost_steps(trace, launches_of(trace))
     if not len(trace.gpu) or not len(lost):
         return None
@@ -122,9 +122,9 @@ def lost_steps(seen: Seen) -> Doubt | None:
     )
 
 
-def lost_graph_work(seen: Seen) -> Doubt | None:
+def lost_graph_work(facts: TraceFacts) -> Doubt | None:
     """Report launches of graphs without any GPU work, or with far less than the same graph usually has."""
-    trace = seen.trace
+    trace = facts.trace
     if not len(trace.gpu):
         return None
     launches = launches_of(trace)
@@ -145,9 +145,9 @@ def lost_graph_work(seen: Seen) -> Doubt | None:
     )
 
 
-def unlinked_activities(seen: Seen) -> Doubt | None:
+def unlinked_activities(facts: TraceFacts) -> Doubt | None:
     """Report GPU work whose launch is not recorded."""
-    trace = seen.trace
+    trace = facts.trace
     unlinked, total = _unlinked(trace), len(trace.gpu)
     if not unlinked:
         return None
@@ -253,12 +253,12 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
         return usual
     op = follow(trace.ops.name, trace.links.op[graphs])
     step = trace.links.call_step[graphs]
-    seen: dict[tuple[int, int], int] = {}
+    count_of: dict[tuple[int, int], int] = {}
     place: dict[tuple[int, int], list[int]] = {}
     for index, key in enumerate(zip(op.tolist(), step.tolist(), strict=True)):
         if key[1] == NONE:  # before or behind the steps no order is known
             continue
-        seen[key] = nth = seen.get(key, -1) + 1
+        count_of[key] = nth = count_of.get(key, -1) + 1
         place.setdefault((key[0], nth), []).append(index)
     for same in place.values():
         counts, uses = np.unique(work[same], return_counts=True)

@@ -13,7 +13,7 @@ from pinprof.measurement.trust.doubt import (
     OVERLAP,
     STALLS,
     Doubt,
-    Seen,
+    TraceFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import launches_of, launching
@@ -50,17 +50,17 @@ OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
 AGAIN = "copy the file again, or record it again"
 
 
-def no_gpu(seen: Seen) -> Doubt | None:
+def no_gpu(facts: TraceFacts) -> Doubt | None:
     """Report a trace of the host alone."""
-    if len(seen.trace.gpu):
+    if len(facts.trace.gpu):
         return None
-    has_calls = bool(len(seen.trace.calls))
+    has_calls = bool(len(facts.trace.calls))
     return Doubt(
         "no GPU activities",
         "copies, overlap and idle time cannot be measured, nor the idle time after waits"
         if has_calls
         else "copies, overlap, idle and stalls cannot be measured",
-        _way_to_gpu_work(seen.trace),
+        _way_to_gpu_work(facts.trace),
         frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not has_calls, STALLS),
     )
 
@@ -89,23 +89,23 @@ def _way_to_gpu_work(trace: Trace) -> str:
     return "record with ProfilerActivity.CUDA on a machine with a GPU"
 
 
-def no_calls(seen: Seen) -> Doubt | None:
+def no_calls(facts: TraceFacts) -> Doubt | None:
     """Report a trace of the GPU alone."""
-    if not len(seen.trace.gpu) or len(seen.trace.calls):
+    if not len(facts.trace.gpu) or len(facts.trace.calls):
         return None
     return Doubt(
         "no runtime calls",
         "stalls and the causes of idle time are unknown",
         "record it again: the profiler lost them"
-        if seen.trace.info.by_pinprof
+        if facts.trace.info.by_pinprof
         else "record with ProfilerActivity.CPU too",
         frozenset({STALLS, CAUSES}),
     )
 
 
-def truncated(seen: Seen) -> Doubt | None:
+def truncated(facts: TraceFacts) -> Doubt | None:
     """Report a file that ended too early."""
-    trace, cut = seen.trace, seen.trace.cut
+    trace, cut = facts.trace, facts.trace.cut
     if cut is None:
         return None
     if cut.last_ns is None:
@@ -121,9 +121,9 @@ def truncated(seen: Seen) -> Doubt | None:
     )
 
 
-def repaired_events(seen: Seen) -> Doubt | None:
+def repaired_events(facts: TraceFacts) -> Doubt | None:
     """Report events that were not JSON and have been repaired."""
-    repaired = seen.trace.repaired
+    repaired = facts.trace.repaired
     if not repaired:
         return None
     return Doubt(
@@ -133,14 +133,14 @@ def repaired_events(seen: Seen) -> Doubt | None:
     )
 
 
-def unusable_events(seen: Seen) -> Doubt | None:
+def unusable_events(facts: TraceFacts) -> Doubt | None:
     """Report events that the reader could not use."""
-    skipped = seen.trace.skipped
+    skipped = facts.trace.skipped
     if not skipped:
         return None
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in skipped.items())
     unusable = counted(sum(skipped.values()), "unusable event")
-    lost, known = seen.trace.skipped_kinds.get("wait", 0), len(seen.syncs.stalls.call)
+    lost, known = facts.trace.skipped_kinds.get("wait", 0), len(facts.syncs.stalls.call)
     among = f", {counted(lost, 'wait')} of the host among them" if lost else ""
     matters = lost > 0 and lost >= MATTERS * (lost + known)
     return Doubt(
@@ -151,30 +151,30 @@ def unusable_events(seen: Seen) -> Doubt | None:
     )
 
 
-def no_step_marks(seen: Seen) -> Doubt | None:
+def no_step_marks(facts: TraceFacts) -> Doubt | None:
     """Report that no step was found."""
-    if seen.trace.steps.source != WHOLE_TRACE:
+    if facts.trace.steps.source != WHOLE_TRACE:
         return None
     return Doubt(
         "no step marks",
         "the whole trace counts as one step",
-        AGAIN if seen.trace.cut else "call profiler.step() once per training step",
+        AGAIN if facts.trace.cut else "call profiler.step() once per training step",
     )
 
 
-def irregular_steps(seen: Seen) -> Doubt | None:
+def irregular_steps(facts: TraceFacts) -> Doubt | None:
     """Report steps that are unlike the others and so not measured."""
-    if not seen.irregular:
+    if not facts.irregular:
         return None
-    longest = max(seen.irregular, key=lambda each: each.time_ns)
-    of_all = int(seen.trace.steps.complete.sum()) + len(seen.irregular)
-    numbers = step_numbers(seen.trace)
-    number = f"#{numbers[longest.step]}" if len(numbers) == len(seen.trace.steps) else f"{longest.step + 1}"
-    usual, more = duration(longest.usual_ns), sum(each.time_ns - each.usual_ns for each in seen.irregular) / of_all
-    which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(seen.irregular) > 1 else "")
+    longest = max(facts.irregular, key=lambda each: each.time_ns)
+    of_all = int(facts.trace.steps.complete.sum()) + len(facts.irregular)
+    numbers = step_numbers(facts.trace)
+    number = f"#{numbers[longest.step]}" if len(numbers) == len(facts.trace.steps) else f"{longest.step + 1}"
+    usual, more = duration(longest.usual_ns), sum(each.time_ns - each.usual_ns for each in facts.irregular) / of_all
+    which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(facts.irregular) > 1 else "")
     return Doubt(
-        f"{counted(len(seen.irregular), 'step')} of {of_all} unlike the others ({which} instead of {usual})",
-        f"all figures leave them out; {_why_unlike(seen.trace, longest)}, which adds {duration(more)} per step to "
+        f"{counted(len(facts.irregular), 'step')} of {of_all} unlike the others ({which} instead of {usual})",
+        f"all figures leave them out; {_why_unlike(facts.trace, longest)}, which adds {duration(more)} per step to "
         "the mean",
         "record steps without it, or look at it in the timeline",
     )
@@ -192,12 +192,12 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
 KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: they may not keep up without it"
 
 
-def profiler_cost(seen: Seen) -> Doubt | None:
+def profiler_cost(facts: TraceFacts) -> Doubt | None:
     """Report how much longer the profiler made the step, and whether that is only estimated."""
-    step, traced = seen.step.step_ns, seen.times.traced_ns
-    known = seen.step.is_sure or not len(seen.trace.gpu)
+    step, traced = facts.step.step_ns, facts.times.traced_ns
+    known = facts.step.is_sure or not len(facts.trace.gpu)
     longer = ""
-    if step and traced and traced >= INFLATED * step and seen.times.source != WHOLE_TRACE:
+    if step and traced and traced >= INFLATED * step and facts.times.source != WHOLE_TRACE:
         longer = f"{traced / step:.2g} times as long"
     if known and longer:
         return Doubt(
@@ -207,8 +207,8 @@ def profiler_cost(seen: Seen) -> Doubt | None:
         )
     if known:
         return None
-    remedy = PLAIN_WINDOW if seen.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
-    if step is None and seen.step.range_ns is None:
+    remedy = PLAIN_WINDOW if facts.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
+    if step is None and facts.step.range_ns is None:
         return Doubt(
             "the step without profiler",
             "the trace does not show it: all times of the step have the profiler's cost in them",
@@ -219,12 +219,12 @@ def profiler_cost(seen: Seen) -> Doubt | None:
         if longer
         else "it is estimated; the profiler slows the host, and the trace does not show by how much"
     )
-    return Doubt("the step without profiler", effect + (f"; {KEEPING_UP}" if seen.by_workers else ""), remedy)
+    return Doubt("the step without profiler", effect + (f"; {KEEPING_UP}" if facts.by_workers else ""), remedy)
 
 
-def host_memory(seen: Seen) -> Doubt | None:
+def host_memory(facts: TraceFacts) -> Doubt | None:
     """Report copies of which the trace does not tell the kind of host memory."""
-    if not (seen.trace.gpu.host_memory == UNKNOWN).any():
+    if not (facts.trace.gpu.host_memory == UNKNOWN).any():
         return None
     return Doubt(
         "the host memory of copies",
@@ -234,9 +234,9 @@ def host_memory(seen: Seen) -> Doubt | None:
     )
 
 
-def copy_sizes(seen: Seen) -> Doubt | None:
+def copy_sizes(facts: TraceFacts) -> Doubt | None:
     """Report copies whose size is not recorded, or is one that no copy can have."""
-    gpu, absurd = seen.trace.gpu, seen.trace.absurd_sizes
+    gpu, absurd = facts.trace.gpu, facts.trace.absurd_sizes
     copies = gpu.bytes[gpu.category == MEMCPY]
     unsized = int((copies == NONE).sum())
     if not unsized and not absurd:
@@ -250,9 +250,9 @@ def copy_sizes(seen: Seen) -> Doubt | None:
     )
 
 
-def copy_times(seen: Seen) -> Doubt | None:
+def copy_times(facts: TraceFacts) -> Doubt | None:
     """Report copies that took no time, as no copy does: none of 104 recordings, of this project and others, has one."""
-    gpu = seen.trace.gpu
+    gpu = facts.trace.gpu
     copies = gpu.duration_ns[gpu.category == MEMCPY]
     timeless = int((copies == 0).sum())
     if not timeless:
@@ -266,9 +266,9 @@ def copy_times(seen: Seen) -> Doubt | None:
     )
 
 
-def waits_apart(seen: Seen) -> Doubt | None:
+def waits_apart(facts: TraceFacts) -> Doubt | None:
     """Report waits on threads without op or launch in the trace, so that nothing tells what waits."""
-    trace, calls = seen.trace, seen.syncs.stalls.call[~seen.syncs.stalls.profiler]
+    trace, calls = facts.trace, facts.syncs.stalls.call[~facts.syncs.stalls.profiler]
     known = np.zeros(len(trace.threads), bool)
     for table in (trace.ops, trace.annotations, trace.functions):
         known[table.thread] = True
@@ -283,10 +283,10 @@ def waits_apart(seen: Seen) -> Doubt | None:
     )
 
 
-def source_lines(seen: Seen) -> Doubt | None:
+def source_lines(facts: TraceFacts) -> Doubt | None:
     """Report that nothing tells where waits and copies of host memory were called, if there are any."""
-    trace = seen.trace
-    waits = [site for site in seen.syncs.sites if site.is_wait]
+    trace = facts.trace
+    waits = [site for site in facts.syncs.sites if site.is_wait]
     if not len(trace.calls) or len(trace.functions) or any(site.line is not None for site in waits):
         return None
     of_host = np.isin(trace.gpu.direction, (HTOD, DTOH))

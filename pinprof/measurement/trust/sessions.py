@@ -14,7 +14,7 @@ from pinprof.measurement.trust.doubt import (
     PER_STEP,
     STEP,
     Doubt,
-    Seen,
+    TraceFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import launching
@@ -53,9 +53,9 @@ def step_numbers(trace: Trace) -> Int64s:
     return number[marks.name[marked]]
 
 
-def several_processes(seen: Seen) -> Doubt | None:
+def several_processes(facts: TraceFacts) -> Doubt | None:
     """Report several processes that launch GPU work: a profiler records its own process only."""
-    trace = seen.trace
+    trace = facts.trace
     process = _process_of_calls(trace)
     launched = np.flatnonzero(launching(trace.calls))
     number = len(np.unique(process[launched])) if len(launched) else 0
@@ -76,9 +76,9 @@ def several_processes(seen: Seen) -> Doubt | None:
     )
 
 
-def several_sessions(seen: Seen) -> Doubt | None:
+def several_sessions(facts: TraceFacts) -> Doubt | None:
     """Report steps whose numbers repeat, and pauses that no program makes."""
-    trace = seen.trace
+    trace = facts.trace
     again = int((np.diff(step_numbers(trace)) <= 0).sum())
     pause = _longest_pause(trace)
     if not again and pause < PAUSE_NS:
@@ -119,13 +119,13 @@ def _longest_pause(trace: Trace) -> int:
     return int((idle.end - idle.start).max(initial=0))
 
 
-def one_time(seen: Seen) -> Doubt | None:
+def one_time(facts: TraceFacts) -> Doubt | None:
     """Report steps in which the host starts CUDA, loads modules, launches for the first time, compiles or captures."""
-    trace, steps = seen.trace, seen.trace.steps
+    trace, steps = facts.trace, facts.trace.steps
     if not len(trace.calls) or not steps.on_host:
         return None
     length = int((steps.end_ns - steps.start_ns)[steps.complete].sum())
-    kinds = one_time_work(trace, seen.syncs.stalls.call)
+    kinds = one_time_work(trace, facts.syncs.stalls.call)
     every = Intervals(*(np.concatenate(columns) for columns in zip(*kinds.values(), strict=True)))
     once = _within(trace, union(*every))
     if not length or once < MUCH_OF_STEPS * length:

@@ -12,7 +12,7 @@ from pinprof.measurement.trust.doubt import (
     OVERLAP,
     STEP,
     Doubt,
-    Seen,
+    TraceFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
@@ -47,25 +47,25 @@ FEWEST = 3
 # Work that was queued before, beside which the host and its own work cannot be compared
 
 
-def queued_before(seen: Seen) -> Doubt | None:
+def queued_before(facts: TraceFacts) -> Doubt | None:
     """Report that the GPU did, while the host launched, what was queued before and is not in the trace, or of no step.
 
     Several steps show by the ends of their work that the GPU is the limit; of a single one nothing tells what came
     before it.
     """
-    found = seen.trace.steps.holds(seen.trace.links.activity_step) & (seen.trace.links.launch != NONE)
+    found = facts.trace.steps.holds(facts.trace.links.activity_step) & (facts.trace.links.launch != NONE)
     if not found.any():
         return None
-    times, alone, length = seen.times, seen.times.count == 1, seen.times.traced_ns or 0.0
+    times, alone, length = facts.times, facts.times.count == 1, facts.times.traced_ns or 0.0
     if not alone and is_gpu_bound(times.busy_ns or 0.0, length):
         return None
-    unseen, launching = _unseen_ns(seen, found)
+    unseen, launching = _unseen_ns(facts, found)
     if unseen > LATE_START_NS and unseen >= ((1 - GPU_BOUND) * length if alone else APART * launching):
         return _queued(
             f"no GPU work for {duration(unseen)} after the first launch",
             "the GPU ran work that was queued before the recording began, or the clocks of host and GPU differ",
         )
-    earlier = _earlier_ns(seen) if alone else 0
+    earlier = _earlier_ns(facts) if alone else 0
     if earlier and earlier >= (1 - GPU_BOUND) * length:
         return _queued(
             f"no launch of {duration(earlier)} of GPU work in the only step",
@@ -74,21 +74,21 @@ def queued_before(seen: Seen) -> Doubt | None:
     return None
 
 
-def lost_start(seen: Seen) -> Doubt | None:
+def lost_start(facts: TraceFacts) -> Doubt | None:
     """Report that the GPU stood still at first, though work was queued: what it did then is not in the trace.
 
     Work that was queued before the recording began has no launch in the trace, so nothing else tells that its records
     are lost. Of 190 whole recordings, those of this project and of others, none has such a time of 2 ms or of 2 % of
     the trace; all that have are cut or sampled.
     """
-    trace, times = seen.trace, seen.times
+    trace, times = facts.trace, facts.times
     if not len(trace.gpu) or not len(trace.calls) or may_await_host(trace.calls):
         return None
     span = int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
     unseen = _queued_and_idle_ns(trace)
     if unseen <= LATE_START_NS or unseen < MATTERS * span:
         return None
-    launches = lost_launches(seen)
+    launches = lost_launches(facts)
     if launches is not None and BUSY in launches.withholds:  # the same loss
         return None
     of_step = unseen >= (1 - GPU_BOUND if times.count == 1 else APART * times.divisor) * (times.traced_ns or 0.0)
@@ -127,20 +127,20 @@ def _queued(what: str, why: str) -> Doubt:
     )
 
 
-def _unseen_ns(seen: Seen, found: Bools) -> tuple[int, int]:
+def _unseen_ns(facts: TraceFacts, found: Bools) -> tuple[int, int]:
     """Return how long after the first of these launches the GPU begins to work, and how long they go on, in ns."""
-    trace = seen.trace
+    trace = facts.trace
     launched = trace.calls.end_ns[trace.links.launch[found]]
     first = int(launched.min())
     return int(trace.gpu.start_ns.min()) - first, int(launched.max()) - first
 
 
-def _earlier_ns(seen: Seen) -> int:
+def _earlier_ns(facts: TraceFacts) -> int:
     """Return how long work in flight runs in the only step, where the host tells its length, in ns.
 
     If the whole trace is the step, all work is its own; and a length that the GPU tells has none of that in it.
     """
-    trace, times = seen.trace, seen.times
+    trace, times = facts.trace, facts.times
     if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
         return 0
     queued = trace.in_flight
@@ -152,9 +152,9 @@ def _earlier_ns(seen: Seen) -> int:
 # Ops that launch nothing, though all others of their names do
 
 
-def lost_calls(seen: Seen) -> Doubt | None:
+def lost_calls(facts: TraceFacts) -> Doubt | None:
     """Report ops in a row that seem to have lost launches and kernels: elsewhere, those of their names launch."""
-    trace = seen.trace
+    trace = facts.trace
     launched = _launched(trace)
     if not len(launched):
         return None
@@ -212,7 +212,7 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
 # Work of other programs on the same GPU
 
 
-def shared_gpu(seen: Seen) -> Doubt | None:
+def shared_gpu(facts: TraceFacts) -> Doubt | None:
     """Report kernels that started late although the GPU had nothing to do for this program.
 
     Programs that share a GPU take turns of a ms or two, in which nothing of the others runs (NVIDIA's documentation of
@@ -222,7 +222,7 @@ def shared_gpu(seen: Seen) -> Doubt | None:
     Where they may have waited for something else, it says nothing: for other ranks or GPUs, for host functions in a
     stream, or for kernels that the trace has lost.
     """
-    trace = seen.trace
+    trace = facts.trace
     held_up = _held_up_ns(trace)
     late = held_up[held_up > LATE_START_NS]
     span = int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min()) if len(trace.gpu) else 0
