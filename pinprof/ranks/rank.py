@@ -67,9 +67,7 @@ def _idle(analysis: Analysis) -> TimesPerStep | None:
 
 def longest_first(times: Iterable[tuple[str, float]]) -> TimesPerStep:
     """Return times in ns by cause, the longest first, without zeros."""
-    return tuple(
-        sorted(((cause, time) for cause, time in times if time), key=lambda cause_and_time: -cause_and_time[1])
-    )
+    return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda of_cause: -of_cause[1]))
 
 
 def _alone(replay: Replay) -> tuple[float, float] | None:
