@@ -34,8 +34,8 @@ from pinprof.errors import CaptureError, PinprofError, TraceError, UnsafeCopyErr
 from pinprof.version import VERSION
 
 if TYPE_CHECKING:
-    from pinprof.capture.markers import step
-    from pinprof.capture.profiling import profile
+    from pinprof.capture.steps.marks import step
+    from pinprof.capture.window.recording import profile
     from pinprof.logbook import log
     from pinprof.measurement.measure import measure
     from pinprof.measurement.profile import Profile
@@ -104,10 +104,10 @@ _ROOMS = {
     "log": "pinprof.logbook",
     "measure": "pinprof.measurement.measure",
     "predict": "pinprof.whatif",
-    "profile": "pinprof.capture.profiling",
+    "profile": "pinprof.capture.window.recording",
     "profile_step": "pinprof.notebook",
     "read_trace": "pinprof.trace",
-    "step": "pinprof.capture.markers",
+    "step": "pinprof.capture.steps.marks",
     "timeline": "pinprof.notebook",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and

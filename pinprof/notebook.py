@@ -312,7 +312,7 @@ def profile_step(
 
 
 def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:
-    from pinprof.capture.profiling import profile  # noqa: PLC0415  loads torch, which reading does not need
+    from pinprof.capture.window.recording import profile  # noqa: PLC0415  loads torch, which reading does not need
 
     with profile(path, **options) as recording:
         while not recording.done:

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from pinprof.capture import sampling as module
-from pinprof.capture.sampling import INTERVAL_S, HostSampler, sampling
+from pinprof.capture.observe import sampler as module
+from pinprof.capture.observe.sampler import INTERVAL_S, HostSampler, sampling
 from pinprof.trace.host import HostProfile
 
 TURN_S = 0.1

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import torch
 
-from pinprof.capture.profiling import profile
+from pinprof.capture.window.recording import profile
 from pinprof.outputs import write_whole
 from pinprof.workloads.catalogue import WORKLOADS, Workload, workload
 from pinprof.workloads.model import Step

@@ -12,11 +12,11 @@ from typing import final
 
 import numpy as np
 
+from pinprof.ab.cores import ANY_CORES, CORES_BYTES
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
 from pinprof.ab.signed_ranks import Floats
 from pinprof.ab.times import Timed, read_times
-from pinprof.capture.cores import ANY_CORES, CORES_BYTES
 from pinprof.errors import MeasureError
 from pinprof.replay.feed import STARVED
 from pinprof.temporary import temporary_folder

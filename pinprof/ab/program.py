@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pinprof.capture.commands import python_command
+from pinprof.capture.children.commands import python_command
 from pinprof.errors import MeasureError
 
 HOME = str(Path(__file__).parents[2])

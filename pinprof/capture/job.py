@@ -1,11 +1,22 @@
-"""The processes of a distributed job: the rank of this one, its trace, and its exit when stopped."""
+"""The ranks of a distributed job: which one this process is, and how they agree when to begin and to stop."""
 
+import json
 import os
+import platform
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
+from datetime import timedelta
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from pinprof.capture.window.bounds import Progress, WarmUpBounds
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 
 class Rank(NamedTuple):
@@ -15,7 +26,7 @@ class Rank(NamedTuple):
     world_size: int
 
 
-LAUNCHERS = ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")
+RANK_VARIABLES = ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")
 """The environment variables of torchrun, and of mpirun in Open MPI and MPICH."""
 
 
@@ -26,7 +37,7 @@ def rank_of_process() -> Rank | None:
 
 def rank_in(environment: Mapping[str, str]) -> Rank | None:
     """Return the rank that the variables of a launcher give; None without them."""
-    for rank, size in LAUNCHERS:
+    for rank, size in RANK_VARIABLES:
         with suppress(KeyError, ValueError):
             return Rank(int(environment[rank]), int(environment[size]))
     return None
@@ -62,3 +73,235 @@ def leave_job() -> None:
     if distributed.is_available() and distributed.is_initialized():
         with suppress(RuntimeError, ValueError):
             distributed.destroy_process_group()
+
+
+NOT_HERE = "-"
+
+
+class Rendezvous:
+    """A step boundary at which all ranks do the same thing, after all have asked for it.
+
+    The place of a boundary is the number of steps that the program has made. The first rank at a place decides for all:
+    the meeting is there if all ranks have asked, each at an earlier place. Then every rank still has to reach that
+    place, and looks for the decision. This works however far apart the hosts of the ranks are, and costs the program
+    neither a wait nor a collective. Raises the store's error if the store is gone.
+    """
+
+    def __init__(self, store: "Store", name: str, ranks: int) -> None:
+        self._store = store
+        self._name = name
+        self._ranks = ranks
+        self._asked = False
+
+    def reached(self, place: int, text: str) -> str | None:
+        """Return None if the meeting is not at this place, else the text of the first rank there.
+
+        The first call asks for the meeting.
+        """
+        self._ask(place)
+        held = self.missing() <= 0 and place > self._latest(
+            place
+        )  # in this order, because the last rank may ask between the two
+        decided = self._store.compare_set(f"{self._name}/at/{place}", "", text if held else NOT_HERE).decode()
+        return None if decided == NOT_HERE else decided
+
+    def missing(self) -> int:
+        """Return how many ranks have not asked; negative after a rank has insisted."""
+        return self._ranks - int(self._store.add(f"{self._name}/asked", 0))
+
+    def insist(self) -> None:
+        """Hold the meeting without the ranks that have not asked."""
+        self._store.add(f"{self._name}/asked", self._ranks)
+
+    def leave(self) -> None:
+        """Let the others meet without this rank if it has not asked."""
+        self._ask(0)
+
+    def _ask(self, place: int) -> None:
+        """Ask for the meeting, once."""
+        if self._asked:
+            return
+        latest = self._latest(place)
+        while latest < place:
+            latest = int(self._store.compare_set(f"{self._name}/latest", str(latest), str(place)))
+        self._store.add(f"{self._name}/asked", 1)  # last, so that a rank that counts all also sees the latest place
+        self._asked = True
+
+    def _latest(self, place: int) -> int:
+        """Return the latest place where a rank has asked, or this place."""
+        return int(self._store.compare_set(f"{self._name}/latest", "", str(place)))
+
+
+LOST = RuntimeError, ValueError
+"""The errors of a store of torch.distributed that does not answer."""
+
+CONNECT_S = 10.0
+
+LOOK_S = 0.05
+"""How often to look whether the other ranks have written their traces."""
+
+NO_STORE = "the ranks share no store of torch.distributed, so only their step counts align them"
+
+Connect = Callable[[], "Store | None"]
+
+
+class Written(NamedTuple):
+    """Where a rank has written its trace: the machine, the path (empty without a trace), and the bytes."""
+
+    machine: str
+    path: str
+    size: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine can read the file; a file of another size is of an earlier run."""
+        with suppress(OSError):
+            return bool(self.path) and Path(self.path).stat().st_size == self.size
+        return False
+
+
+class Agreement:
+    """The agreement of this rank with the others, through the job's own store.
+
+    The rank uses the store in the warm-up and after the windows, never within them. `apart` says why its windows may be
+    on other steps than those of the other ranks, or is None.
+    """
+
+    def __init__(self, rank: Rank, connect: Connect) -> None:
+        self.rank, self.ranks = rank
+        self.apart: str | None = None
+        self._connect = connect
+        self._lost = False
+
+    @property
+    def in_contact(self) -> bool:
+        """Whether the other ranks can be reached; the first question connects to the store."""
+        return self._store is not None and not self._lost
+
+    def begin(self, place: Callable[[], int], text: str, bounds: WarmUpBounds) -> Generator[Progress, None, str]:
+        """Wait at every step boundary until all ranks begin; return the text of the rank that decided it.
+
+        `place` counts the steps of the program. It waits for ranks that are not ready as long as a warm-up may take.
+        """
+        steps, start = 0, time.monotonic()
+        while (decided := self._reached(self._begin, place(), text)) is None:
+            late = steps >= bounds.steps and time.monotonic() - start >= bounds.max_seconds
+            if late or steps >= bounds.max_steps:
+                self._insist(self._begin)
+            steps += 1
+            yield Progress("ranks", steps, bounds.max_steps)
+        self._note_missing()
+        return decided
+
+    def ends(self, place: int) -> bool:
+        """Return whether all ranks stop at this place, which counts the steps of the program."""
+        return self._reached(self._end, place, "stop") is not None
+
+    def leave(self, path: Path | None) -> None:
+        """Tell the others where this rank has written its trace, if any, and let them go on without it."""
+        store = self._store
+        if store is None or self._lost:
+            return
+        with suppress(*LOST):
+            for meeting in (self._begin, self._end):
+                if meeting is not None:
+                    meeting.leave()
+            written = Written(platform.node(), str(path or ""), path.stat().st_size if path else 0)
+            store.set(_trace_of(self.rank), json.dumps(written))
+
+    def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, Written]:
+        """Return where each rank has written its trace, for all that do so within so many seconds."""
+        written: dict[int, Written] = {}
+        end = time.monotonic() + seconds
+        with suppress(*LOST):
+            while self._store is not None and not self._lost:
+                missing = [rank for rank in range(self.ranks) if rank not in written]
+                for rank in missing:
+                    if self._store.check([_trace_of(rank)]):
+                        written[rank] = Written(*json.loads(self._store.get(_trace_of(rank))))
+                if len(written) == self.ranks or time.monotonic() >= end:
+                    break
+                show(f"waiting for the traces of all ranks ({len(written)} of {self.ranks} written)")
+                time.sleep(LOOK_S)
+        return written
+
+    @cached_property
+    def _store(self) -> "Store | None":
+        store = self._connect()
+        if store is None:
+            self.apart = NO_STORE
+        return store
+
+    @cached_property
+    def _begin(self) -> Rendezvous | None:
+        return Rendezvous(self._store, "begin", self.ranks) if self._store is not None else None
+
+    @cached_property
+    def _end(self) -> Rendezvous | None:
+        return Rendezvous(self._store, "end", self.ranks) if self._store is not None else None
+
+    def _reached(self, meeting: Rendezvous | None, place: int, text: str) -> str | None:
+        """Return the decision, if any; a rank without contact decides alone."""
+        if meeting is None or self._lost:
+            return text
+        try:
+            return meeting.reached(place, text)
+        except LOST as exc:
+            self._lose(exc)
+            return text
+
+    def _insist(self, meeting: Rendezvous | None) -> None:
+        with suppress(*LOST):  # the next question notices a lost store
+            if meeting is not None:
+                meeting.insist()
+
+    def _note_missing(self) -> None:
+        try:
+            if self._begin is not None and not self._lost and self._begin.missing() < 0:
+                self.apart = "not all ranks were ready for the windows in time"
+        except LOST as exc:
+            self._lose(exc)
+
+    def _lose(self, exc: Exception) -> None:
+        self._lost = True
+        self.apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
+
+
+def agreement_of_process() -> Agreement | None:
+    """Return the agreement of this rank with the others; None in a job of one process."""
+    rank = rank_of_process()
+    if rank is None or rank.world_size == 1:
+        return None
+    return Agreement(rank, partial(store_of_job, dict(os.environ)))
+
+
+def store_of_job(environment: Mapping[str, str]) -> "Store | None":
+    """Return the store that all ranks share, or None.
+
+    It is a separate connection to the store of torchrun's agent, or the store of the default process group if that
+    exists, with a prefix of pinprof's own.
+    """
+    distributed: Any = import_module("torch.distributed")  # untyped: it defines its classes only on some platforms
+    if not distributed.is_available():
+        return None
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        with suppress(*LOST, KeyError):
+            host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+            store = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
+            restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+            return cast("Store", distributed.PrefixStore(f"pinprof/{restarts}", store))
+    return store_of_group()
+
+
+def store_of_group() -> "Store | None":
+    """Return the store of the default process group, with a prefix of pinprof's own; None without a group."""
+    distributed: Any = import_module("torch.distributed")
+    if distributed.is_available() and distributed.is_initialized():
+        with suppress(*LOST, AttributeError):  # it has no public name
+            default = distributed.distributed_c10d._get_default_store()  # noqa: SLF001
+            return cast("Store", distributed.PrefixStore("pinprof", default))
+    return None
+
+
+def _trace_of(rank: int) -> str:
+    return f"trace/{rank}"

@@ -1,4 +1,4 @@
-"""Runs a user's script or module in this process as `python` runs it."""
+"""Runs a user's script or module in this process as `python` runs it, and ends it at a step where pinprof asks."""
 
 import ast
 import atexit
@@ -6,15 +6,17 @@ import builtins
 import io
 import os
 import runpy
+import signal
 import sys
+import sysconfig
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
@@ -24,8 +26,15 @@ OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in (
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
-Replacement = Callable[[ast.Module], ast.Module]
-"""Takes the code of a program and returns the code to run instead."""
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a program's code before it runs."""
+
+    rewrite: Callable[[ast.Module], ast.Module]
+    """Takes the code and returns the code to run instead."""
+    names: Mapping[str, object]
+    """What the new code uses, by the names in `__main__`."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +78,18 @@ class UserProgram:
             with suppress(OSError):
                 os.chdir(folder)
 
-    def load(self, main: ModuleType, change: Replacement | None = None) -> CodeType:
+    def load(self, main: ModuleType, change: Change | None = None) -> CodeType:
         """Return the code to execute in `main`, and set the file and the loader of `main`."""
         return self._load_module(main, change) if self.module else self._load_script(main, change)
 
-    def _load_script(self, main: ModuleType, change: Replacement | None) -> CodeType:
+    def _load_script(self, main: ModuleType, change: Change | None) -> CodeType:
         path = str(Path(self.name).absolute())
         main.__file__ = path
         main.__loader__ = SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
             return _compiled(file.read(), path, change)
 
-    def _load_module(self, main: ModuleType, change: Replacement | None) -> CodeType:
+    def _load_module(self, main: ModuleType, change: Change | None) -> CodeType:
         find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage use it too
         try:
             name, spec, code = find(self.name, CaptureError)
@@ -104,8 +113,8 @@ def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:
     sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
-def _compiled(source: str | bytes, path: str, change: Replacement | None) -> CodeType:
-    code = source if change is None else change(ast.parse(source, path))
+def _compiled(source: str | bytes, path: str, change: Change | None) -> CodeType:
+    code = source if change is None else change.rewrite(ast.parse(source, path))
     return compile(code, path, "exec", dont_inherit=True)
 
 
@@ -201,3 +210,126 @@ def _programs_frames(trace: TracebackType | None) -> TracebackType | None:
     for frame, following in zip(frames, [*frames[1:], None], strict=False):
         frame.tb_next = following
     return frames[0] if frames else None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The exit status of a program, and whether pinprof ended it."""
+
+    exit_status: int
+    stopped: bool = False
+
+
+class Finished(BaseException):
+    """Ends the script at a step boundary; the script's own `except Exception` does not catch it."""
+
+
+FINISH = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
+"""The signal by which another thread ends the main thread: nobody else uses it."""
+
+_can_finish = False
+
+
+@contextmanager
+def finishable() -> Iterator[None]:
+    """Let `finish_main` end the block, which runs in the main thread."""
+    global _can_finish  # noqa: PLW0603  one for the process
+    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(FINISH) is signal.SIG_DFL
+    if is_ours:
+        signal.signal(FINISH, _finish)
+        _can_finish = True
+    try:
+        yield
+    finally:
+        if is_ours:
+            _can_finish = False
+            if signal.getsignal(FINISH) is _finish:
+                signal.signal(FINISH, signal.SIG_DFL)
+
+
+def finish_main() -> None:
+    """End the main thread with Finished, if it is still in the program; for another thread."""
+    if _can_finish and signal.getsignal(FINISH) is _finish:
+        signal.pthread_kill(threading.main_thread().ident or 0, FINISH)
+
+
+def _finish(_number: int, _frame: FrameType | None) -> None:
+    if _can_finish:
+        raise Finished
+
+
+def ending_of(program: UserProgram, main: ModuleType, change: Change | None = None) -> Ending:
+    """Execute the program, print its traceback if it fails, and return how it ended."""
+    try:
+        code = program.load(main, change)
+    except CaptureError:
+        raise
+    except BaseException as exc:  # noqa: BLE001  as python itself does
+        return Ending(status_after(exc))
+    vars(main).update(change.names if change else {})
+    try:
+        with finishable():
+            exec(code, vars(main))  # noqa: S102  running the user's program is the purpose
+    except BaseException as exc:  # noqa: BLE001  as python itself does
+        return Ending(0 if is_our_doing(exc) else status_after(exc))
+    return Ending(0)
+
+
+def is_our_doing(exc: BaseException) -> bool:
+    """Return whether the exception is our end of the script, or one that the script raised from it."""
+    chain: list[BaseException | None] = [exc]
+    for link in chain:
+        if isinstance(link, Finished):
+            return True
+        if link is not None:
+            chain += [earlier for earlier in (link.__cause__, link.__context__) if earlier not in chain]
+    return False
+
+
+POLITE_STOPS = 2
+"""How often to ask a script to stop before interrupting its handlers too."""
+
+
+class Stop:
+    """Asks the program to end, `times` so far."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> NoReturn:
+        """End the program; interrupt one that catches this and goes on in its next line, outside of that `try`.
+
+        A thread that makes the steps ends with the main thread, which may wait for its results.
+        """
+        self.times += 1
+        if threading.current_thread() is not threading.main_thread():
+            finish_main()
+        if self.times > POLITE_STOPS:
+            interrupt_next_line()
+        raise Finished
+
+
+def interrupt_next_line() -> None:
+    """Let the next line that runs in the user's own code raise Finished, whatever it is."""
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        if event == "line" and not _is_installed(frame):
+            raise Finished
+        return None if event == "call" else interrupt
+
+    sys.settrace(interrupt)
+    caller: FrameType | None = sys._getframe()  # noqa: SLF001  of the frames below only a frame can be told
+    while caller is not None:
+        if not _is_installed(caller):
+            caller.f_trace = interrupt
+        caller = None if caller.f_code is ending_of.__code__ else caller.f_back
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
+
+
+INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+HOME = str(Path(__file__).parents[2])
+"""The folder from which this process imports pinprof, and from which its children can."""

@@ -3,43 +3,55 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import get_ident
 from typing import Any
 
 from pinprof.analyses.course import RegularStep
-from pinprof.capture.agreement import Agreement
-from pinprof.capture.children import following
-from pinprof.capture.departure import told_of_departure
-from pinprof.capture.ending import Ending, ending_of
-from pinprof.capture.faults import contained, faults
-from pinprof.capture.job import Rank, leave_job
-from pinprof.capture.markers import Marks
-from pinprof.capture.membership import Membership
-from pinprof.capture.notes import NOT_TOLD, ChildRun, Notes
-from pinprof.capture.orders import Orders
-from pinprof.capture.profiling import OnWindow, Recording, profile
-from pinprof.capture.program import UserProgram, exit_as_fork, join_threads
-from pinprof.capture.stopping import POLITE_STOPS, Stop
-from pinprof.capture.turns import Turns
-from pinprof.capture.waits import sees_gpu
-from pinprof.capture.watchdog import STRETCH_AFTER_S, Patience, Watchdog
-from pinprof.capture.windows import ON_COMMAND_LINE
-from pinprof.errors import CaptureError, unexpected
+from pinprof.capture.children.child import followed, told_of_departure
+from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Notes
+from pinprof.capture.children.waiting import StuckScript, end_children
+from pinprof.capture.hooks import contained, faults
+from pinprof.capture.job import Agreement, Rank, leave_job
+from pinprof.capture.observe.machine import sees_gpu
+from pinprof.capture.program import (
+    INTERRUPTED,
+    POLITE_STOPS,
+    Ending,
+    UserProgram,
+    ending_of,
+    exit_as_fork,
+    join_threads,
+)
+from pinprof.capture.stepper import Membership, Stepper
+from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Patience, Watchdog
+from pinprof.capture.window.bounds import ON_COMMAND_LINE
+from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
+from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.units import counted
 
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"
 )
+
 FAULTY = "Nothing was recorded, because pinprof itself failed"
+
 STOPPED_THREADS_END_WITHIN_S = 5.0
 """How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
+
 WORTH_A_STRETCH_S = 0.5
 """How long a program must have worked so that a stretch of its time can be recorded."""
+
+
+WAIT_S = 300.0
+"""How long to wait for processes that record after the script has ended: as long as for the ranks of a job."""
+
+WAIT_AFTER_FAILURE_S = 10.0
+"""The same after a script that has failed, or that was stopped."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     stretch_after: float = STRETCH_AFTER_S,
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
-    turns: Turns | None = None,
+    time_steps: TimeSteps | None = None,
     beyond_epoch: bool = False,
     **options: Any,
 ) -> ScriptRun:
@@ -84,7 +96,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
     `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
     `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
-    of time. It may take `turns` with another program, and time steps `beyond_epoch`, as if none were its last.
+    of time. `time_steps` replaces the plain window. With `beyond_epoch` it times steps as if no epoch were the last.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
     `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
     one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
@@ -99,7 +111,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, on_progress=on_progress, **options)
-    recording.turns, recording.beyond_epoch = turns, beyond_epoch
+    recording.time_steps, recording.beyond_epoch = time_steps, beyond_epoch
     membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
     alone = membership if agreement is None else None
     notes = Notes(Notes.new_name())
@@ -129,7 +141,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         waits_for_others=lambda: bool(notes.running) or notes.have_trained,
     )
     recording.join(agreement, lambda: marks.place)
-    orders = Orders(str(recording.path), step_marker, keep_going, options, str(notes.folder))
+    config = ChildConfig(str(recording.path), step_marker, keep_going, options, str(notes.folder))
 
     def leaves(how: str) -> None:
         recording.end()
@@ -137,7 +149,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         notes.remove()
         faults.say(_told_of_end(how, recording))
 
-    with following(orders, notes) as ended, told_of_departure(leaves):
+    with _following(config, notes) as ended, told_of_departure(leaves):
         try:
             ending = _run_to_its_end(program, marks, stepper, watchdog)
         finally:
@@ -182,88 +194,6 @@ def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
     return replace(run, path=path, marker=recorded[0].marker, children=others, trains=recorded[0].trains)
 
 
-class Stepper:
-    """Advances the recording at the end of every step, and ends the script when that is done or has failed.
-
-    A rank of a job goes on until it can end together with the others, which would wait for it in a collective. A script
-    that only evaluates goes on while it `is_needed`, by children that train.
-    """
-
-    def __init__(
-        self,
-        recording: Recording,
-        agreement: Agreement | None,
-        *,
-        keep_going: bool,
-        membership: Membership | None = None,
-        is_training: Callable[[], bool] = lambda: True,
-        is_needed: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.recording = recording
-        self.failure: CaptureError | None = None
-        self.trains = False
-        """Whether the steps that it has recorded train."""
-        self.is_faulty = False
-        """Whether pinprof itself has failed, so that nothing is recorded."""
-        self.stop = Stop()
-        self._thread = get_ident()
-        self._agreement = agreement
-        self._membership = membership
-        self._keep_going = keep_going
-        self._is_training = is_training
-        self._is_needed = is_needed
-
-    def end_step(self, marker: str) -> None:
-        """Note the end of a step, with the name of its marker."""
-        if self._membership is not None:
-            self._join(self._membership)
-        if self.failure is None:
-            try:
-                self._advance(marker)
-            except CaptureError as exc:
-                self._give_up(exc)
-            except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
-                self.is_faulty = True
-                faults.note(error)
-                self._give_up(CaptureError(unexpected(error)))
-        if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
-            self.stop()
-
-    def _advance(self, marker: str) -> None:
-        recording = self.recording
-        if self._thread != get_ident():
-            self._thread = get_ident()
-            recording.move()
-        if recording.steps_seen and marker != recording.marker:
-            recording.restart()
-        if not recording.done:
-            recording.marker, self.trains = marker, self._is_training()
-        recording.step()
-
-    def _give_up(self, failure: CaptureError) -> None:
-        """Record no more; the program runs on, unless it has to end together with the other ranks."""
-        self.failure = failure
-        contained(self.recording.abandon)()
-        if self._agreement is None and not self.is_faulty:
-            faults.say(f"Nothing more is recorded: {failure}. The program runs on")
-
-    def _join(self, membership: Membership) -> None:
-        self._membership, self._agreement = None, membership.join()
-        try:
-            membership.check()
-        except CaptureError as exc:
-            self.failure = exc
-
-    def _may_end(self) -> bool:
-        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have what they need
-        return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
-
-    @property
-    def stops(self) -> int:
-        """How often it has asked the script to end."""
-        return self.stop.times
-
-
 def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchdog: Watchdog) -> Ending:
     """Run the program in the recording, and end the recording however the program ends."""
     recording, process = stepper.recording, os.getpid()
@@ -271,7 +201,7 @@ def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchd
     with program.as_main() as main, marks.placed():
         recording.start(with_step=False)
         with watchdog.awake():
-            ending = ending_of(program, main, marks)
+            ending = ending_of(program, main, marks.change)
             if os.getpid() == process:
                 _join_threads(marks, is_stopped=bool(stepper.stops))
     if os.getpid() != process:
@@ -349,3 +279,23 @@ def _why_nothing_recorded(recording: Recording, marks: Marks, way_out: str) -> s
         f"the program ended after {steps} and {seen['batch']} batches, too few to tell "
         f"what one training step is. Run it longer, or {way_out}"
     )
+
+
+@contextmanager
+def _following(config: ChildConfig, notes: Notes) -> Iterator[Callable[[Ending], None]]:
+    """Follow the processes of a script in the block, which gets a function to call when the script has ended."""
+
+    def ended(ending: Ending) -> None:
+        if stuck.interrupted:
+            notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
+        if ending.stopped:
+            notes.wait(WAIT_AFTER_FAILURE_S, first_step_s=0.0)  # for ranks that were stopped at the same step
+        end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
+        notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
+
+    stuck = StuckScript(lambda: not config.keep_going and notes.are_stopped, notes.remove)
+    try:
+        with stuck.watched(), followed(config, stuck):
+            yield ended
+    finally:
+        notes.remove()

@@ -12,7 +12,7 @@ from pinprof.outputs import shortest
 from pinprof.units import counted
 
 if TYPE_CHECKING:
-    from pinprof.capture.notes import ChildRun
+    from pinprof.capture.children.notes import ChildRun
     from pinprof.capture.script import ScriptRun
     from pinprof.report.source import Code
 

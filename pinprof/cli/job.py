@@ -15,7 +15,7 @@ from pinprof.cli.terminal import progress, say
 from pinprof.units import counted
 
 if TYPE_CHECKING:
-    from pinprof.capture.agreement import Agreement, Written
+    from pinprof.capture.job import Agreement, Written
     from pinprof.cli.machine import MachineFile
     from pinprof.errors import PinprofError
     from pinprof.report.source import Code

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,13 @@ from pinprof.outputs import shortest
 from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
+    from pinprof.ab.turns import QuickExit
     from pinprof.analysis import Analysis
-    from pinprof.capture.agreement import Agreement
-    from pinprof.capture.numbers import Nudged
+    from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
-    from pinprof.capture.turns import QuickExit, Turns
+    from pinprof.capture.window.recording import TimeSteps
     from pinprof.report.source import Code
+    from pinprof.trial.first_numbers import Nudged
 
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
@@ -213,7 +215,7 @@ def run(  # noqa: PLR0913  options of one command
     )
     if not options["module"]:
         refuse_no_script(script, args)
-    from pinprof.capture.agreement import agreement_of_process
+    from pinprof.capture.job import agreement_of_process
 
     agreement = agreement_of_process()
     if outputs.is_first and "lean" in chosen:
@@ -225,7 +227,7 @@ def run(  # noqa: PLR0913  options of one command
         agreement,
         script=script,
         args=args,
-        turns=turns,
+        time_steps=turns,
         **_timing(options.pop("plain_steps"), options.pop("plain_seconds"), is_wanted="plain" in chosen),
         line_steps=3 if "lines" in chosen else 0,
         force=force,
@@ -255,7 +257,7 @@ def _say_what_to_do(analysis: "Analysis", page: str) -> None:
 
 def _say_without_gpu() -> None:
     """Say before the script runs that its report will not tell of a GPU."""
-    from pinprof.capture.waits import sees_gpu
+    from pinprof.capture.observe.machine import sees_gpu
 
     if not sees_gpu():
         say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
@@ -343,15 +345,15 @@ def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dic
     return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
 
 
-def _turns(text: str | None) -> "tuple[Turns | None, QuickExit | None]":
-    from pinprof.capture.cores import Cores
-    from pinprof.capture.turns import QuickExit, Turns
+def _turns(text: str | None) -> "tuple[TimeSteps | None, QuickExit | None]":
+    from pinprof.ab.cores import Cores
+    from pinprof.ab.turns import QuickExit, Turns, turn_window
 
     if text is None:
         return None, None
     turns, leaving = Turns.from_text(text), QuickExit()
     turns.wait(Cores())  # torch is loaded, the program has not begun
-    return turns, leaving
+    return partial(turn_window, turns), leaving
 
 
 def _windows(text: str) -> set[str]:

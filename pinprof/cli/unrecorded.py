@@ -11,7 +11,7 @@ from pinprof.cli.terminal import fail, say, show, users_program, write
 from pinprof.cli.written import rank_of_job
 
 if TYPE_CHECKING:
-    from pinprof.capture.numbers import Nudged
+    from pinprof.trial.first_numbers import Nudged
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -50,7 +50,7 @@ def run_noted(
     script: str, args: tuple[str, ...], path: Path, most_steps: int | None, *, module: bool, nudged: "Nudged | None"
 ) -> NoReturn:
     """Note the numbers of the script's first steps, and exit with its status."""
-    from pinprof.capture.numbers import run_noted as run_script
+    from pinprof.trial.first_numbers import run_noted as run_script
 
     with users_program():
         status = run_script(

@@ -35,7 +35,7 @@ def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return what to call the outputs after: the script, also where a launcher starts it, or the module."""
-    from pinprof.capture.commands import LAUNCHERS
+    from pinprof.capture.children.commands import LAUNCHERS
 
     started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
     return script.rpartition(".")[2] if module and started is None else Path(started or script).stem

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from pinprof.capture.ending import ending_of
-from pinprof.capture.first_steps import FirstSteps
-from pinprof.capture.program import UserProgram, exit_as_fork
+from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
+from pinprof.capture.steps.first_steps import FirstSteps
 from pinprof.races.watching import Guard
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from pinprof.capture.frames import Stack, nearest_line, stack_from
+from pinprof.capture.observe.frames import Stack, nearest_line, stack_from
 from pinprof.capture.program import OWN_FOLDERS
 from pinprof.races.clocks import Known, Stream, VectorClocks
 from pinprof.races.effects import makes_new, tensors_in, touched

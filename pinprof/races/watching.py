@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 from weakref import WeakSet
 
-from pinprof.capture.waits import has_compiled
+from pinprof.capture.observe.waits import has_compiled
 from pinprof.errors import PinprofError, UnsafeCopyError
 from pinprof.races.gpu import Cuda, Gpu
 from pinprof.races.operators import Operators, seen_in_new_threads, seen_without_operators

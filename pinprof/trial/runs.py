@@ -14,7 +14,7 @@ from pinprof.errors import MeasureError
 from pinprof.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from pinprof.capture.numbers import Nudged
+    from pinprof.trial.first_numbers import Nudged
 
 LIMIT_S = 300.0
 """A first run takes seconds; one that takes so long is stuck, or makes no steps."""

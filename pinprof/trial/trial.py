@@ -24,7 +24,7 @@ from pinprof.trial.versions import Command, Versions
 from pinprof.whatif.verification import Verification, verify
 
 if TYPE_CHECKING:
-    from pinprof.capture.numbers import Nudged
+    from pinprof.trial.first_numbers import Nudged
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
 """Steps whose numbers are compared, and steps under the guard: a race over a ring of buffers needs a few rounds."""

@@ -13,7 +13,7 @@ from pinprof.bench.article_judges import COPIED
 from pinprof.bench.catalogue import experiment
 from pinprof.bench.results import Figure, Picture
 from pinprof.bench.tutorial_judges import AS_MANY, AT_ONCE, EARLY, TWO_COPIES
-from pinprof.capture.profiling import profile
+from pinprof.capture.window.recording import profile
 from pinprof.details import Details, details_of
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ASYNC_COPY, call_kinds

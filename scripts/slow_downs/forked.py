@@ -21,7 +21,7 @@ from pinprof.ab import measuring
 from pinprof.ab.process import Running, _end
 
 LOOK_S = 0.01
-LOADED = "torch._dynamo", "pinprof.capture.turns", "pinprof.cli.run"
+LOADED = "torch._dynamo", "pinprof.ab.turns", "pinprof.cli.run"
 """What a run loads: torch's compiler comes with the first optimizer."""
 AFTER = "-c"
 """In a command that starts pinprof, its code follows this, and then its arguments."""

@@ -6,7 +6,7 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.communication import measure_communication
-from pinprof.capture.sections import store
+from pinprof.capture.window.trace_file import store
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import measure
 from pinprof.replay import Replay

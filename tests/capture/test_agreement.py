@@ -8,9 +8,16 @@ from typing import cast
 import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
-from pinprof.capture.agreement import Agreement, Connect, agreement_of_process, store_of_job
-from pinprof.capture.job import Rank, path_of_rank, rank_of_process
-from pinprof.capture.warmup import WarmUpBounds
+from pinprof.capture.job import (
+    Agreement,
+    Connect,
+    Rank,
+    agreement_of_process,
+    path_of_rank,
+    rank_of_process,
+    store_of_job,
+)
+from pinprof.capture.window.bounds import WarmUpBounds
 
 BOUNDS = WarmUpBounds(steps=2, max_steps=5, max_seconds=60)
 

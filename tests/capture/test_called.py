@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.capture.called import called_at
+from pinprof.capture.observe.frames import called_at
 
 
 class Caller:

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from warm_python import warm_python
 
-from pinprof.capture import stuck
-from pinprof.capture.children import may_make_steps
-from pinprof.capture.ending import Finished
-from pinprof.capture.stuck import StuckScript
+from pinprof.capture.children import waiting
+from pinprof.capture.children.commands import may_make_steps
+from pinprof.capture.children.waiting import StuckScript
+from pinprof.capture.program import Finished
 
 ROOT = Path(__file__).parents[2]
 WINDOWS = ("--warmup", "4", "--max-warmup", "8", "--windows", "lean", "--steps", "2")
@@ -278,8 +278,8 @@ def test_only_processes_that_run_the_users_code_may_make_steps() -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stuck, "IDLE_S", 0.3)
-    monkeypatch.setattr(stuck, "LOOK_S", 0.05)
+    monkeypatch.setattr(waiting, "IDLE_S", 0.3)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.05)
 
 
 def test_a_script_that_waits_for_stopped_children_is_stopped(quick: None) -> None:
@@ -294,7 +294,7 @@ def test_a_script_that_waits_for_stopped_children_is_stopped(quick: None) -> Non
 
 def test_a_script_that_works_or_whose_children_run_is_not_stopped(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     at_work = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: time.monotonic() / 2)  # on half a core
-    monkeypatch.setattr(stuck, "time", at_work)
+    monkeypatch.setattr(waiting, "time", at_work)
     for are_stopped in (True, False):
         script = StuckScript(lambda are_stopped=are_stopped: are_stopped, lambda: None)  # type: ignore[misc]
         with script.watched():

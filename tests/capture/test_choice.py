@@ -5,7 +5,7 @@ from itertools import chain, pairwise, repeat
 
 import pytest
 
-from pinprof.capture.choice import BACKWARD, BATCH, Chooser, How, MarkerEvent, choose, ordinal
+from pinprof.capture.steps.finder import BACKWARD, BATCH, Chooser, How, MarkerEvent, choose, ordinal
 
 TRAIN, VALID, OTHER = (MarkerEvent("batch", name) for name in ("train", "valid", "other"))
 ADAM, CRITIC, SGD = (MarkerEvent("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))

@@ -3,11 +3,12 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from pinprof.capture.commands import as_line, may_train, to_follow, words_of
+from pinprof.capture.children.commands import as_line, may_train, to_follow, words_of
+from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import Rank
-from pinprof.capture.orders import Orders
 
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent
@@ -86,11 +87,13 @@ def test_a_process_with_a_rank_of_its_own_is_followed_wherever_its_module_is(
 def test_the_followed_command_keeps_pythons_options_and_the_scripts_arguments(folder: Path) -> None:
     command = to_follow((PYTHON, "-u", "train.py", "--name", "it's"), {}, folder)
     assert command is not None
-    orders = Orders("/out.json.gz", "auto", keep_going=False, options={"steps": 3}, notes="/n", inherited=Rank(1, 2))
-    python, unbuffered, option, program, *rest = command.followed(orders)
+    config = ChildConfig(
+        "/out.json.gz", "auto", keep_going=False, options={"steps": 3}, notes="/n", inherited=Rank(1, 2)
+    )
+    python, unbuffered, option, program, *rest = command.followed(config)
     assert (python, unbuffered, option, rest) == (PYTHON, "-u", "-c", ["train.py", "--name", "it's"])
     compile(program, "program", "exec")
-    assert Orders.from_json(orders.to_json()) == orders
+    assert msgspec.json.decode(msgspec.json.encode(config), type=ChildConfig) == config
 
 
 def test_words_of_a_command() -> None:

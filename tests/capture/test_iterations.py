@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.capture.iterations import LARGEST_GROUP, Gap, Iterations, group_size, pauses
+from pinprof.capture.steps.groups import LARGEST_GROUP, Gap, Iterations, group_size, pauses
 
 MS = 1_000_000
 UPDATE = Gap(5 * MS, 2)

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture import plain
-from pinprof.capture.avoidance import await_regular
-from pinprof.capture.journal import MOST_STEPS, MOST_UNTIMED, Journal
-from pinprof.capture.plain import Clock, CudaClock, Mark
-from pinprof.capture.work import Compilations, noticing_work
+from pinprof.capture.observe import machine
+from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Compilations, Journal, noticing_work
+from pinprof.capture.observe.machine import Clock, CudaClock, Mark
+from pinprof.capture.window.timing import await_regular
 from pinprof.trace.lines import Place
 from pinprof.trace.run import Later, Work
 
@@ -118,7 +117,7 @@ def test_no_mark_is_made_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) 
         made.append(Event())
         return made[-1]
 
-    monkeypatch.setattr(plain, "_new_event", make)
+    monkeypatch.setattr(machine, "_new_event", make)
     for name, answer in (("current_device", 0), ("current_stream", None), ("is_current_stream_capturing", False)):
         monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
     clock = CudaClock()

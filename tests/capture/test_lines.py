@@ -10,9 +10,9 @@ import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
-from pinprof.capture.lines import LineRecorder
-from pinprof.capture.profiling import profile
-from pinprof.capture.sections import store
+from pinprof.capture.window.lines import LineRecorder
+from pinprof.capture.window.recording import profile
+from pinprof.capture.window.trace_file import store
 from pinprof.trace import read_trace
 from pinprof.trace.lines import LINES_KEY, Place, RecordedLines, SourceLine
 from pinprof.trace.paths import call_path

@@ -12,11 +12,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from pinprof.capture.journal import Journal
-from pinprof.capture.made import described, makings, noticing_made
-from pinprof.capture.plain import Clock
-from pinprof.capture.profiling import profile
-from pinprof.capture.work import noticing_work
+from pinprof.capture.observe.constructors import described, makings, noticing_made
+from pinprof.capture.observe.journal import Journal, noticing_work
+from pinprof.capture.observe.machine import Clock
+from pinprof.capture.window.recording import profile
 from pinprof.trace import read_trace
 from pinprof.trace.made import MadeLoader, MadeOptimizer
 

@@ -22,9 +22,9 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import pinprof
-from pinprof.capture import markers
-from pinprof.capture.choice import BACKWARD, BATCH
-from pinprof.capture.markers import DECORATOR, Marks
+from pinprof.capture.steps import marks as marks_module
+from pinprof.capture.steps.finder import BACKWARD, BATCH
+from pinprof.capture.steps.marks import DECORATOR, Marks
 from pinprof.errors import CaptureError
 
 BATCHES = [torch.ones(4)] * 12
@@ -41,7 +41,7 @@ def _no_other_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
         begin(self, *args, **options)
 
     monkeypatch.setattr(Optimizer, "__init__", noted)
-    monkeypatch.setattr(markers, "count_optimizers", lambda: len(alive))
+    monkeypatch.setattr(marks_module, "count_optimizers", lambda: len(alive))
 
 
 def marked(program: Callable[[], None], step_marker: str = "auto") -> Counter[str]:
@@ -430,7 +430,7 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
     plain: dict[str, Any] = {"__name__": "script"}
     exec(compile(SCRIPT, str(path), "exec", dont_inherit=True), plain)
     held: dict[str, Any] = {"__name__": "script", DECORATOR: marks.mark_calls}
-    exec(compile(marks.decorated(ast.parse(SCRIPT)), str(path), "exec", dont_inherit=True), held)
+    exec(compile(marks._decorated(ast.parse(SCRIPT)), str(path), "exec", dont_inherit=True), held)
     with marks.placed():
         for _ in range(3):
             assert held["train"](1) == held["Trainer"].train(1) == 1
@@ -446,7 +446,7 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
 
 def test_a_function_that_the_script_does_not_define_is_an_error() -> None:
     with pytest.raises(CaptureError, match="--step-marker nothing: the script does not define this function"):
-        Marks("nothing", print).decorated(ast.parse(SCRIPT))
+        Marks("nothing", print)._decorated(ast.parse(SCRIPT))
 
 
 def fail() -> None:
@@ -469,7 +469,7 @@ def test_nothing_is_left_behind(program: Callable[[], None]) -> None:
     with suppress(ZeroDivisionError):
         marked(program)
     assert changeable() == before
-    assert markers._placed is None
+    assert marks_module._placed is None
 
 
 def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
@@ -589,7 +589,7 @@ def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -
 def test_a_profiler_with_stacks_records_a_watched_module() -> None:
     """It looks for the module in the frame of `Module.__call__`, and ends the process where it finds none."""
     script = (
-        "import torch\nfrom pinprof.capture.calls import ModuleCalls\nModuleCalls(print).watch_all()\n"
+        "import torch\nfrom pinprof.capture.steps.sources import ModuleCalls\nModuleCalls(print).watch_all()\n"
         "with torch.profiler.profile(with_stack=True):\n    torch.nn.Linear(2, 2)(torch.zeros(2, 2))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -647,7 +647,7 @@ class SlowClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     clock = SlowClock()
-    monkeypatch.setattr(markers, "time", clock)
+    monkeypatch.setattr(marks_module, "time", clock)
     return clock
 
 

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from pinprof.capture.meeting import Rendezvous
+from pinprof.capture.job import Rendezvous
 
 
 def meet(ranks: int, random: Random, *, ready: list[int], ahead: int, ends: dict[int, int] | None = None) -> list[str]:

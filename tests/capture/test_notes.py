@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.capture.children.notes import NOT_TOLD, ChildRun, Claim, Notes
 from pinprof.capture.job import Rank
-from pinprof.capture.notes import NOT_TOLD, ChildRun, Claim, Notes
 
 
 @pytest.fixture

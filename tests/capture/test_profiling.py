@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 import torch
 
-from pinprof.capture.plain import Clock, PlainBounds
-from pinprof.capture.profiling import Recording, profile
-from pinprof.capture.trace_file import writable_target
-from pinprof.capture.warmup import WarmUpBounds, is_steady
-from pinprof.capture.windows import Windows
+from pinprof.capture.observe.machine import Clock
+from pinprof.capture.window.bounds import PlainBounds, WarmUpBounds, Windows
+from pinprof.capture.window.recording import Recording, profile
+from pinprof.capture.window.timing import is_steady
+from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import HostMemory
@@ -168,8 +168,8 @@ def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_t
         asked.append(("loaders", profiler.calls.count("start")))
         return True
 
-    monkeypatch.setattr("pinprof.capture.trace_file.host_memory", memory)
-    monkeypatch.setattr("pinprof.capture.profiling.loaders_pin", pin)
+    monkeypatch.setattr("pinprof.capture.window.trace_file.host_memory", memory)
+    monkeypatch.setattr("pinprof.capture.window.recording.loaders_pin", pin)
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     assert asked == [("loaders", 0), ("memory", 3)]
     described = profiler.metadata["pinprof"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from pinprof.capture.replaced import replaced
+from pinprof.capture.hooks import replaced
 
 
 class Base:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from pinprof.capture.profiling import profile
-from pinprof.capture.sampling import IN_USE, NOT_MAIN, HostSampler, sampling
+from pinprof.capture.observe.sampler import IN_USE, NOT_MAIN, HostSampler, sampling
+from pinprof.capture.window.recording import profile
 from pinprof.trace import read_trace
 from pinprof.trace.host import HostProfile
 

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pinprof.capture.profiler import as_capture_error, write_trace
-from pinprof.capture.sections import store
-from pinprof.capture.times import write_times
+from pinprof.capture.window.trace_file import as_capture_error, store, write_times, write_trace
 from pinprof.errors import CaptureError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import pinprof
-from pinprof.capture.stacks import RawStack, Sample, raw_stack, summed
+from pinprof.capture.observe.stacks import RawStack, Sample, raw_stack, summed
 from pinprof.trace.host import DEEPEST, HostFrame, HostProfile
 
 PACKAGE = Path(pinprof.__file__).parent

@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from pinprof.capture.profiling import Recording
-from pinprof.capture.stretch import SHORTEST_KEPT_S, Stretch
-from pinprof.capture.warmup import WarmUpBounds
-from pinprof.capture.windows import Windows
+from pinprof.capture.window.bounds import WarmUpBounds, Windows
+from pinprof.capture.window.recording import Recording
+from pinprof.capture.window.stretch import SHORTEST_KEPT_S, Stretch
 from pinprof.errors import CaptureError
 
 

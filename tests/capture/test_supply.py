@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from pinprof.capture.journal import Journal
-from pinprof.capture.plain import Clock
-from pinprof.capture.profiling import profile
-from pinprof.capture.work import noticing_work
+from pinprof.capture.observe.journal import Journal, noticing_work
+from pinprof.capture.observe.machine import Clock
+from pinprof.capture.window.recording import profile
 
 
 class Endless(IterableDataset[torch.Tensor]):

@@ -8,8 +8,17 @@ from types import FrameType
 import pytest
 import torch
 
-from pinprof.capture.effort import Effort, is_preparing, tensors
-from pinprof.capture.watchdog import Due, Patience, Situation, due, is_in_program, stretch_s
+from pinprof.capture.steps.watchdog import (
+    Due,
+    Effort,
+    Patience,
+    Situation,
+    due,
+    is_in_program,
+    is_preparing,
+    stretch_s,
+    tensors,
+)
 
 PATIENCE = Patience(30.0)
 QUIET = Situation(0.0, 0.0, has_marker=False, has_signs=False, watches_modules=False, had_early=False)
@@ -97,7 +106,7 @@ def told_module_call() -> bool:
 
 
 def frame_of_own(name: str) -> Callable[[], bool]:
-    from pinprof.capture import watchdog  # noqa: PLC0415  for the name of its file
+    from pinprof.capture.steps import watchdog  # noqa: PLC0415  for the name of its file
 
     source = f"def {name}():\n    return there()\n"
     names = {"there": in_program}

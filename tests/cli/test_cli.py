@@ -22,8 +22,7 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.course import RegularStep
 from pinprof.bench.rates import read_machine
 from pinprof.bench.results import to_json
-from pinprof.capture.agreement import Agreement, Written
-from pinprof.capture.job import Rank
+from pinprof.capture.job import Agreement, Rank, Written
 from pinprof.capture.script import ScriptRun
 from pinprof.cli.job import report_job
 from pinprof.cli.machine import MachineFile

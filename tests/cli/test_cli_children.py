@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.capture.notes import ChildRun
+from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.script import ScriptRun
 from pinprof.cli.children import only_children_train
 from pinprof.outputs import shortest

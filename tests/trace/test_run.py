@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.capture.sections import store
+from pinprof.capture.window.trace_file import store
 from pinprof.trace import read_trace
 from pinprof.trace.run import RUN_KEY, RunLog, Work, run_of_metadata
 

@@ -1,0 +1,1 @@
+"""The processes that a program starts: which are followed, how they are recorded, and what they leave."""

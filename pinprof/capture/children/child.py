@@ -1,0 +1,304 @@
+"""Follows the processes that a program starts: each runs as without pinprof, and is recorded once a step ends in it."""
+
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from importlib import import_module
+from inspect import signature
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pinprof.capture.children.commands import (
+    as_line,
+    may_make_steps,
+    may_train,
+    serves_pool,
+    to_follow,
+    words_of,
+)
+from pinprof.capture.children.notes import ChildConfig, Notes, importable
+from pinprof.capture.children.waiting import StuckScript
+from pinprof.capture.hooks import contained, faults, replaced, when_imported
+from pinprof.capture.job import rank_in
+from pinprof.capture.program import (
+    Change,
+    Ending,
+    UserProgram,
+    ending_of,
+    exit_as_fork,
+    finishable,
+    hide_own_frames,
+    is_our_doing,
+)
+from pinprof.capture.steps.finder import HOWS
+from pinprof.errors import CaptureError
+
+if TYPE_CHECKING:
+    from pinprof.capture.stepper import LateRecording
+
+_config: ChildConfig | None = None
+"""Set while this process follows those that it starts, and in its forks."""
+
+_stuck: StuckScript | None = None
+
+
+@contextmanager
+def followed(config: ChildConfig, stuck: StuckScript | None = None) -> Iterator[None]:
+    """Record the processes that the block starts, and those that they start; `stuck` watches from the first on."""
+    global _config, _stuck  # noqa: PLW0603  one for the process
+    if _config is not None:  # a fork has all this from its parent
+        if _stuck is not None:
+            _stuck.leave()
+        yield
+        return
+    _config, _stuck = config, stuck
+    with ExitStack() as undo:
+        undo.enter_context(importable())
+        undo.enter_context(replaced(BaseProcess, "start", _following_start))
+        undo.enter_context(replaced(subprocess.Popen, "__init__", _following_init))
+        undo.enter_context(replaced(os, "system", _noting_line))
+        try:
+            yield
+        finally:
+            _config = None
+
+
+def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
+    @wraps(start)
+    def started(process: BaseProcess) -> None:
+        config = contained(_config_of_process)(process)
+        if config is None:
+            start(process)
+            return
+
+        vars(process)["run"] = Followed(process, config)  # found before the method of the class, and pickled with it
+        try:
+            start(process)
+        finally:
+            vars(process).pop("run", None)
+        if process.pid is not None and not serves_pool(process):  # nobody waits for the end of an idle one
+            contained(Notes(config.notes).begin)(process.pid)
+
+    return started
+
+
+def _following_init(init: Callable[..., None]) -> Callable[..., None]:
+    parameters = signature(init)
+
+    @wraps(init)
+    def initialized(popen: Any, *args: Any, **options: Any) -> None:
+        try:
+            given = parameters.bind(popen, *args, **options)
+        except TypeError:
+            init(popen, *args, **options)  # it says what is wrong
+            return
+        config = contained(_change)(given.arguments)
+        init(*given.args, **given.kwargs)
+        if config is not None:
+            contained(Notes(config.notes).begin)(popen.pid)
+
+    return initialized
+
+
+def _change(given: dict[str, Any]) -> ChildConfig | None:
+    """Change the command among the arguments of a `Popen` if it is to be followed; return its config then."""
+    words = words_of(given["args"])
+    if words is None or given.get("shell") or given.get("executable") is not None:
+        _note_unfollowed(as_line(given["args"]), "a shell or another program starts it")
+        return None
+    environment = given["env"] if given.get("env") is not None else os.environ
+    command = to_follow(words, _as_text(environment), Path(os.fsdecode(given.get("cwd") or Path.cwd())))
+    config = _config_of_child() if command else None
+    if command is None or config is None:
+        return None
+    given["args"] = command.followed(config)
+    return config
+
+
+def _noting_line(system: Callable[[Any], int]) -> Callable[[Any], int]:
+    @wraps(system)
+    def noted(command: Any) -> int:
+        contained(_note_line)(command)
+        return system(command)
+
+    return noted
+
+
+def _note_line(command: Any) -> None:
+    _note_unfollowed(as_line(command), "a shell starts it")
+
+
+def _note_unfollowed(line: str, why: str) -> None:
+    if _config is not None and may_train(line):
+        Notes(_config.notes).remark(
+            f"Not followed: {line} ({why}); run pinprof on it, or start it with a list of arguments"
+        )
+
+
+def _config_of_process(process: BaseProcess) -> ChildConfig | None:
+    if may_make_steps(process):
+        return _config_of_child()
+    if _config is None or not serves_pool(process):
+        return None
+    Notes(_config.notes).make()
+    return msgspec.structs.replace(_config, keep_going=True, inherited=rank_in(os.environ))
+
+
+def _config_of_child() -> ChildConfig | None:
+    if _config is None:
+        return None
+    Notes(_config.notes).make()
+    if _stuck is not None:
+        _stuck.watch()
+    return msgspec.structs.replace(_config, inherited=rank_in(os.environ))
+
+
+def _as_text(environment: Any) -> dict[str, str]:
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+
+
+class Child:
+    """This process, watched while the block of `watched()` is open. It does not import torch by itself."""
+
+    def __init__(self, config: ChildConfig) -> None:
+        self.config = config
+        self.process = os.getpid()
+        self.notes = Notes(config.notes)
+        self.recording: LateRecording | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Mark the steps in the block as soon as torch is imported, and follow the processes that it starts."""
+        faults.tell = self.notes.remark
+        with ExitStack() as undo, followed(self.config), told_of_departure(lambda _: self._depart()):
+            when_imported("torch", lambda: undo.enter_context(self._late().placed()))
+            yield
+
+    def change_of_script(self) -> Change | None:
+        """Return the change of the script's code, if a function of it marks its steps; imports torch then."""
+        if ":" in self.config.step_marker or self.config.step_marker in HOWS:
+            return None
+        import_module("torch")  # first, for its import places the marks
+        return self._late().marks.change
+
+    def end(self, *, failed: bool) -> bool:
+        """End the recording, and note how it ended; return whether pinprof has stopped this process."""
+        if self.recording is not None:
+            return self.recording.end(failed=failed)
+        self.notes.end(None, recorded=False, marker="", stopped=False, why=None)
+        return False
+
+    def _depart(self) -> None:
+        self.end(failed=False)
+
+    def _late(self) -> "LateRecording":
+        from pinprof.capture.stepper import LateRecording  # noqa: PLC0415  it imports torch
+
+        if self.recording is None:
+            self.recording = LateRecording(self.config, self.notes)
+        return self.recording
+
+
+class Followed:
+    """What a process of `multiprocessing` runs in place of its own `run`, once."""
+
+    def __init__(self, process: BaseProcess, config: ChildConfig) -> None:
+        self.process = process
+        self.config = config
+
+    def __call__(self) -> None:
+        """Run the process, and record it."""
+        vars(self.process).pop("run", None)
+        child = Child(self.config)
+        with child.watched():
+            error = _error_of(self.process)
+            if os.getpid() == child.process:
+                contained(child.end)(failed=error is not None)
+        if isinstance(error, SystemExit):
+            raise error
+        if error is not None:
+            _show(self.process, error)
+            raise SystemExit(1)
+
+
+def _error_of(process: BaseProcess) -> BaseException | None:
+    try:
+        with finishable():
+            process.run()
+    except BaseException as exc:  # noqa: BLE001  as multiprocessing itself does
+        return None if is_our_doing(exc) else exc
+    return None
+
+
+def _show(process: BaseProcess, error: BaseException) -> None:
+    """Print an error as multiprocessing does, without pinprof's frames."""
+    sys.stderr.write(f"Process {process.name}:\n")
+    traceback.print_exception(hide_own_frames(error))
+
+
+def main(config: str, *, module: bool) -> None:
+    """Run the script or module that the command line names, in a process of its own, and exit with its status."""
+    child = Child(msgspec.json.decode(config, type=ChildConfig))
+    program = UserProgram(sys.argv[1], sys.argv[2:], module)
+    try:
+        ending = _ending(program, child)
+    except CaptureError as error:
+        sys.exit(f"Error: {error}")
+    if os.getpid() != child.process:
+        exit_as_fork(ending.exit_status)
+    sys.exit(ending.exit_status)
+
+
+def _ending(program: UserProgram, child: Child) -> Ending:
+    with program.as_main() as main, child.watched():
+        ending = ending_of(program, main, child.change_of_script())
+        if os.getpid() == child.process:
+            contained(child.end)(failed=bool(ending.exit_status))
+    return ending
+
+
+@contextmanager
+def told_of_departure(leaves: Callable[[str], None]) -> Iterator[None]:
+    """Call `leaves` with what the program does before it leaves this process; nothing of pinprof runs after it.
+
+    All functions of `os` that start another program in place of this one go through `execv` and `execve`.
+    """
+    process, leave = os.getpid(), contained(leaves)
+
+    def executing(execute: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(execute)
+        def executed(path: Any, args: Any, *environment: Any) -> Any:
+            if os.getpid() == process and _is_program(path):  # `execvp` tries every folder of PATH
+                leave(f"started another program in its place ({contained(as_line)(args)})")
+            return execute(path, args, *environment)
+
+        return executed
+
+    def exiting(leave_now: Callable[[int], Any]) -> Callable[[int], Any]:
+        @wraps(leave_now)
+        def exited(status: int) -> Any:
+            if os.getpid() == process:
+                leave(f"ended by os._exit({status})")
+            return leave_now(status)
+
+        return exited
+
+    with ExitStack() as undo:
+        undo.enter_context(replaced(os, "execv", executing))
+        undo.enter_context(replaced(os, "execve", executing))
+        undo.enter_context(replaced(os, "_exit", exiting))
+        yield
+
+
+def _is_program(path: Any) -> bool:
+    try:
+        return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112  a path of any type
+    except (TypeError, ValueError, OSError):
+        return False

@@ -1,0 +1,214 @@
+"""Decides which processes of a program are followed, and changes their commands so that pinprof records them."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from inspect import unwrap
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pinprof.capture.children.notes import ChildConfig
+from pinprof.capture.job import rank_in
+from pinprof.capture.program import HOME, INSTALLED
+
+LAUNCHERS = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "accelerate.commands.accelerate_cli",
+    "deepspeed.launcher.runner",
+    "deepspeed.launcher.launch",
+    "lightning.fabric.cli",
+)
+"""Modules that start a training script."""
+
+LAUNCHING = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
+"""Their names as programs."""
+
+WITH_WORD = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of python that the next word belongs to."""
+
+SHEBANG_BYTES = 256
+"""How long the first line of a program may be, for Linux."""
+
+PROGRAM = (
+    "import sys; first = [] if getattr(sys.flags, 'safe_path', False) else [sys.path.pop(0)]; "
+    "{home!r} in sys.path or sys.path.append({home!r}); "
+    "from pinprof.capture.children.child import main; sys.path[:0] = first; main({config!r}, module={module!r})"
+)
+"""Begins in a child; the working directory is not on the path while it imports, as under `python SCRIPT`."""
+
+
+class Command(NamedTuple):
+    """A command of Python: its words before the script or module, which one that is, and the words after."""
+
+    python: tuple[str, ...]
+    module: bool
+    name: str
+    args: tuple[str, ...]
+
+    def followed(self, config: ChildConfig) -> list[str]:
+        """Return the command that does the same and is recorded."""
+        program = PROGRAM.format(home=HOME, config=msgspec.json.encode(config).decode(), module=self.module)
+        return [*self.python, "-c", program, self.name, *self.args]
+
+
+def words_of(args: object) -> list[str] | None:
+    """Return the words of a command as `subprocess.Popen` takes it; None for a line of a shell."""
+    if isinstance(args, (str, bytes, os.PathLike)):
+        return None
+    if isinstance(args, Sequence):
+        return [os.fsdecode(word) if isinstance(word, (bytes, os.PathLike)) else str(word) for word in args]
+    return None
+
+
+def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
+    """Return the command if it starts a script of the user, a launcher of one, or a rank; None for all others.
+
+    Libraries start Python too, for helpers of their own: their scripts are installed. Those that this rank starts with
+    a rank of their own count all the same.
+    """
+    command = python_command(words, environment, folder)
+    if command is None:
+        return None
+    if _is_new_rank(environment):
+        return command
+    wanted = _is_users_module(command.name, folder) if command.module else _is_users_script(folder / command.name)
+    return command if wanted else None
+
+
+def may_train(line: str) -> bool:
+    """Return whether a command that is not followed, as one line, may start a training script."""
+    words = [Path(word).name for word in line.split()]
+    return any(word in LAUNCHING or word.endswith(".py") for word in words)
+
+
+def as_line(args: object) -> str:
+    """Return a command as one line, to be named in a sentence."""
+    words = words_of(args)
+    text = shlex.join(words) if words is not None else os.fsdecode(args) if isinstance(args, bytes) else str(args)
+    return " ".join(text.split())
+
+
+def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
+    """Return a command as one of this Python; None for those of others, and for those without a script."""
+    program = _found(words[0], environment, folder) if words else None
+    if program is None:
+        return None
+    if _is_this_python(program):
+        return _split([words[0], *words[1:]])
+    shebang = _shebang(program)
+    if shebang and _is_this_python(Path(shebang[0])):
+        return _split([*shebang, str(program), *words[1:]])
+    return None
+
+
+def _found(program: str, environment: Mapping[str, str], folder: Path) -> Path | None:
+    if os.sep in program:
+        path = folder / program
+        return path if path.is_file() else None
+    found = shutil.which(program, path=environment.get("PATH", os.environ.get("PATH")))
+    return Path(found) if found else None
+
+
+def _is_this_python(program: Path) -> bool:
+    """Return whether a program is this very Python: another one may have other packages."""
+    here = Path(sys.executable)
+    same_folder = program.parent.resolve() == here.parent.resolve()
+    return same_folder and program.name.startswith("python") and program.resolve() == here.resolve()
+
+
+def _shebang(program: Path) -> list[str]:
+    """Return the words of the first line of a program that is a script."""
+    with program.open("rb") as file:
+        first = file.readline(SHEBANG_BYTES)
+    if not first.startswith(b"#!"):
+        return []
+    words = os.fsdecode(first[2:]).split()
+    if words[:1] == ["/usr/bin/env"]:
+        found = shutil.which(words[1]) if len(words) > 1 else None
+        return [found, *words[2:]] if found else []
+    return words
+
+
+def _split(words: Sequence[str]) -> Command | None:
+    """Split the words of a command of python at its script or module; None if it runs neither."""
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word == "-m" and place + 1 < len(words):
+            return Command(tuple(words[:place]), True, words[place + 1], tuple(words[place + 2 :]))
+        if not word.startswith("-"):
+            return Command(tuple(words[:place]), False, word, tuple(words[place + 1 :]))
+        if word in {"-", "-c", "-i"} or word.startswith("-c"):
+            return None
+        place += 2 if word in WITH_WORD else 1
+    return None
+
+
+def _is_new_rank(environment: Mapping[str, str]) -> bool:
+    rank = rank_in(environment)
+    return rank is not None and rank != rank_in(os.environ)
+
+
+def _is_users_module(name: str, folder: Path) -> bool:
+    if name in LAUNCHERS:
+        return True
+    place = folder.joinpath(*name.split("."))
+    if place.with_suffix(".py").is_file() or (place / "__main__.py").is_file():
+        return True
+    top = name.partition(".")[0]
+    try:  # the paths first: asked for pip, setuptools' finder unloads this program's own distutils
+        spec = PathFinder.find_spec(top) or find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and not _is_installed(spec.origin)
+
+
+def _is_users_script(path: Path) -> bool:
+    if path.name in LAUNCHING:
+        return True
+    if not path.is_file():
+        return False
+    return not _is_installed(str(path)) and path.resolve().parent != Path(sys.executable).parent.resolve()
+
+
+def _is_installed(path: str) -> bool:
+    return path.startswith(INSTALLED) or f"{os.sep}site-packages{os.sep}" in path or path in {"built-in", "frozen"}
+
+
+SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
+"""The module of the function that every process of `torch.multiprocessing.spawn` runs."""
+
+POOLS = ("concurrent.futures.process", "multiprocessing.pool")
+"""The modules of the functions that processes of pools run."""
+
+
+def may_make_steps(process: BaseProcess) -> bool:
+    """Return whether a process may train: it runs the user's code, and is no worker of a DataLoader or a pool.
+
+    A pool waits for the answers of its workers, so none of them may be stopped: see `serves_pool`.
+    """
+    return any(_trains(function) for function in (type(process).run, vars(process).get("_target")))
+
+
+def serves_pool(process: BaseProcess) -> bool:
+    """Return whether a process works for a pool, which may give it functions that train: recorded, not stopped."""
+    return getattr(vars(process).get("_target"), "__module__", None) in POOLS
+
+
+def _trains(function: Any) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    if getattr(function, "__module__", None) == SPAWNED_BY_TORCH:
+        return True
+    code = getattr(unwrap(function), "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return code is not None and not _is_installed(code.co_filename)

@@ -1,0 +1,112 @@
+"""Waits for the children of a script at its end, and stops a script that stands still for children that are stopped."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from pinprof.capture.hooks import contained
+from pinprof.capture.program import Finished
+
+IDLE_S = 20.0
+"""How long the script may stand still after its children were stopped."""
+
+BUSY = 0.02
+"""The share of a core that a script uses which does not stand still: loading or evaluating something takes more."""
+
+LOOK_S = 0.5
+"""How often to look, once the children are stopped."""
+
+
+class StuckScript:
+    """Raises Finished in the main thread of this process if the script stands still after its children were stopped.
+
+    `are_stopped` says whether they were, and is asked when a child has ended: there is no thread before, which could
+    disturb a fork. `interrupted` says whether it has raised. If a signal ends the process, it calls `tidy` before.
+    """
+
+    def __init__(self, are_stopped: Callable[[], bool], tidy: Callable[[], None]) -> None:
+        self.interrupted = False
+        self._tidy = tidy
+        self._are_stopped = are_stopped
+        self._process = os.getpid()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
+            signal.SIGCHLD: contained(self._look),
+            signal.SIGRTMAX - 1: self._finish,  # nobody else uses it
+            signal.SIGTERM: self._end,
+            signal.SIGHUP: self._end,
+        }
+        self._is_watching = False
+
+    def watch(self) -> None:
+        """Watch from now on, by the signals that the script does not handle itself."""
+        in_main = os.getpid() == self._process and threading.current_thread() is threading.main_thread()
+        if not in_main or self._is_watching:
+            return
+        self._is_watching = True
+        for number, handler in self._signals.items():
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, handler)
+
+    def leave(self) -> None:
+        """Give the signals their default effect again: at the end, or in a fork."""
+        for number, handler in self._signals.items():
+            if signal.getsignal(number) == handler:
+                signal.signal(number, signal.SIG_DFL)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Stop watching at the end of the block."""
+        try:
+            yield
+        finally:
+            self._over.set()
+            if threading.current_thread() is threading.main_thread():
+                self.leave()
+
+    def _look(self, _number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == self._process and self._thread is None and self._are_stopped():
+            self._thread = threading.Thread(target=contained(self._interrupt_if_idle), daemon=True)
+            self._thread.start()
+
+    def _finish(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._over.is_set() and os.getpid() == self._process:
+            self.interrupted = True
+            raise Finished
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == self._process:
+            contained(self._tidy)()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _interrupt_if_idle(self) -> None:
+        since, used = time.monotonic(), time.process_time()
+        while not self._over.wait(LOOK_S):
+            now = time.monotonic()
+            if time.process_time() - used > BUSY * (now - since) or not self._are_stopped():
+                since, used = now, time.process_time()
+            elif now - since >= IDLE_S:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGRTMAX - 1)
+                return
+
+
+ENDED_WITHIN_S = 10.0
+"""How long a process that is asked to end may take."""
+
+
+def end_children(*, stop: bool) -> None:
+    """Wait for the processes of `multiprocessing`, as python does at its exit; `stop` ends them instead."""
+    for child in multiprocessing.active_children():
+        if stop or child.daemon:
+            child.terminate()
+            child.join(ENDED_WITHIN_S)
+            if child.is_alive():
+                child.kill()
+        child.join()

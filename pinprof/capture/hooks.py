@@ -1,0 +1,154 @@
+"""Keeps pinprof's hooks harmless: contains their failures, replaces functions and restores them, waits for imports.
+
+Everything of pinprof that a program calls without knowing (a hook of torch, a changed function, the handler of a
+signal) passes through `contained`. What ends a program on purpose (`Finished`, Ctrl-C) is no `Exception`, and passes.
+"""
+
+import ctypes
+import gc
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from inspect import getattr_static
+from types import ModuleType
+from typing import Any
+
+from pinprof.errors import TRACEBACK, unexpected
+from pinprof.streams import own_error
+
+
+class Faults:
+    """The failures of pinprof in this process; `tell` gets a sentence on each."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[str], None] = _say
+        self.told: list[str] = []
+
+    def note(self, error: Exception) -> None:
+        """Tell of an unexpected error, once; this fails never."""
+        with suppress(Exception):
+            self.say(f"{unexpected(error)}. The program runs on")
+            if os.environ.get(TRACEBACK):
+                traceback.print_exception(error, file=own_error())
+
+    def say(self, text: str) -> None:
+        """Tell this sentence, once."""
+        if text not in self.told:
+            self.told.append(text)
+            self.tell(text)
+
+
+def _say(text: str) -> None:
+    with suppress(Exception):
+        stream = own_error()
+        stream.write(f"{text}\n")
+        stream.flush()
+
+
+faults = Faults()
+"""Those of this process."""
+
+
+def contained(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of pinprof, changed for the program to call: where it fails, it returns None."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
+            faults.note(error)
+            return None
+
+    return called
+
+
+IMMUTABLE = 1 << 8
+"""The flag of classes with read-only attributes (Py_TPFLAGS_IMMUTABLETYPE), such as most classes in C."""
+
+
+@contextmanager
+def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Change an attribute of a class or module in the block; the change hides an inherited one."""
+    own = name in vars(holder)
+    before = getattr_static(holder, name)
+    _set(holder, name, change(before))
+    try:
+        yield
+    finally:
+        contained(_put_back)(holder, name, before if own else None)
+
+
+def _put_back(holder: Any, name: str, before: Any) -> None:
+    if before is not None:
+        _set(holder, name, before)
+    else:
+        delattr(holder, name)
+
+
+def noting(note: Callable[..., object]) -> Callable[[Any], Any]:
+    """Return a change of a function: after each call, it passes the result and the arguments to `note`."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            note(result, *args, **kwargs)
+            return result
+
+        return noted
+
+    return change
+
+
+def _set(holder: Any, name: str, value: Any) -> None:
+    if not (isinstance(holder, type) and holder.__flags__ & IMMUTABLE):
+        setattr(holder, name, value)
+        return
+    (attributes,) = gc.get_referents(vars(holder))  # the dictionary under Python's read-only view
+    attributes[name] = value
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(holder))
+
+
+def when_imported(name: str, act: Callable[[], None]) -> None:
+    """Call `act` after the program has imported the top-level module; at once if it has."""
+    if name in sys.modules:
+        act()
+    else:
+        sys.meta_path.insert(0, _Waiting(name, act))
+
+
+class _Waiting(MetaPathFinder):
+    """Waits for the import of one module, and is gone after it."""
+
+    def __init__(self, name: str, act: Callable[[], None]) -> None:
+        self._name = name
+        self._act = act
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module's own spec, whose loader also acts; None for all other modules."""
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = self._executing(spec.loader)  # type: ignore[assignment, method-assign]
+        return spec
+
+    def _executing(self, loader: Loader) -> Callable[[ModuleType], None]:
+        execute = loader.exec_module
+
+        def executed(module: ModuleType) -> None:
+            del loader.exec_module  # this loader stays in the module's __spec__
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                contained(self._act)()
+
+        return executed

@@ -1,0 +1,1 @@
+"""Recordings that frameworks drive by their callbacks."""

@@ -1,0 +1,260 @@
+"""Tells whether several processes can make the samples of a data set, and whether these are always the same.
+
+Looks at the compiled code of its `__getitem__` and of the methods that this calls, beside the values that it holds.
+Whatever is not on a list here may do anything: it opens, counts, draws random numbers, or needs the GPU.
+"""
+
+import dis
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from pinprof.units import shortened
+
+WRITING: Final = (
+    "STORE_ATTR",
+    "STORE_GLOBAL",
+    "STORE_SUBSCR",
+    "STORE_SLICE",
+    "STORE_NAME",
+    "DELETE_",
+    "IMPORT_",
+    "YIELD_",
+    "SEND",
+    "INPLACE_",
+    "BINARY_MATRIX_MULTIPLY",
+    "GET_AWAITABLE",
+    "LOAD_NAME",
+    "LOAD_BUILD_CLASS",
+    "LOAD_SUPER_ATTR",
+    "SETUP_WITH",
+    "BEFORE_WITH",
+    "LOAD_SPECIAL",
+)
+"""Beginnings of the names of instructions that write to something, wait, multiply matrices, or run code that is not
+looked at."""
+
+BUILTINS: Final = frozenset().union(
+    ("abs", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range"),
+    ("reversed", "round", "slice", "sorted", "str", "sum", "tuple", "zip", "IndexError", "ValueError"),
+)
+
+ATTRIBUTES: Final = frozenset().union(
+    ("FloatTensor", "IntTensor", "LongTensor", "Tensor", "array", "as_tensor", "asarray", "astype", "bool", "cat"),
+    ("clamp", "clip", "concatenate", "contiguous", "convert", "copy", "double", "dtype", "expand_dims", "eye"),
+    ("flatten", "float", "float32", "float64", "from_numpy", "full", "get", "iloc", "int", "int32", "int64", "item"),
+    ("items", "join", "keys", "loc", "log", "long", "max", "min", "ndim", "numpy", "ones", "ones_like", "open"),
+    ("pad", "path", "permute", "repeat", "reshape", "shape", "size", "split", "sqrt", "squeeze", "stack"),
+    ("swapaxes", "tensor", "to_numpy", "tolist", "transpose", "uint8", "unsqueeze", "values", "view", "zeros"),
+    ("zeros_like",),
+)
+"""Of these modules, and of what they make: they compute, copy, or read a picture, and keep nothing. Sums and products
+of matrices are not here: they round by how many threads compute them, and a worker has one."""
+
+MODULES: Final = ("torch", "numpy", "math", "os", "posixpath", "PIL.Image")
+
+FUNCTIONS: Final = (torch.tensor, torch.from_numpy, torch.Tensor, torch.LongTensor, torch.FloatTensor)
+
+PLAIN: Final = (int, float, complex, bool, str, bytes, type(None), range, slice, torch.dtype, np.dtype)
+
+TABLES: Final = ("DataFrame", "Series")
+"""Of pandas."""
+
+MISSING: Final = object()
+
+MOST, DEEPEST = 100_000, 4
+"""So many values of a container are looked at, and so deep; methods that call each other so deep."""
+
+
+def only_reads(dataset: object) -> bool:
+    """Return whether what a data set does for a sample is only to read plain data that it holds.
+
+    What it holds that can be called, as a transform, is not looked at here.
+    """
+    if is_plain(dataset):
+        return True
+    kind = type(dataset)
+    if hasattr(kind, "__getitems__") or hasattr(kind, "__getattr__") or "<locals>" in kind.__qualname__:
+        return False
+    method = getattr(kind, "__getitem__", None)
+    return isinstance(method, FunctionType) and _reads(method, dataset, 0)
+
+
+def is_plain(value: object, depth: int = 0) -> bool:
+    """Return whether a value is plain data in host memory: numbers, texts, tensors, arrays, and containers of these."""
+    kind = type(value)
+    if isinstance(value, PLAIN):
+        return True
+    if isinstance(value, torch.Tensor):
+        return kind is torch.Tensor and value.device.type == "cpu"
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype != object
+    if kind.__module__.startswith("pandas.") and kind.__name__ in TABLES:
+        return True
+    if kind not in (list, tuple, dict, set, frozenset) or depth == DEEPEST:
+        return False
+    held: Any = value
+    parts = [*held.keys(), *held.values()] if kind is dict else held
+    return len(parts) <= MOST and all(is_plain(part, depth + 1) for part in parts)
+
+
+def _reads(function: FunctionType, dataset: object, depth: int) -> bool:
+    """Return whether a method only reads."""
+    if depth == DEEPEST or function.__code__.co_freevars:
+        return False
+    return all(
+        not _writes(instruction) and _is_allowed(instruction, function, dataset, depth)
+        for code in _codes(function.__code__)
+        for instruction in dis.get_instructions(code)
+    )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code, and that of comprehensions within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _writes(instruction: dis.Instruction) -> bool:
+    """Return whether an instruction is of `WRITING`; `row += 1` may write to the array that a row is of."""
+    name = instruction.opname
+    operator = instruction.argrepr if name == "BINARY_OP" else ""
+    return operator == "@" or operator.endswith("=") or name.startswith(WRITING)
+
+
+def _is_allowed(instruction: dis.Instruction, function: FunctionType, dataset: object, depth: int) -> bool:
+    name = instruction.argval
+    if instruction.opname.startswith("LOAD_GLOBAL"):
+        return _is_known_global(name, function.__globals__)
+    if not instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+        return True
+    held = getattr(dataset, "__dict__", {}).get(name, MISSING)
+    if held is not MISSING:
+        return is_plain(held) or (callable(held) and not isinstance(held, type))
+    own = getattr(type(dataset), name, MISSING)
+    own = own.fget if isinstance(own, property) else own
+    if isinstance(own, FunctionType):
+        return _reads(own, dataset, depth + 1)
+    return name in ATTRIBUTES or is_plain(own)
+
+
+def _is_known_global(name: str, names: dict[str, Any]) -> bool:
+    if name not in names:
+        return name in BUILTINS
+    value = names[name]
+    if isinstance(value, ModuleType):
+        return any(value is sys.modules.get(module) for module in MODULES)
+    return any(value is function for function in FUNCTIONS) or is_plain(value)
+
+
+KNOWN: Final = ("torch.utils.data.dataset", "torchvision.datasets.", "torchvision.transforms.")
+"""Modules whose data sets and transforms read files or memory by the index that they are given, and keep nothing."""
+
+NOT_KNOWN: Final = ("torchvision.datasets.lsun.",)
+"""It opens a database when it is made, which processes that fork must not share."""
+
+SEEDING: Final = "torchvision.datasets.fakedata."
+"""It seeds the generators of all GPUs, too, with each sample that the main process makes."""
+
+TRANSFORMS: Final = "torchvision.transforms."
+
+FIXED: Final = frozenset(
+    [
+        "Compose",
+        "ToTensor",
+        "PILToTensor",
+        "ToPILImage",
+        "ToImage",
+        "ToDtype",
+        "ToPureTensor",
+        "ConvertImageDtype",
+        "ConvertBoundingBoxFormat",
+        "Normalize",
+        "Resize",
+        "CenterCrop",
+        "Pad",
+        "Grayscale",
+        "RGB",
+        "FiveCrop",
+        "TenCrop",
+        "LinearTransformation",
+    ]
+)
+"""Transforms that draw no random numbers."""
+
+MOST_PARTS, DEEPEST_PARTS = 200, 6
+"""So many parts are looked at, and so deep."""
+
+LONGEST: Final = 100
+"""Characters of a name."""
+
+
+class Makers(NamedTuple):
+    """What makes the samples of a data set."""
+
+    foreign: tuple[str, ...]
+    """The names of what is not of `KNOWN` and does more than to read: the program's own code, mostly."""
+    fixed: bool
+    """Whether the sample of an index is always the same, and no random number is drawn for it."""
+
+
+def makers_of(dataset: object) -> Makers:
+    """Return what makes the samples of a data set.
+
+    Looks into data sets of data sets, and into their transforms; into nothing that is not known.
+    """
+    foreign: dict[str, None] = {}
+    looked: set[int] = set()
+    fixed = True
+    level: list[object] = [dataset]
+    for _ in range(DEEPEST_PARTS):
+        level = [part for part in level if id(part) not in looked]
+        looked.update(map(id, level))
+        if len(looked) > MOST_PARTS:
+            break
+        parts: list[object] = []
+        for part in level:
+            name = _name(part)
+            if _is_known(part, name):
+                fixed &= _is_fixed(name)
+                parts += _parts(part)
+            else:
+                foreign[name] = None
+        level = parts
+    if level:
+        foreign["more"] = None
+    return Makers(tuple(foreign), fixed and not foreign)
+
+
+def _is_known(part: object, name: str) -> bool:
+    """Return whether a part works in several processes: a known one, or a data set that only reads."""
+    if name.startswith(KNOWN):
+        return not name.startswith(NOT_KNOWN)
+    return not callable(part) and only_reads(part)
+
+
+def _is_fixed(name: str) -> bool:
+    return not name.startswith((SEEDING, TRANSFORMS)) or name.rsplit(".", 1)[-1] in FIXED
+
+
+def _parts(thing: object) -> Iterator[object]:
+    """Yield the data sets and whatever can be called that a thing holds, itself or in lists."""
+    values: Iterable[Any] = vars(thing).values() if hasattr(thing, "__dict__") else ()
+    for value in values:
+        for part in value[: MOST_PARTS + 1] if isinstance(value, list | tuple) else (value,):
+            if isinstance(part, Dataset) or (callable(part) and not isinstance(part, type)):
+                yield part
+
+
+def _name(part: object) -> str:
+    """Return the name of a function, or of a thing's class, with the module."""
+    kind = part if hasattr(part, "__qualname__") else type(part)
+    module = getattr(kind, "__module__", None) or type(part).__module__  # methods of built-in types have none
+    return shortened(f"{module}.{kind.__qualname__}", LONGEST)

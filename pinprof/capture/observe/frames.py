@@ -1,0 +1,261 @@
+"""Finds the line of the user's own code in a stack of Python frames, and what it calls there."""
+
+import ast
+import dis
+import linecache
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from functools import cache
+from types import CodeType, FrameType
+from typing import NamedTuple, TypeAlias
+
+from pinprof.capture.program import INSTALLED, OWN_FOLDERS
+from pinprof.trace.callers import kept_frames
+from pinprof.trace.frames import is_generated
+from pinprof.trace.lines import SourceLine
+
+MOST_KNOWN = 10_000
+"""Stacks that are remembered: a program has fewer places that wait, unless it makes code as it runs."""
+
+DYNAMO = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
+"""In the files of what stands between code that torch.compile made and what it calls."""
+
+Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
+"""The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
+
+
+_known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, tuple[CodeType, ...]]] = {}
+"""Lines that were asked for before, with what keeps the ids of their code: a step asks for the same ones again."""
+
+
+def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
+    """Return the line of the user's code nearest to a frame, at any distance; None if no frame is the user's.
+
+    The file `also` is the user's wherever it is.
+    """
+    asked = also, _working_folder(), instructions(frame)
+    known = _known.get(asked)
+    if known is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[asked] = nearest_line(_frames(frame), also), tuple(codes(frame))
+    return known[0]
+
+
+def stack_from(frame: FrameType | None) -> Stack:
+    """Return a frame and its callers."""
+    return tuple(_frames(frame))
+
+
+def _frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
+    while frame is not None:
+        yield frame.f_code, frame.f_lineno
+        frame = frame.f_back
+
+
+class _Seen(NamedTuple):
+    """A frame, and the file of the frame that it called; of the innermost none."""
+
+    code: CodeType
+    line: int
+    called: str
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether torch.compile made its code: the line of a call there is the one where the function begins."""
+        return DYNAMO in self.called and self.line in {None, self.code.co_firstlineno}
+
+
+def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
+    """Return the nearest line of the user's code in a stack, or None; see `calling_line`.
+
+    Of a compiled function it is the line that calls it.
+    """
+
+    def is_own(each: _Seen) -> bool:
+        file = each.code.co_filename
+        return not each.is_compiled and (file == also or is_users(file))
+
+    kept = kept_frames(_seen(frames), is_own)
+    own = next(filter(is_own, kept), None)
+    if own is None:
+        return None
+    folder = _working_folder()
+    places = [(_shown(each.code.co_filename, folder), each.line, each.code.co_name) for each in kept]
+    return SourceLine(*places[kept.index(own)], stack=tuple(f"{file}:{line}:{name}" for file, line, name in places))
+
+
+def _seen(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Seen]:
+    called = ""
+    for code, line in frames:
+        if not code.co_filename.startswith(OWN_FOLDERS):
+            yield _Seen(code, line, called)
+            called = code.co_filename
+
+
+@cache
+def is_users(file: str) -> bool:
+    """Return whether a file is the user's own code, and neither installed nor written by torch.compile."""
+    if file.startswith((*INSTALLED, "<")) or is_generated(file):
+        return False
+    return not any(f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+
+
+def shown_file(file: str) -> str:
+    """Return a file's path as `_shown` does, for the present working directory."""
+    return _shown(file, _working_folder())
+
+
+def _working_folder() -> str:
+    """Return the working directory; nothing where the program removed it."""
+    try:
+        return os.getcwd()  # noqa: PTH109  asked for at each wait: Path.cwd() takes four times as long
+    except FileNotFoundError:
+        return ""
+
+
+@cache
+def _shown(file: str, working_folder: str) -> str:
+    """Return an installed file's path in its folder, another's relative to the working directory, or to `sys.path`."""
+    for folder in (*sorted(INSTALLED, key=len, reverse=True), working_folder, *sys.path):
+        if folder and file.startswith(folder.rstrip(os.sep) + os.sep):
+            return file[len(folder.rstrip(os.sep)) + 1 :]
+    return file
+
+
+REPLICAS = "/torch/nn/parallel/parallel_apply.py".replace("/", os.sep)
+"""How the file ends in which DataParallel runs each replica in a thread, and waits for all of them."""
+
+
+def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
+    """Yield a frame and its callers, innermost first, without pinprof's own.
+
+    A replica of DataParallel runs in a thread of its own, which the thread `main` has started and waits for: behind its
+    frames come those of that thread.
+    """
+    replica = threading.get_ident() != main and in_replica(frame)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
+            yield frame
+        frame = frame.f_back
+        if frame is None and replica:
+            frame, replica = _waiting_for_replicas(main), False
+
+
+def in_replica(frame: FrameType | None) -> bool:
+    """Return whether a frame is in a thread of DataParallel."""
+    return any(code.co_filename.endswith(REPLICAS) for code in codes(frame))
+
+
+def _waiting_for_replicas(main: int) -> FrameType | None:
+    """Return the frame in which the main thread waits for the threads of DataParallel; None if it does not."""
+    frame = frame_of_thread(main)
+    while frame is not None and not frame.f_code.co_filename.endswith(REPLICAS):
+        frame = frame.f_back
+    return frame
+
+
+def frame_of_thread(thread: int) -> FrameType | None:
+    """Return the innermost frame of a thread at this moment."""
+    return sys._current_frames().get(thread)  # noqa: SLF001  the only way to another thread's frames
+
+
+def instructions(frame: FrameType | None) -> tuple[int, ...]:
+    """Return what tells a stack from others, quickly: the addresses of its functions' code, and where each stands.
+
+    It holds as long as `codes` of the stack are kept.
+    """
+    key: list[int] = []
+    while frame is not None:
+        key += (id(frame.f_code), frame.f_lasti)
+        frame = frame.f_back
+    return tuple(key)
+
+
+def codes(frame: FrameType | None) -> Iterator[CodeType]:
+    """Yield the code of a frame and of its callers."""
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
+SUBSCRIPTS = {"BINARY_SUBSCR": "[]", "STORE_SUBSCR": "[]=", "DELETE_SUBSCR": "del []", "CONTAINS_OP": "in"}
+"""Instructions that run methods of objects without a call in the source."""
+
+CONDITIONS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
+"""How instructions begin that ask for the truth of an object."""
+
+FORMATS = ("FORMAT_",)
+
+CALLS = ("CALL", "PRECALL")
+
+CACHE, WORD = "CACHE", 2
+"""A call of a Python function stands on the last of the empty instructions behind it; each has 2 bytes."""
+
+TRUTH, FORMAT = "bool", "format"
+
+
+class _Range(NamedTuple):
+    """A part of a source file: lines from 1, columns in bytes from 0."""
+
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+
+
+def called_at(code: CodeType, instruction: int) -> str | None:
+    """Return what the instruction at an offset of a function's code calls; None where that is not certain.
+
+    It is the name of a function or method as the source has it, `bool` for a condition, `[]` for a subscript.
+    """
+    if not 0 <= instruction < len(code.co_code):
+        return None
+    while instruction and dis.opname[code.co_code[instruction]] == CACHE:
+        instruction -= WORD
+    operation = dis.opname[code.co_code[instruction]]
+    if operation in SUBSCRIPTS:
+        return SUBSCRIPTS[operation]
+    if operation == "BINARY_OP":  # since Python 3.14 a subscript too
+        return "[]" if isinstance(_expression(code, instruction), ast.Subscript) else None
+    if operation.startswith(CONDITIONS):
+        return TRUTH
+    if operation.startswith(FORMATS):
+        return FORMAT
+    return _called_name(_expression(code, instruction)) if operation.startswith(CALLS) else None
+
+
+def _called_name(node: ast.expr | None) -> str | None:
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else None
+
+
+def _expression(code: CodeType, instruction: int) -> ast.expr | None:
+    """Return the expression that an instruction belongs to; before Python 3.11 the code does not tell."""
+    at = _range_of(code, instruction)
+    if at is None:
+        return None
+    lines = [line.encode() for line in linecache.getlines(code.co_filename)[at.line - 1 : at.end_line]]
+    if len(lines) != at.end_line - at.line + 1:
+        return None
+    lines[-1] = lines[-1][: at.end_column]
+    lines[0] = lines[0][at.column :]
+    try:
+        return ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _range_of(code: CodeType, instruction: int) -> _Range | None:
+    if sys.version_info < (3, 11):
+        return None
+    positions = list(code.co_positions())
+    line, end_line, column, end_column = positions[instruction // WORD]
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return _Range(line, end_line, column, end_column)

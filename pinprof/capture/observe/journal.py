@@ -1,0 +1,317 @@
+"""The journal of a run: how long each step took, how long it was in a DataLoader, and what else was in it."""
+
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import wraps
+from threading import get_ident
+from typing import Any, Final
+from weakref import ReferenceType, ref
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from pinprof.capture.hooks import contained, replaced
+from pinprof.capture.observe.constructors import makings, noticing_made
+from pinprof.capture.observe.frames import calling_line
+from pinprof.capture.observe.machine import Clock, Mark
+from pinprof.trace.lines import Place
+from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
+from pinprof.usual import Times
+
+MOST_STEPS: Final = 20_000
+"""Steps after so many are only summed: a run may have millions."""
+
+MOST_WORK: Final = 5_000
+"""Work in steps is noted so often at most: a program may call `eval()` in every step."""
+
+MOST_UNTIMED: Final = 500
+"""After so many steps the GPU's times are asked for: seldom, since an answer takes a virtual machine some 50 us."""
+
+
+class Journal:
+    """Notes the steps of a run as they end; `log()` returns what it noted.
+
+    What comes before the first `end_step` is the first step, or the start-up if `begin` was told so. What other threads
+    than the one that made it, or that called `move`, do is not noted.
+    """
+
+    def __init__(self, make_clock: Callable[[], Clock]) -> None:
+        self.clock = make_clock()
+        self.supply = Supply()
+        self.unavoidable: str | None = None
+        self._make_clock = make_clock
+        self._begins_with_step = True
+        self._start_up_ns = 0
+        self._thread = get_ident()
+        self._windows: list[tuple[str, int]] = []
+        self._step_ns: list[int] = []
+        self._own_ns: list[int] = []
+        self._input_ns: list[int] = []
+        self._gpu_ns: list[int] = []
+        self._work: list[Work] = []
+        self._places: dict[Place, int] = {}
+        self._later = Later()
+        self._resumed_ns = self._ended_ns = self.clock.now_ns()
+        self._waited_ns = 0
+        self._times_gpu = False
+        self._opened: Mark = None
+        self._untimed: deque[tuple[int, Mark, Mark]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._step_ns)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further steps are only summed."""
+        return len(self) == MOST_STEPS
+
+    @property
+    def steps_left(self) -> int | None:
+        """How many steps the program surely still makes in its first epoch; None where nobody knows, or in a later."""
+        left = self.supply.left
+        return None if left is None else left // max(1, round(self.supply.drawn / max(1, len(self))))
+
+    def begin(self, *, with_step: bool) -> None:
+        """Note the begin of the run: of its first step, or of its start-up."""
+        self._begins_with_step = with_step
+        self._resumed_ns = self._ended_ns = self.clock.now_ns()
+
+    def end_step(self, window: str) -> None:
+        """Note the end of a step, which pinprof used for this window; call `resume` when the next one begins."""
+        now = self.clock.now_ns()
+        took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
+        self._ended_ns, self._waited_ns = now, 0
+        mark = self.clock.mark() if self._times_gpu else None
+        if not self._begins_with_step:
+            self._begins_with_step, self._start_up_ns = True, took + own
+        elif self.is_full:
+            later = self._later
+            self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
+        else:
+            self._note(window, took, own, waited, mark)
+        if len(self._untimed) >= MOST_UNTIMED:
+            self._settle()
+
+    def move(self) -> None:
+        """Note from now on what this thread does."""
+        self._thread = get_ident()
+
+    def begin_anew(self) -> None:
+        """Take all steps so far for start-up, because they were marked otherwise than those that come."""
+        self._start_up_ns += sum(self._step_ns) + sum(self._own_ns)
+        for noted in (self._windows, self._step_ns, self._own_ns, self._input_ns, self._gpu_ns, self._work):
+            noted.clear()
+        self._untimed.clear()
+
+    def resume(self) -> None:
+        """Note that the next step begins; the GPU may have been idle since the last one ended."""
+        if self.clock.kind == Clock.kind:
+            self.renew_clock()
+        if self._times_gpu:
+            self._opened = self.clock.mark()
+            self.clock.make_ready()
+        else:
+            self._opened = None
+        self._resumed_ns = self.clock.now_ns()
+
+    def renew_clock(self) -> Clock:
+        """Take the clock of the GPU that the program uses now, if any, and return it."""
+        self.clock = self._make_clock()
+        return self.clock
+
+    @contextmanager
+    def timing_gpu(self) -> Iterator[None]:
+        """Take the GPU's times of the steps that begin in the block too; enter it between two steps."""
+        self.clock.make_ready(2 * MOST_UNTIMED)
+        self._times_gpu = True
+        try:
+            yield
+        finally:
+            self._times_gpu = False
+
+    def waited_for_input(self, ns: int) -> None:
+        """Note a time in a DataLoader that ends now, as far as it lies in the current step."""
+        if get_ident() == self._thread:
+            self._waited_ns += min(ns, self.clock.now_ns() - self._resumed_ns)
+
+    def worked(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
+        """Note irregular work in the current step; see `Work`."""
+        if len(self._work) < MOST_WORK and not self.is_full and get_ident() == self._thread:
+            number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
+            self._work.append(Work(len(self), kind, ns, number))
+
+    def times_ns(self, first: int = 0) -> Times:
+        """Return the time of each step from this one on: the GPU's from end to end of its work, else the host's."""
+        self._settle()
+        on_gpu = np.array(self._gpu_ns[first:], dtype=np.int64)
+        return np.where(on_gpu > 0, on_gpu, np.array(self._step_ns[first:], dtype=np.int64))
+
+    def ns_in(self, window: str) -> int:
+        """Return how long the steps of a window took together, by the host's clock."""
+        of_window = np.repeat([name == window for name, _ in self._windows], [count for _, count in self._windows])
+        return int(np.array(self._step_ns, dtype=np.int64)[of_window.astype(bool)].sum())
+
+    def steps_in(self, window: str) -> int:
+        """Return how many steps a window had."""
+        return sum(count for name, count in self._windows if name == window)
+
+    def log(self) -> RunLog:
+        """Return what was noted until now."""
+        self._settle()
+        now = self.clock.now_ns()
+        return RunLog(
+            start_up_ns=self._start_up_ns,
+            windows=tuple(self._windows),
+            step_ns=tuple(self._step_ns),
+            own_ns=tuple(self._own_ns),
+            input_ns=tuple(self._input_ns),
+            gpu_ns=tuple(self._gpu_ns),
+            after_ns=now - self._resumed_ns,
+            own_after_ns=self._resumed_ns - self._ended_ns,
+            work=tuple(self._work),
+            places=tuple(self._places),
+            later=self._later,
+            unavoidable=self.unavoidable,
+        )
+
+    def _note(self, window: str, took: int, own: int, waited: int, mark: Mark) -> None:
+        name, steps = self._windows[-1] if self._windows else ("", 0)
+        if name == window:
+            self._windows[-1] = window, steps + 1
+        else:
+            self._windows.append((window, 1))
+        if self._opened is not None and mark is not None:
+            self._untimed.append((len(self), self._opened, mark))
+        self._step_ns.append(took)
+        self._own_ns.append(own)
+        self._input_ns.append(waited)
+        self._gpu_ns.append(0)
+
+    def _settle(self) -> None:
+        """Ask for the GPU's times of all steps to which it has come."""
+        while self._untimed:
+            step, start, end = self._untimed[0]
+            time = self.clock.between(start, end)
+            if time is None:
+                return
+            self._gpu_ns[step] = time
+            self._untimed.popleft()
+
+
+class Supply:
+    """The DataLoader from which the program drew last."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+        self.of_sampler: Counter[int] = Counter()
+        """Draws by the identity of the sampler, which a DataLoader shares with its iterators."""
+        self._last: ReferenceType[Any] | None = None
+        self._ended: set[int] = set()
+
+    def drew(self, iterator: Any) -> None:
+        """Note that the program drew from this iterator of a DataLoader."""
+        self.drawn += 1
+        self.of_sampler[id(iterator._index_sampler)] += 1  # noqa: SLF001
+        if self._last is None or self._last() is not iterator:
+            self._last = ref(iterator)
+
+    def end(self, iterator: Any) -> None:
+        """Note that this iterator had no batch left: whoever goes on after it goes on for longer."""
+        self._ended.add(id(iterator._index_sampler))  # noqa: SLF001  which the iterators of a DataLoader share
+
+    @property
+    def left(self) -> int | None:
+        """The batches left in the first epoch; None in a later one, and where nobody knows."""
+        iterator = self._last() if self._last else None
+        if iterator is None or id(iterator._index_sampler) in self._ended:  # noqa: SLF001
+            return None
+        with suppress(TypeError, NotImplementedError):  # a data set without a length
+            return int(len(iterator) - iterator._num_yielded)  # noqa: SLF001
+        return None
+
+
+@contextmanager
+def noticing_work(journal: Journal) -> Iterator[None]:
+    """Note in the journal the irregular work that the block does, and its time in DataLoaders; and what it makes."""
+    with ExitStack() as undo:
+        undo.enter_context(noticing_made())
+        undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
+        undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
+        undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
+        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(_noting(journal, EVALUATION, timed=False))))
+        yield
+
+
+def _drawing(journal: Journal) -> Callable[[Any], Any]:
+    @contained
+    def note(iterator: Any, start_ns: int) -> None:
+        journal.waited_for_input(time.perf_counter_ns() - start_ns)
+        journal.supply.drew(iterator)
+
+    end, describe = contained(journal.supply.end), contained(makings.drew)
+
+    def change(draw: Any) -> Any:
+        @wraps(draw)
+        def drawn(iterator: Any) -> Any:
+            start = time.perf_counter_ns()
+            try:
+                batch = draw(iterator)
+            except StopIteration:
+                end(iterator)
+                raise
+            finally:
+                note(iterator, start)
+            describe(iterator, batch)
+            return batch
+
+        return drawn
+
+    return change
+
+
+def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
+    """Return a change of a function: after each call, also a failed one, it tells how many ns the call took."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter_ns()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                note(time.perf_counter_ns() - start)
+
+        return timed
+
+    return change
+
+
+def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int], None]:
+    @contained
+    def note(ns: int) -> None:
+        line = calling_line(sys._getframe(3))  # noqa: SLF001  the caller of the changed function
+        journal.worked(kind, ns if timed else 0, Place(line.file, line.line, line.function) if line else None)
+
+    return note
+
+
+class Compilations:
+    """Tells whether torch.compile has compiled anything since it was last asked."""
+
+    def __init__(self) -> None:
+        self._seen = _compiled()
+
+    def any_new(self) -> bool:
+        """Return whether there are more compiled frames than before."""
+        before, self._seen = self._seen, _compiled()
+        return self._seen > before
+
+
+def _compiled() -> int:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return int(utils.counters["frames"]["total"]) if utils is not None else 0

@@ -1,0 +1,195 @@
+"""What the machine and the program have: GPUs, clocks, pinned memory, and processes of their own."""
+
+import gc
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from pinprof.trace.tables import HostMemory
+from pinprof.units import NS_PER_MS
+
+Mark: TypeAlias = Any
+"""A moment on the GPU (`torch.cuda.Event`), or None."""
+
+
+class Clock:
+    """Times steps by the host's clock, for programs that do not use a GPU."""
+
+    kind = "host"
+
+    def now_ns(self) -> int:
+        """Return the host's time."""
+        return time.perf_counter_ns()
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all its work."""
+
+    def mark(self) -> Mark:
+        """Note this moment on the GPU; None without one."""
+        return None
+
+    def make_ready(self, marks: int = 1) -> None:
+        """Prepare the next marks, so that they take no time."""
+
+    def between(self, start: Mark, end: Mark) -> int | None:
+        """Return the GPU's time between two marks, None if it has not come to the second. They are not asked again."""
+        raise NotImplementedError
+
+
+class CudaClock(Clock):
+    """Times single steps also by events in the current stream, which cause neither a wait nor a copy."""
+
+    kind = "cuda_event"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._device = torch.cuda.current_device()
+        self._spare: list[Mark] = []
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has done all its work."""
+        torch.cuda.synchronize(self._device)
+
+    def mark(self) -> Mark:
+        """Note in the GPU's queue that one step ends here and the next begins; None while a graph is captured."""
+        stream = torch.cuda.current_stream(self._device)
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        event = self._spare.pop() if self._spare else _new_event()
+        event.record(stream)
+        return event
+
+    def make_ready(self, marks: int = 1) -> None:
+        """Make marks ahead: on a virtual machine each takes 0.1 ms, in which a moment would pass."""
+        if torch.cuda.is_current_stream_capturing():
+            return
+        while len(self._spare) < marks:
+            event = _new_event()
+            event.record(torch.cuda.current_stream(self._device))  # only now it is made
+            self._spare.append(event)
+
+    def between(self, start: Mark, end: Mark) -> int | None:
+        """Return the GPU's time between two marks in ns, and use them again; None if it has not come to the second."""
+        if not end.query():
+            return None
+        time_ns = max(round(start.elapsed_time(end) * NS_PER_MS), 1)
+        self._spare += [start, end]
+        return time_ns
+
+
+def _new_event() -> Mark:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def uses_cuda() -> bool:
+    """Return whether this program has used a GPU so far; asking does not start one."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def clock_of_program() -> Clock:
+    """Return the clock for the devices that the program has used so far."""
+    return CudaClock() if uses_cuda() else Clock()
+
+
+def has_gpu() -> bool:
+    """Return whether there is a GPU to wait for."""
+    return torch.cuda.is_available()
+
+
+def sees_gpu() -> bool:
+    """Return the same by the driver's library alone: it starts no CUDA, so the script can still fork or choose GPUs."""
+    return torch.cuda.device_count() > 0
+
+
+MACHINE, CGROUP, LIMITS = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
+ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
+
+KIB = 1024
+"""The unit of /proc/meminfo, which calls it kB."""
+
+PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
+"""torch's names of the pinned bytes and of those in use: the current names, then those of the first versions that
+counted them (the second name tells which)."""
+
+
+def loaders_pin() -> bool | None:
+    """Return whether the active DataLoaders have `pin_memory=True`; None without one, or if they differ.
+
+    It looks at all objects, so call it outside of profiling.
+    """
+    things = [thing for thing in gc.get_objects() if issubclass(type(thing), _BaseDataLoaderIter)]
+    pin = {bool(thing._pin_memory) for thing in things}  # noqa: SLF001  only iterators show which DataLoaders are active
+    return pin.pop() if len(pin) == 1 else None
+
+
+def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
+    """Return how much memory is pinned now, and how much the machine has.
+
+    None if torch does not count (an old version, or a program without a GPU), if the system does not tell, or if both
+    contradict each other. Torch 2.11 counts what is in use up, but not down, where a pinned tensor is freed
+    (github.com/pytorch/pytorch/pull/183067): what is in use is left out where it is more than all that is pinned.
+    """
+    stats = _allocator_stats()
+    kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
+    if kinds is None:
+        return None
+    pinned, used = kinds
+    try:
+        total, available = _memory_of_machine(machine)
+    except (OSError, KeyError):
+        return None
+    limit = min(_limits(cgroup, limits), default=total)
+    pinned_now, in_use = stats[f"{pinned}.current"], stats[f"{used}.current"]
+    with suppress(ValueError):
+        return HostMemory(
+            pinned_now,
+            in_use if in_use <= pinned_now else None,
+            stats[f"{pinned}.peak"],
+            total,
+            available,
+            limit if limit < total else None,
+        )
+    return None
+
+
+def _allocator_stats() -> Mapping[str, int]:
+    """Return the counts of torch's allocator of pinned memory; empty if it has none yet."""
+    ask = getattr(torch.cuda, "host_memory_stats", dict)
+    with suppress(RuntimeError, AttributeError):
+        return dict(ask())
+    return {}
+
+
+def _memory_of_machine(machine: Path) -> tuple[int, int]:
+    """Return the total and the available memory of the machine. Raises OSError or KeyError."""
+    told = dict(ENTRY.findall(machine.read_text()))
+    return int(told["MemTotal"]) * KIB, int(told["MemAvailable"]) * KIB
+
+
+def _limits(cgroup: Path, limits: Path) -> Iterator[int]:
+    """Yield the memory limits of this process's cgroup and its parents (version 2)."""
+    with suppress(OSError, StopIteration):
+        entry = next(line for line in cgroup.read_text().splitlines() if line.startswith("0::"))
+        own = limits / entry.removeprefix("0::").strip("/")
+        for folder in (own, *own.parents):
+            with suppress(OSError, ValueError):  # no such file in the root cgroup; "max" means no limit
+                yield int((folder / "memory.max").read_text())
+            if folder == limits:
+                break
+
+
+def own_workers() -> list[int]:
+    """Return the processes that this one has started and that run, by whichever thread; none where Linux is not."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(OSError, ValueError):  # the thread has ended meanwhile
+                found += map(int, (task / "children").read_text().split())
+    return found

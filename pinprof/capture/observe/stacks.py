@@ -1,0 +1,148 @@
+"""Python stacks as they are taken in passing, and as they are named and counted afterwards."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from opcode import opmap
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple, TypeAlias, cast
+
+import torch
+
+from pinprof.capture.observe.frames import is_users, shown_file
+from pinprof.trace.host import DEEPEST, MOST_STACKS, HostFrame, HostProfile, HostStack, Origin
+from pinprof.units import shortened
+
+RawStack: TypeAlias = tuple[CodeType | int, ...]
+"""Code and index of the instruction of each frame in turn, innermost first: one object for the garbage collector."""
+
+MOST_FRAMES = 200
+"""Frames that are walked in a sample, innermost first: deep recursion must not make it slow."""
+
+OUTER = 16
+"""Of a stack that is too deep, so many frames are kept at the outer end, and the rest at the inner."""
+
+PACKAGE = str(Path(__file__).parents[2]) + os.sep
+
+COMMANDS, PROGRAMS = str(Path(PACKAGE) / "cli") + os.sep, str(Path(PACKAGE) / "workloads") + os.sep
+
+TORCH = str(Path(torch.__file__).parent) + os.sep
+
+COMPILED = "<eval_with_key>"
+"""The file of code that torch.fx generates begins like this."""
+
+LONGEST = 500
+"""Characters of a file's or function's name that are kept."""
+
+
+class Sample(NamedTuple):
+    """Where the program was at some times that followed each other."""
+
+    step: int
+    ticks: int
+    stack: RawStack
+
+
+def raw_stack(frame: FrameType | None) -> RawStack:
+    """Return a frame and its callers, as fast as Python can."""
+    stack: list[CodeType | int] = []
+    left = MOST_FRAMES
+    while frame is not None and left:
+        stack += (frame.f_code, frame.f_lasti)
+        frame = frame.f_back
+        left -= 1
+    return tuple(stack)
+
+
+def summed(
+    samples: Iterable[Sample], interval_s: float, steps: int, length_s: float, why_not: str | None
+) -> HostProfile:
+    """Return samples as a profile of its frames' names."""
+    naming = _Naming()
+    counts: Counter[tuple[int, ...]] = Counter()
+    for sample in samples:
+        counts[naming.indices(sample.stack)] += sample.ticks
+    total, empty = sum(counts.values()), counts.pop((), 0)
+    kept = counts.most_common(MOST_STACKS)
+    return HostProfile(
+        interval_ms=interval_s * 1e3,
+        samples=total,
+        steps=steps,
+        window_ms=length_s * 1e3,
+        frames=tuple(naming.frames),
+        stacks=tuple(HostStack(frames, count) for frames, count in kept),
+        folded=sum(counts.values()) - sum(count for _, count in kept) + empty,
+        why_not=why_not,
+    )
+
+
+@dataclass
+class _Naming:
+    """The frames met so far, each once."""
+
+    frames: list[HostFrame] = field(default_factory=list)
+    _index: dict[HostFrame, int] = field(default_factory=dict)
+    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By the identity of the code, which the samples keep alive: to hash its contents is slow."""
+    _files: dict[str, tuple[str, Origin]] = field(default_factory=dict)
+
+    def indices(self, stack: RawStack) -> tuple[int, ...]:
+        """Return the frames of a stack outermost first, without pinprof's own and those outside of the program."""
+        kept = list(_of_the_program(list(_entered(stack))))
+        if len(kept) > DEEPEST:
+            kept = kept[:OUTER] + kept[OUTER - DEEPEST :]
+        return tuple(self._frame(code, instruction) for code, instruction in kept)
+
+    def _frame(self, code: CodeType, instruction: int) -> int:
+        key = id(code), instruction
+        if key not in self._known:
+            file, origin = self._file(code.co_filename)
+            name = _text(getattr(code, "co_qualname", code.co_name))
+            frame = HostFrame(file, _line(code, instruction), name, origin)
+            self._known[key] = self._index.setdefault(frame, len(self.frames))
+            if self._known[key] == len(self.frames):
+                self.frames.append(frame)
+        return self._known[key]
+
+    def _file(self, file: str) -> tuple[str, Origin]:
+        if file not in self._files:
+            is_torch = file.startswith((TORCH, COMPILED))
+            origin: Origin = "torch" if is_torch else "user" if is_users(file) else "library"
+            self._files[file] = _text(shown_file(file)), origin
+        return self._files[file]
+
+
+def _text(name: str) -> str:
+    """Return a name that can be stored: that of a file may have bytes that are no text."""
+    return shortened(name.encode(errors="replace").decode(), LONGEST)
+
+
+def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:
+    """Yield the frames of a stack, without an innermost one that has not run any of its code.
+
+    Python looks for signals before it does: what took the time was in its caller.
+    """
+    codes, instructions = cast(Sequence[CodeType], stack[::2]), cast(Sequence[int], stack[1::2])
+    for depth, (code, instruction) in enumerate(zip(codes, instructions, strict=True)):
+        if depth or not _is_entry(code, instruction):
+            yield code, instruction
+
+
+def _is_entry(code: CodeType, instruction: int) -> bool:
+    return instruction < 0 or code.co_code[instruction] == opmap.get("RESUME")
+
+
+def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[CodeType, int]]:
+    """Yield the frames outermost first, without those of pinprof and, under its commands, what is around them."""
+    own = [place for place, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
+    for code, instruction in reversed(frames[: own[0]] if own else frames):
+        file = code.co_filename
+        if not file.startswith(PACKAGE) or file.startswith(PROGRAMS):
+            yield code, instruction
+
+
+def _line(code: CodeType, instruction: int) -> int | None:
+    found = (line for start, end, line in code.co_lines() if start <= instruction < end)
+    return next(found, None)

@@ -1,0 +1,289 @@
+"""Advances a recording at the end of each step; finds out which rank it records, where only the first step tells."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from inspect import getattr_static, unwrap
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+from pinprof.capture.children.notes import ChildConfig, Claim, Notes
+from pinprof.capture.hooks import contained, faults, replaced
+from pinprof.capture.job import (
+    Agreement,
+    Rank,
+    leave_job,
+    path_of_rank,
+    rank_in,
+    rank_in_group,
+    store_of_group,
+    store_of_job,
+)
+from pinprof.capture.observe.constructors import noticing_made
+from pinprof.capture.program import POLITE_STOPS, Stop
+from pinprof.capture.steps.marks import Marks
+from pinprof.capture.window.bounds import ON_COMMAND_LINE
+from pinprof.capture.window.recording import Recording, profile
+from pinprof.capture.window.trace_file import writable_target
+from pinprof.errors import CaptureError, unexpected
+
+
+@dataclass
+class Membership:
+    """The rank of a recording that began without one; `rank` and `agreement` are None as long as it has none.
+
+    `count` returns how many steps the program has made.
+    """
+
+    recording: Recording
+    count: Callable[[], int]
+    force: bool
+    rank: Rank | None = None
+    agreement: Agreement | None = None
+
+    def join(self) -> Agreement | None:
+        """Join the other ranks of the process group, if it has several, and give the trace the name of this rank."""
+        rank = rank_in_group()
+        if rank is None or rank.world_size == 1:
+            return None
+        self.rank, self.agreement = rank, Agreement(rank, store_of_group)
+        self.recording.join(self.agreement, self.count)
+        self.recording.path = path_of_rank(self.recording.path, rank.rank)
+        return self.agreement
+
+    def check(self) -> None:
+        """Raise CaptureError if the trace cannot be written under its new name."""
+        if self.rank is not None:
+            writable_target(self.recording.path, force=self.force)
+
+    def leave(self) -> None:
+        """Tell the other ranks where this one has written its trace."""
+        if self.agreement is not None:
+            self.agreement.leave(self.path)
+
+    @property
+    def path(self) -> Path | None:
+        """The trace, if one was written."""
+        return self.recording.path if self.recording.recorded_steps else None
+
+
+class Stepper:
+    """Advances the recording at the end of every step, and ends the script when that is done or has failed.
+
+    A rank of a job goes on until it can end together with the others, which would wait for it in a collective. A script
+    that only evaluates goes on while it `is_needed`, by children that train.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        agreement: Agreement | None,
+        *,
+        keep_going: bool,
+        membership: Membership | None = None,
+        is_training: Callable[[], bool] = lambda: True,
+        is_needed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.recording = recording
+        self.failure: CaptureError | None = None
+        self.trains = False
+        """Whether the steps that it has recorded train."""
+        self.is_faulty = False
+        """Whether pinprof itself has failed, so that nothing is recorded."""
+        self.stop = Stop()
+        self._thread = get_ident()
+        self._agreement = agreement
+        self._membership = membership
+        self._keep_going = keep_going
+        self._is_training = is_training
+        self._is_needed = is_needed
+
+    def end_step(self, marker: str) -> None:
+        """Note the end of a step, with the name of its marker."""
+        if self._membership is not None:
+            self._join(self._membership)
+        if self.failure is None:
+            try:
+                self._advance(marker)
+            except CaptureError as exc:
+                self._give_up(exc)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
+                self.is_faulty = True
+                faults.note(error)
+                self._give_up(CaptureError(unexpected(error)))
+        if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
+            self.stop()
+
+    def _advance(self, marker: str) -> None:
+        recording = self.recording
+        if self._thread != get_ident():
+            self._thread = get_ident()
+            recording.move()
+        if recording.steps_seen and marker != recording.marker:
+            recording.restart()
+        if not recording.done:
+            recording.marker, self.trains = marker, self._is_training()
+        recording.step()
+
+    def _give_up(self, failure: CaptureError) -> None:
+        """Record no more; the program runs on, unless it has to end together with the other ranks."""
+        self.failure = failure
+        contained(self.recording.abandon)()
+        if self._agreement is None and not self.is_faulty:
+            faults.say(f"Nothing more is recorded: {failure}. The program runs on")
+
+    def _join(self, membership: Membership) -> None:
+        self._membership, self._agreement = None, membership.join()
+        try:
+            membership.check()
+        except CaptureError as exc:
+            self.failure = exc
+
+    def _may_end(self) -> bool:
+        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have what they need
+        return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
+
+    @property
+    def stops(self) -> int:
+        """How often it has asked the script to end."""
+        return self.stop.times
+
+
+RECORDED_BEFORE = "an earlier process of this rank has been recorded"
+
+
+class LateRecording:
+    """The recording of this process, which begins when its first step ends."""
+
+    def __init__(self, config: ChildConfig, notes: Notes) -> None:
+        self.marks = Marks(config.step_marker, self._end_step, group=False, may_move=self._may_move)
+        self._config = config
+        self._notes = notes
+        self._claim: Claim | None = None
+        self._agreement: Agreement | None = None
+        self._stepper: Stepper | None = None
+        self._is_left_alone = False
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Watch the steps in the block; a function of the script that marks them is found in its main module."""
+        with ExitStack() as undo:
+            undo.enter_context(noticing_made())
+            undo.enter_context(self.marks.placed())
+            if self.marks.in_script:
+                _mark_in_main(self.marks, undo)
+            yield
+
+    def end(self, *, failed: bool) -> bool:
+        """End the recording and note how it ended; return whether pinprof has stopped the process."""
+        stepper, why = self._stepper, None
+        if stepper is None:
+            self._notes.end(None, recorded=False, marker="", stopped=False, why=None)
+            return False
+        if stepper.stops > POLITE_STOPS:
+            sys.settrace(None)
+        recording = stepper.recording
+        try:
+            recording.end()
+        except CaptureError as exc:
+            stepper.failure = stepper.failure or exc
+        except Exception as error:  # noqa: BLE001  the program has ended, and has its exit status
+            stepper.failure = CaptureError(unexpected(error))
+            faults.note(error)
+        recorded = bool(recording.recorded_steps)
+        if not recorded:
+            why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))
+        stopped = bool(stepper.stops) and not failed
+        self._notes.end(
+            self._claim,
+            recorded=recorded,
+            marker=recording.marker,
+            stopped=stopped,
+            why=why,
+            trains=stepper.trains,
+        )
+        if self._agreement is not None:
+            self._agreement.leave(recording.path if recorded else None)
+        if stopped:
+            leave_job()
+        return stopped
+
+    def _may_move(self) -> bool:
+        return self._stepper is None or self._stepper.recording.may_move
+
+    def _end_step(self, marker: str) -> None:
+        if self._is_left_alone:
+            return
+        if self._stepper is not None:
+            self._stepper.end_step(marker)
+            return
+        self._begin()
+        if self._stepper is not None and self._stepper.failure is not None:
+            self._stepper.end_step(marker)
+
+    def _begin(self) -> None:
+        """Find out which rank this is, and begin to record, unless another process of this rank does or did."""
+        rank = self._rank()
+        claim = self._notes.claim(Path(self._config.path), rank)
+        if claim == "at work" or (claim == "recorded" and self._config.keep_going):
+            self._is_left_alone = True
+            return
+        failure = None
+        if isinstance(claim, Claim):
+            self._claim = claim
+            self._agreement = self._agreement_as(rank)
+        else:
+            failure = CaptureError(RECORDED_BEFORE)
+        self._stepper = self._stepper_at(claim.path if isinstance(claim, Claim) else None, failure)
+
+    def _rank(self) -> Rank | None:
+        """Return the rank in a job of several; a helper that a rank starts has that one's variables, and is none."""
+        of_environment = rank_in(os.environ)
+        rank = rank_in_group() or (of_environment if of_environment != self._config.inherited else None)
+        return rank if rank is not None and rank.world_size > 1 else None
+
+    def _agreement_as(self, rank: Rank | None) -> Agreement | None:
+        if rank is None:
+            return None
+        return Agreement(rank, store_of_group if rank_in_group() else partial(store_of_job, dict(os.environ)))
+
+    def _stepper_at(self, path: str | None, failure: CaptureError | None) -> Stepper:
+        """Return what advances the recording at this path; with a failure it records nothing, and only stops."""
+        scratch = str(self._notes.folder / f"{os.getpid()}.json")
+        try:
+            recording = profile(path or scratch, **self._config.options)
+        except CaptureError as exc:
+            recording, failure = profile(scratch, **self._config.options), exc
+        stepper = Stepper(
+            recording, self._agreement, keep_going=self._config.keep_going, is_training=lambda: self.marks.trains
+        )
+        stepper.failure = failure
+        recording.done = path is None  # it has nothing to record, and ends as one that has recorded
+        recording.join(self._agreement, lambda: self.marks.place)
+        if failure is None:
+            recording.start()
+        return stepper
+
+
+def _mark_in_main(marks: Marks, undo: ExitStack) -> None:
+    """Mark the calls of the function in the main module of a process of `multiprocessing`, if it is there.
+
+    A spawned process has run the script under another name, in a namespace that only the functions still have.
+    """
+    holder: Any = sys.modules["__main__"]
+    *path, name = marks.step_marker.split(".")
+    try:
+        for part in path:
+            holder = getattr(holder, part)
+        function = getattr_static(holder, name)
+    except AttributeError:
+        return  # a program of its own, whose code the marks change
+    undo.enter_context(replaced(holder, name, marks.mark_calls))
+    namespace = getattr(unwrap(function), "__globals__", {})
+    if not path and namespace.get(name) is function:
+        undo.callback(namespace.__setitem__, name, function)
+        namespace[name] = vars(holder)[name]

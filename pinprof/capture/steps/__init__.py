@@ -1,0 +1,1 @@
+"""Finds where the steps of a running program end."""

@@ -1,0 +1,263 @@
+"""Finds how many optimizer steps make a step of the program: by other optimizers, or by pauses for rollouts."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import islice, pairwise
+from statistics import median
+from typing import NamedTuple
+
+LARGEST_CYCLE = 16
+"""Steps of the least frequent optimizer in a step of the program."""
+
+ROUNDS = 3
+"""How often a cycle must have come."""
+
+LONGEST_WATCH = (ROUNDS + 1) * LARGEST_CYCLE
+"""Steps after which there is nothing to find."""
+
+Between = frozenset[tuple[Hashable, int]]
+"""How often each other optimizer steps between two steps of the one."""
+
+
+def cycle_size(between: Sequence[Between]) -> int | None:
+    """Return after how many of its steps the others have of late done the same again; None if they have not."""
+    for size in range(1, min(LARGEST_CYCLE, len(between) // ROUNDS) + 1):
+        late = between[-ROUNDS * size :]
+        if late[:-size] == late[size:]:
+            return size
+    return None
+
+
+class Cycles:
+    """Tells for each step of an optimizer, in order, whether a step of the program ends with it.
+
+    `size` is how many make one, 1 until it is known. `is_even` says that of late the others have done the same between
+    any two of them.
+    """
+
+    def __init__(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> None:
+        """Begin with what optimizers have done: which one has made each step."""
+        self.size = 1
+        self.is_even = True
+        self._since_end = 0
+        self._watches = True
+        ends = [place for place, one in enumerate(earlier) if one == optimizer]
+        # a program may begin in its own way: what comes before the second step does not count
+        self._between = [_others(earlier[begin + 1 : end]) for begin, end in islice(pairwise(ends), 1, None)]
+        self._now: Counter[Hashable] = Counter(earlier[ends[-1] + 1 :] if ends else earlier)
+        self._look()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a step of the program ended with the last step of the optimizer."""
+        return self._since_end == 0
+
+    def other(self, optimizer: Hashable) -> None:
+        """Note a step of another optimizer."""
+        if self._watches:
+            self._now[optimizer] += 1
+
+    def ends(self) -> bool:
+        """Note a step of the optimizer, and return whether the program's ends with it."""
+        if self._watches:
+            self._between.append(frozenset(self._now.items()))
+            self._now.clear()
+            self._look()
+        elif self.size > 1:
+            self._since_end = (self._since_end + 1) % self.size
+        return self.at_end
+
+    def _look(self) -> None:
+        between = self._between
+        self.is_even = len(set(between[-ROUNDS:])) <= 1
+        size = cycle_size(between)
+        if size is not None and size > 1:
+            self.size, self._watches = size, False
+            # a round ends where the others do most before the next step of this one: between two bursts
+            last = range(len(between) - size, len(between))
+            longest = max(last, key=lambda place: sum(count for _, count in between[place]))
+            self._since_end = (len(between) - longest) % size
+            between.clear()
+        elif len(between) >= LONGEST_WATCH:
+            self._watches = False
+            between.clear()
+
+
+def _others(steps: Sequence[Hashable]) -> Between:
+    return frozenset(Counter(steps).items())
+
+
+LARGEST_GROUP = 64
+"""Optimizer steps per iteration; PPO has 4 to 40 by its usual settings."""
+
+MIN_GROUPS = 3
+"""How often the same number of optimizer steps must come in a row."""
+
+PAUSE = 3.0
+"""A pause is so many times as long as the usual time between optimizer steps."""
+
+LIKE_OTHER_PAUSES = 0.25
+"""A pause is at least this share of the second longest: a hiccup of the host is no rollout."""
+
+MIN_SHARE = 0.1
+"""The share of all time that the pauses must take; below that, the optimizer step is the better step."""
+
+MIN_ROLLOUT_CALLS = 8
+"""Calls of modules in a rollout. A pause with fewer is one that prints or saves, or waits for a full queue."""
+
+MOST_OTHER_PAUSES = 3
+"""Pauses that are no rollouts, after which there is nothing to find; a busy machine makes one now and then."""
+
+LONGEST_SEARCH = (MIN_GROUPS + 1) * LARGEST_GROUP
+"""Optimizer steps after which there is nothing to find."""
+
+
+class Gap(NamedTuple):
+    """The time between two optimizer steps."""
+
+    ns: int
+    calls: int | None = None
+    """Calls of outermost modules; None if they were not watched all the time."""
+    evaluated: bool = False
+    """Whether a model was switched to evaluation."""
+
+
+def pauses(gaps: Sequence[Gap]) -> list[int]:
+    """Return which of the gaps are much longer than the usual one."""
+    if len(gaps) < 2:  # noqa: PLR2004  one gap is as usual as itself
+        return []
+    times = sorted(gap.ns for gap in gaps)
+    bound = max(PAUSE * median(times), LIKE_OTHER_PAUSES * times[-2])
+    return [place for place, gap in enumerate(gaps) if gap.ns >= bound]
+
+
+def group_size(gaps: Sequence[Gap], groups: int = MIN_GROUPS) -> int | None:
+    """Return how many optimizer steps make an iteration, if the last ones came in so many groups of that size.
+
+    The last group has to be complete: its last step is that behind the last gap. Only the first steps may differ, as
+    many as two groups have: those of a program's start take long.
+    """
+    at = pauses(gaps)
+    sizes = [later - earlier for earlier, later in pairwise([-1, *at, len(gaps)])]
+    size = sizes[-1]
+    alike = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
+    if not 1 < size <= LARGEST_GROUP or alike < groups or sum(sizes[:-alike]) > 2 * size:
+        return None
+    return size if _are_rollouts(at[1 - alike :], gaps) else None
+
+
+def _are_rollouts(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
+    """Return whether the pauses at these places matter, and those that were watched are rollouts."""
+    paused = [gaps[place] for place in at]
+    if sum(gap.ns for gap in paused) < MIN_SHARE * sum(gap.ns for gap in gaps):
+        return False
+    watched = any(gap.calls is not None for gap in paused)
+    return watched and all(_may_be_rollout(place, gaps) for place in at)
+
+
+def _may_be_rollout(place: int, gaps: Sequence[Gap]) -> bool:
+    """Return whether modules are called in this gap far more often than in the usual one, as far as that is known."""
+    gap = gaps[place]
+    if gap.evaluated or gap.calls is None:
+        return not gap.evaluated
+    usual = median([other.calls for other in gaps if other.calls is not None])
+    return gap.calls >= max(MIN_ROLLOUT_CALLS, PAUSE * usual)
+
+
+class Iterations:
+    """Tells for each optimizer step of a program, in order, whether an iteration ends with it.
+
+    `size` is None until it knows; meanwhile every step ends one, except while it has seen two groups of the same size
+    and waits for the third. `wants_calls` says that it needs to know the calls of modules.
+    """
+
+    def __init__(self) -> None:
+        self.size: int | None = None
+        self.wants_calls = False
+        self._given_up = False
+        self._last_ns: int | None = None
+        self._gaps: list[Gap] = []
+        self._calls: int | None = None
+        self._evaluated = False
+        self._since_end = 0
+        self._pause_ns = 0.0
+        self._other_pauses = 0
+
+    def called(self) -> None:
+        """Note a call of a module that no other module makes."""
+        if self._calls is not None:
+            self._calls += 1
+
+    def evaluated(self) -> None:
+        """Note that the program switches a model to evaluation."""
+        self._evaluated = True
+
+    def stepped(self, at_ns: int) -> bool:
+        """Return whether an iteration ends with this optimizer step."""
+        if self._given_up:
+            return True
+        last_ns, self._last_ns = self._last_ns, at_ns
+        gap = Gap(at_ns - last_ns, self._calls, self._evaluated) if last_ns is not None else None
+        self._evaluated, self._calls = False, 0 if self.wants_calls else None
+        if self.size is not None:
+            return self._counted(self.size, gap)
+        if gap is not None:
+            self._gaps.append(gap)
+        return self._looked()
+
+    def give_up(self) -> None:
+        """Let every optimizer step end an iteration from now on."""
+        self.size, self.wants_calls, self._given_up = None, False, True
+        self._gaps.clear()
+
+    def _begin_anew(self) -> None:
+        """Look at the steps from here on, because of a pause that is no rollout."""
+        self._gaps.clear()
+        self._other_pauses += 1
+        if self._other_pauses >= MOST_OTHER_PAUSES:
+            self.give_up()
+
+    def _counted(self, size: int, gap: Gap | None) -> bool:
+        """Count the steps of an iteration; a pause begins the count anew."""
+        if gap is not None and gap.ns >= self._pause_ns:
+            self._since_end = 0
+        self._since_end += 1
+        if self._since_end < size:
+            return False
+        self._since_end = 0
+        return True
+
+    def _looked(self) -> bool:
+        """Look at the gaps so far; return whether this step is one of its own."""
+        gaps = self._gaps
+        if not self.wants_calls:
+            if _begins_like_rollouts(gaps):
+                self.wants_calls, self._calls = True, 0
+            elif len(gaps) > LARGEST_GROUP:
+                self.give_up()
+            return True
+        at = pauses(gaps)
+        if len(gaps) > LONGEST_SEARCH:
+            self.give_up()
+        elif at and at[-1] == len(gaps) - 1 and not _may_be_rollout(at[-1], gaps):
+            self._begin_anew()
+        elif (size := group_size(gaps)) is not None:
+            self.size, self.wants_calls = size, False
+            self._pause_ns = PAUSE * median(gap.ns for gap in gaps)
+        else:
+            return not _is_nearly_sure(at, gaps)
+        return True
+
+
+def _is_nearly_sure(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
+    """Return whether all groups so far, but one too few, had the same size, and a rollout was seen."""
+    sizes = {later - earlier for earlier, later in pairwise([-1, *at])}
+    return len(at) >= MIN_GROUPS - 1 and len(sizes) == 1 and _are_rollouts(at, gaps)
+
+
+def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:
+    """Return whether the last gap is the first that may have been a rollout."""
+    if len(gaps) < 2 or gaps[-1].evaluated:  # noqa: PLR2004  the usual gap, and this one
+        return False
+    usual = median(gap.ns for gap in gaps[:-1])
+    return gaps[-1].ns >= PAUSE * usual and gaps[-1].ns >= MIN_SHARE * sum(gap.ns for gap in gaps)

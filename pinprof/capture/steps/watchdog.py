@@ -1,0 +1,373 @@
+"""Watches a running program from a thread of its own, and acts in its main thread where nothing marks a step."""
+
+import _thread
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pinprof.capture.hooks import contained, faults
+from pinprof.capture.observe.machine import uses_cuda
+from pinprof.capture.program import OWN_FOLDERS
+from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.sources import count_optimizers
+from pinprof.capture.window.bounds import NS_PER_S
+from pinprof.capture.window.recording import Recording
+from pinprof.errors import CaptureError
+
+STRETCH_AFTER_S = 30.0
+"""The work without a step after which a stretch of time is recorded: longer than a usual start with little of it."""
+
+STRETCH_S = 3.0
+"""How long to record: some steps of an inference with large models, or thousands of a small one."""
+
+SHORTEST_STRETCH_S = 0.5
+
+MOST_EVENTS = 500_000
+"""A trace of so many events takes a minute to write and read."""
+
+EVENTS_PER_PIECE = 5
+"""Events of a trace per temporary piece of memory: an op or two, a launch, a kernel, and what else there is."""
+
+MODULES_AFTER_S = 10.0
+"""The work without a step after which to watch modules, which slows their calls down by less than a microsecond."""
+
+EARLY_S, EARLY_ON_GPU_S = 1.0, 8.0
+"""The work after which a program without any optimizer is recorded for the case that it ends soon. With a GPU later: a
+profiler makes launches slower for good, so that the step can no longer be timed without it."""
+
+WITH_OPTIMIZER = 4
+"""How much longer to wait in a program that has an optimizer, or had steps: it probably trains after this."""
+
+LONGER_THAN_ANY = 5
+"""A marker that takes so many times as long as it ever did no longer comes."""
+
+LOOK_S = 0.25
+
+QUESTIONS = 1.5
+"""By how much the work grows from one question what to do to the next: an answer takes some 10 ms of the program's
+time."""
+
+RETRY_S = 0.02
+"""How soon to try again to act, where the main thread was in a function of pinprof."""
+
+SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
+"""The signal whose Python handler acts. No process sends it: `_thread.interrupt_main` only tells the interpreter that
+it came, so no system call of the program is interrupted. A handler may raise, as a pending call of C cannot."""
+
+Due: TypeAlias = Literal["modules", "early", "stretch"]
+"""To watch modules, to record a stretch for the case that the program ends soon, or to record the last stretch."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds of work without a step to wait for one; 0 waits for ever."""
+
+    stretch_after_s: float = STRETCH_AFTER_S
+    on_gpu: bool = False
+    records: bool = True
+    """Whether to record stretches at all; modules may mark steps without."""
+
+    @property
+    def modules_after_s(self) -> float:
+        """When to watch modules."""
+        return min(MODULES_AFTER_S, self.stretch_after_s / 3)
+
+    @property
+    def early_s(self) -> float:
+        """When to record a stretch that is dropped if steps come."""
+        return min(EARLY_ON_GPU_S if self.on_gpu else EARLY_S, self.stretch_after_s / 4)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a program has done: its work since the last sign of a step, and the longest time between two signs."""
+
+    work_s: float
+    longest_s: float
+    has_marker: bool
+    has_signs: bool
+    watches_modules: bool
+    had_early: bool
+
+
+def due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
+    """Return what to do now, if anything; `has_optimizer` is called only if it matters."""
+    what = _due(patience, now, has_optimizer)
+    return what if patience.records or what == "modules" else None
+
+
+def _due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
+    wait_s = max(patience.stretch_after_s, LONGER_THAN_ANY * now.longest_s)
+    if patience.stretch_after_s <= 0 or now.work_s < min(patience.early_s, patience.modules_after_s):
+        return None
+    if now.has_marker:
+        return "stretch" if now.work_s >= WITH_OPTIMIZER * wait_s else None
+    may_be_early = not now.had_early and not now.has_signs
+    if now.work_s < (patience.early_s if may_be_early else wait_s if now.watches_modules else patience.modules_after_s):
+        return None
+    times = WITH_OPTIMIZER if has_optimizer() else 1
+    if now.work_s >= times * patience.modules_after_s and not now.watches_modules:
+        return "modules"
+    if now.work_s >= times * wait_s:
+        return "stretch"
+    return "early" if may_be_early and times == 1 else None
+
+
+def stretch_s(freed_per_s: float) -> float:
+    """Return how long to record a program that gives back so many pieces of memory per second."""
+    return max(SHORTEST_STRETCH_S, min(STRETCH_S, MOST_EVENTS / max(1.0, EVENTS_PER_PIECE * freed_per_s)))
+
+
+class Watchdog:
+    """Lets modules mark steps, and records a stretch of time, while `awake()`, if nothing else marks steps.
+
+    It calls `stop`, if any, again and again after the last stretch; this may raise. `body` is the code of the function
+    that runs the program. Time in which `waits_for_others`, for processes that it has started, is no work.
+    """
+
+    def __init__(
+        self,
+        marks: Marks,
+        recording: Recording,
+        patience: Patience,
+        *,
+        stop: Callable[[], None] | None,
+        body: CodeType,
+        waits_for_others: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._work = Effort(time.perf_counter_ns())
+        self._marks, self._recording, self._patience = marks, recording, patience
+        self._stop, self._body, self._waits_for_others = stop, body, waits_for_others
+        self._action: Callable[[], None] | None = None
+        self._asleep = threading.Event()
+        self._acts = self._had_early = self._is_last = self._has_optimizer = False
+        self._main = threading.main_thread().ident or 0
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Watch the program in the block; only where its main thread runs it, and not for steps marked otherwise."""
+        if threading.get_ident() != self._main or self._marks.step_marker != "auto":
+            yield
+            return
+        before = signal.signal(SIGNAL, self._act)
+        self._work = Effort(time.perf_counter_ns())
+        thread = threading.Thread(target=self._watch, name="pinprof watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.sleep()
+            thread.join(LOOK_S)
+            signal.signal(SIGNAL, before if before is not None else signal.SIG_DFL)
+
+    @property
+    def worked_s(self) -> float:
+        """How long the program was seen to work, in all."""
+        return self._work.total_s
+
+    def sleep(self) -> None:
+        """Watch no longer."""
+        self._action = None
+        self._asleep.set()
+
+    def _watch(self) -> None:
+        while not self._asleep.wait(RETRY_S if self._action else LOOK_S):
+            if self._action is None and not self._acts:
+                with suppress(RuntimeError):  # of torch, while the interpreter or CUDA ends
+                    self._action = contained(self._next)()
+            if self._action is not None and self._is_elsewhere and signal.getsignal(SIGNAL) == self._act:
+                signal.pthread_kill(self._main, SIGNAL)  # the main thread waits, perhaps for the other one
+            elif self._action is not None:
+                _thread.interrupt_main(SIGNAL)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether another thread than the main one makes the steps."""
+        return self._marks.thread != self._main
+
+    def _next(self) -> Callable[[], None] | None:
+        """Return what the main thread has to do now."""
+        now_ns, recording, work = time.perf_counter_ns(), self._recording, self._work
+        work.look(now_ns, sys._current_frames().get(self._main), self._marks.pace.last_ns)  # noqa: SLF001  the public way
+        if recording.stretch.is_open:
+            is_over = recording.stretch.seconds >= stretch_s(work.freed_per_s) or self._is_elsewhere
+            return self._end if is_over else None
+        if self._is_last and self._stop is not None:
+            return self._stop
+        if recording.done:
+            self.sleep()
+        elif self._waits_for_others():
+            work.seconds = 0.0
+        elif work.seconds > max(work.next_question_s, self._patience.early_s):
+            work.next_question_s = QUESTIONS * work.seconds
+            return self._decide
+        return None
+
+    def _decide(self) -> None:
+        """Do what is due; in the program's own thread, because it looks at all objects."""
+        marks, work = self._marks, self._work
+        now = Situation(
+            work.seconds,
+            marks.pace.longest_ns / NS_PER_S,
+            marks.marker_kind is not None,
+            marks.has_signs,
+            marks.watches_modules,
+            self._had_early,
+        )
+        what = due(self._patience, now, self._finds_optimizer)
+        if what is None or not work.is_with_tensors():
+            return
+        if what == "modules":
+            marks.watch_modules()
+            work.seconds = min(work.seconds, self._patience.modules_after_s)  # they need the rest of the time too
+        elif what == "early":
+            self._had_early = True
+            self._recording.stretch.begin()
+        else:
+            self._begin_last()
+
+    def _finds_optimizer(self) -> bool:
+        self._has_optimizer = self._has_optimizer or count_optimizers() > 0
+        return self._has_optimizer
+
+    def _act(self, _number: int, frame: FrameType | None) -> None:
+        """Act in the main thread, if it runs the program's own code now."""
+        action = self._action
+        if action is None or self._asleep.is_set() or not is_in_program(frame, self._body) or is_preparing(frame):
+            return
+        self._action, self._acts = None, True
+        try:
+            action()
+        except CaptureError:  # a profiler of the program's own, for one; this must not end the program
+            self.sleep()
+        except Exception as error:  # noqa: BLE001  nor must what nobody thought of
+            self.sleep()
+            faults.note(error)
+        finally:
+            self._acts = False
+
+    def _begin_last(self) -> None:
+        self._recording.abandon()
+        self._recording.done = bool(self._recording.recorded_steps)
+        if not self._recording.done:
+            self._recording.stretch.begin()
+        self._is_last = True
+
+    def _end(self) -> None:
+        self._recording.stretch.end()
+        if self._is_last:
+            self._recording.stretch.write()
+            self._recording.done = True
+
+
+def is_in_program(frame: FrameType | None, body: CodeType) -> bool:
+    """Return whether a frame is of the program that the function with the code `body` runs, and of none of pinprof's.
+
+    A frame that only passes on a call of a module counts as the program's.
+    """
+    depth = 0
+    while frame is not None and frame.f_code is not body:
+        own = frame.f_code.co_filename.startswith(OWN_FOLDERS)
+        if own and frame.f_code.co_name != "told_module_call":
+            return False
+        depth += 1
+        frame = frame.f_back
+    return frame is not None and depth > 0
+
+
+PREPARING = ("<frozen importlib._bootstrap>", f"_dynamo{os.sep}convert_frame.py", f"_inductor{os.sep}compile_fx.py")
+"""Ends of the names of files whose functions run while a program imports modules, or torch.compile compiles."""
+
+DEEPEST = 200
+"""Frames to look at."""
+
+FREED = 10
+"""Pieces of the GPU's memory given back between two looks. Temporary tensors come and go while a model works; while one
+is loaded they only come."""
+
+QUIET_SHARE = 0.1
+"""The part of a second that counts in which none of that was seen: replayed graphs need no memory, but neither does a
+program that prepares its data on the host."""
+
+LONGEST_LOOK_S = 1.0
+"""The most that counts from one look to the next: a thread that was not let run has seen nothing."""
+
+
+class Effort:
+    """The seconds in which a program was seen to work since something last marked a step, and in all."""
+
+    def __init__(self, now_ns: int) -> None:
+        self.seconds = 0.0
+        self.total_s = 0.0
+        self.freed_per_s = 0.0
+        self.next_question_s = 0.0
+        self._now_ns = now_ns
+        self._marked_ns = 0
+        self._freed = 0
+        self._has_gpu = torch.cuda.device_count() > 0  # unlike `is_available`, this lets a fork use the GPU
+        self._tensors = set[int]() if self._has_gpu else tensors()
+
+    def look(self, now_ns: int, frame: FrameType | None, marked_ns: int) -> None:
+        """Look at the program now: the innermost frame of its main thread, and when something last marked a step."""
+        passed_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_LOOK_S)
+        self._now_ns = now_ns
+        worked_s = passed_s * self._share(passed_s, frame)
+        self.total_s += worked_s
+        if marked_ns != self._marked_ns:
+            self.seconds, self.next_question_s, self._marked_ns = 0.0, 0.0, marked_ns
+        else:
+            self.seconds += worked_s
+
+    def is_with_tensors(self) -> bool:
+        """Return whether the program uses torch at all; call it in the program's own thread, as `tensors`."""
+        return self._has_gpu or not tensors() <= self._tensors
+
+    def _share(self, passed_s: float, frame: FrameType | None) -> float:
+        """Return how much of the time since the last look counts."""
+        freed = _freed_pieces()
+        newly, self._freed = freed - self._freed, freed
+        if is_preparing(frame):
+            return 0.0
+        self.freed_per_s = newly / passed_s if passed_s else 0.0
+        if uses_cuda():
+            return 1.0 if newly >= FREED else QUIET_SHARE
+        return QUIET_SHARE if self._has_gpu else 1.0
+
+
+def is_preparing(frame: FrameType | None) -> bool:
+    """Return whether a thread imports or compiles, from its innermost frame."""
+    for _ in range(DEEPEST):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith(PREPARING):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def tensors() -> set[int]:
+    """Return the ids of all tensors that exist.
+
+    In another thread than the program's, this could hold on to a tuple that the program still builds, which breaks it.
+    """
+    return {id(thing) for thing in gc.get_objects() if issubclass(type(thing), Tensor)}
+
+
+def _freed_pieces() -> int:
+    """Return how often the program has given back memory of a GPU."""
+    if not uses_cuda():
+        return 0
+    devices = range(torch.cuda.device_count())
+    stats = [torch.cuda.memory_stats_as_nested_dict(device) for device in devices]
+    return sum(int(of_device["allocation"]["all"]["freed"]) for of_device in stats if of_device)

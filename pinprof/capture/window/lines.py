@@ -1,0 +1,249 @@
+"""The windows that learn which lines wait for the GPU: under a profiler, then over many steps without one."""
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+
+from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
+from pinprof.capture.hooks import contained
+from pinprof.capture.observe.frames import (
+    called_at,
+    codes,
+    frame_of_thread,
+    frames_of_wait,
+    in_replica,
+    instructions,
+    nearest_line,
+)
+from pinprof.capture.observe.machine import uses_cuda
+from pinprof.capture.observe.waits import noticing
+from pinprof.capture.window.bounds import Progress, WatchBounds
+from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
+from pinprof.errors import CaptureError, TraceError
+from pinprof.outputs import hidden_folder
+from pinprof.trace import read_trace
+from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, SourceLine
+from pinprof.trace.run import WATCH
+from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
+
+
+class LineRecorder:
+    """The lines of the waits so far, each once; `waited()` marks in the trace that the current line has waited.
+
+    The thread that makes it is the main thread.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[SourceLine] = []
+        self._numbers: dict[SourceLine, int] = {}
+        self._main = threading.get_ident()
+
+    def waited(self) -> None:
+        """Note that the last call of the running Python code has waited, and mark it in the trace."""
+        frames = frames_of_wait(sys._getframe(1), self._main)  # noqa: SLF001  the only way to a caller alone
+        line = nearest_line((frame.f_code, frame.f_lineno) for frame in frames)
+        if line is None:
+            return
+        number = self._numbers.setdefault(line, len(self._numbers))
+        if number == len(self.lines):
+            self.lines.append(line)
+        with torch.profiler.record_function(f"{LINE_MARK}{number}"):
+            pass
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record the lines of all waits in the block, if the program uses a GPU."""
+        if not uses_cuda():
+            yield
+            return
+        with noticing(contained(self.waited)):
+            yield
+
+
+def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator[Progress, None, None]:
+    """Record some steps with stacks, learn the lines of their waits, and store these in the trace at `path`.
+
+    It discards the recorded steps, which stacks and warnings slow down. A failure costs only the lines, never the
+    existing trace.
+    """
+    recorder = LineRecorder()
+    profiler = torch_profiler(steps, with_stack=with_stack)
+    complete = False
+    with suppress(CaptureError), as_capture_error("the lines were not recorded"):
+        profiler.start()
+        try:
+            yield from warm_up_profiler(profiler)
+            with recorder.recording():
+                for step in range(1, steps + 1):
+                    yield Progress("lines", step, steps)
+                    if step < steps:
+                        profiler.step()
+            complete = True
+        finally:
+            profiler.stop()
+        if complete:
+            store(path, _learned(profiler, recorder, path.parent))
+
+
+def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> dict[str, object]:
+    """Return the lines of the waits of a step, from the recorded steps, as sections of a trace file."""
+    with hidden_folder(folder) as temporary:
+        marked = temporary / "lines.json"
+        profiler.export_chrome_trace(str(marked))
+        try:
+            trace = read_trace(marked)
+        except TraceError as exc:
+            raise CaptureError(str(exc)) from exc
+    stalls = measure_stalls(trace)
+    lines = line_of_each(trace, stalls, recorder.lines)
+    return {LINES_KEY: learn_lines(trace, stalls, lines), CONTEXTS_KEY: learn_contexts(trace, stalls, lines)}
+
+
+MOST_IN_SEQUENCES = 20_000
+"""Entries of all sequences together; a detector with 500 waits in each of 200 steps, no two alike, would have 100,000
+of them."""
+
+THREAD = -1
+"""Stands between the frames of a thread and those of the main thread."""
+
+Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Calls a function after each wait in a block, on the thread that waited."""
+
+
+class _Frame(NamedTuple):
+    """A frame as it was: the code, the offset of its instruction, and the line."""
+
+    code: CodeType
+    instruction: int
+    line: int
+
+
+class _Caller(NamedTuple):
+    """A stack from which a wait was called, innermost first, and the line of the user's code in it."""
+
+    line: SourceLine
+    frames: tuple[_Frame, ...]
+    is_main: bool
+
+    def described(self) -> "_Entry":
+        """Return what is told apart in the end."""
+        place = self.line.line, self.line.function
+        users = next(frame for frame in self.frames if (frame.line, frame.code.co_name) == place)
+        called, waited = (called_at(frame.code, frame.instruction) for frame in (users, self.frames[0]))
+        return _Entry(self.line, called, waited, "main" if self.is_main else "other")
+
+
+class _Entry(NamedTuple):
+    """What is told apart: a line with its stack, what was called, and the role of the thread."""
+
+    line: SourceLine
+    called: str | None
+    waited: str | None
+    thread: str
+
+
+class Watcher:
+    """The waits so far; the thread that makes it is the main thread.
+
+    While the program waits, it only counts; it looks at the source in the end.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._main = threading.get_ident()
+        self._numbers: dict[tuple[int, ...], int | None] = {}
+        self._kept: list[tuple[CodeType, ...]] = []
+        """The code of all frames in `_numbers`, so that no later code has the address of one of these."""
+        self._callers: list[_Caller] = []
+        self._steps: list[Counter[int]] = []
+        """Per caller: how often it waited in which step."""
+        self._sequence: list[int] = []
+        self._sequences: dict[tuple[int, ...], None] | None = {}
+
+    def waited(self) -> None:
+        """Note that the last call of the running Python code has waited."""
+        number = self._number(sys._getframe(1))  # noqa: SLF001  the quick way to the callers
+        if number is None:
+            return
+        self._steps[number][self.step] += 1
+        if self._callers[number].is_main:
+            self._sequence.append(number)
+
+    def end_step(self) -> None:
+        """Note that a step has ended."""
+        self.step += 1
+        sequence, self._sequence = tuple(self._sequence), []
+        if self._sequences is not None:
+            self._sequences[sequence] = None
+            if sum(map(len, self._sequences)) > MOST_IN_SEQUENCES:
+                self._sequences = None
+
+    def watched(self) -> Watched:
+        """Return what was seen so far."""
+        steps: dict[_Entry, Counter[int]] = {}
+        entries = [caller.described() for caller in self._callers]
+        for entry, of_caller in zip(entries, self._steps, strict=True):
+            steps.setdefault(entry, Counter()).update(of_caller)
+        index = {entry: number for number, entry in enumerate(steps)}
+        waits = tuple(WatchedWait(*entry, at.total(), tuple(sorted(at))) for entry, at in steps.items())
+        if self._sequences is None:
+            return Watched(self.step, waits)
+        sequences = {tuple(index[entries[number]] for number in sequence) for sequence in self._sequences}
+        return Watched(self.step, waits, tuple(sorted(sequences)))
+
+    def _number(self, frame: FrameType) -> int | None:
+        """Return the number of the caller, None if no frame around it is the user's."""
+        is_main = threading.get_ident() == self._main
+        key = instructions(frame)
+        if not is_main and in_replica(frame):
+            key += (THREAD, *instructions(frame_of_thread(self._main)))
+        if key not in self._numbers:
+            self._numbers[key] = self._new(frame, is_main=is_main)
+        return self._numbers[key]
+
+    def _new(self, frame: FrameType, *, is_main: bool) -> int | None:
+        self._kept.append((*codes(frame), *(() if is_main else codes(frame_of_thread(self._main)))))
+        frames = frames_of_wait(frame, self._main)
+        stack = tuple(_Frame(frame.f_code, frame.f_lasti, frame.f_lineno) for frame in frames)
+        line = nearest_line((frame.code, frame.line) for frame in stack)
+        if line is None:
+            return None
+        self._callers.append(_Caller(line, stack, is_main))
+        self._steps.append(Counter())
+        return len(self._callers) - 1
+
+
+def watch_window(
+    bounds: WatchBounds,
+    path: Path,
+    *,
+    noticing: Noticing = noticing,
+    now: Callable[[], float] = time.monotonic,
+) -> Generator[Progress, None, None]:
+    """Watch steps without a profiler, and store what was seen in the trace at `path`.
+
+    It stores also what it saw of a program that ended meanwhile. A failure costs only what was seen.
+    """
+    if not bounds.steps:
+        return
+    watcher, start = Watcher(), now()
+    try:
+        with (
+            suppress(CaptureError),
+            as_capture_error("the waits were not watched"),
+            noticing(contained(watcher.waited)),
+        ):
+            while watcher.step < bounds.steps and now() - start < bounds.max_seconds:
+                yield Progress(WATCH, watcher.step + 1, bounds.steps)
+                watcher.end_step()
+    finally:
+        with suppress(CaptureError), as_capture_error("the waits were not stored"):
+            store(path, {WATCHED_KEY: watcher.watched()})

@@ -1,0 +1,381 @@
+"""Records a program into one trace file: warm-up, plain window, then torch.profiler over a few steps."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from math import inf
+from pathlib import Path
+from types import TracebackType
+from typing import final
+
+import msgspec
+import torch
+
+from pinprof.analyses.course import RegularStep, regular_figure
+from pinprof.capture.hooks import contained
+from pinprof.capture.job import Agreement
+from pinprof.capture.observe.constructors import makings
+from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
+from pinprof.capture.observe.machine import Clock, clock_of_program, loaders_pin, uses_cuda
+from pinprof.capture.window.bounds import (
+    FEWEST_STEPS,
+    IN_CODE,
+    WARM_UP_STEPS,
+    WATCH_SECONDS,
+    WATCH_STEPS,
+    OptionNames,
+    PlainBounds,
+    Progress,
+    WarmUpBounds,
+    WatchBounds,
+    Windows,
+)
+from pinprof.capture.window.lines import line_window, watch_window
+from pinprof.capture.window.stretch import Stretch
+from pinprof.capture.window.timing import PlainWindow, await_regular, more_plain, plain_window, warm_up
+from pinprof.capture.window.trace_file import (
+    as_capture_error,
+    description,
+    store,
+    torch_profiler,
+    warm_up_profiler,
+    writable_target,
+    write_times,
+    write_trace,
+)
+from pinprof.errors import CaptureError
+from pinprof.trace.host import HOST_KEY, HostProfile
+from pinprof.trace.run import COMPILE, PLAIN, RUN_KEY
+
+SPARE = 3
+"""So many steps more than the windows need are left to a program that is short of them."""
+
+AFTER = "after"
+"""The window of steps after all windows."""
+
+OnWindow = Callable[[str, int, int], None]
+"""Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
+
+TimeSteps = Callable[[Journal, list[int]], Generator[Progress, None, None]]
+"""Times steps, which it notes in the journal, and adds to the list how long the CPU was with others in each."""
+
+MakeProfiler = Callable[[int], torch.profiler.profile]
+"""Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""
+
+
+def profile(  # noqa: PLR0913  options of one public call, all by keyword
+    path: str | os.PathLike[str],
+    *,
+    steps: int = 5,
+    warmup: int = 10,
+    max_warmup: int = 100,
+    plain_steps: int = 20,
+    plain_seconds: float = 1.0,
+    plain_max_seconds: float = 20.0,
+    plain_precision: float = 0.02,
+    line_steps: int = 3,
+    line_stack: bool = True,
+    watch_steps: int = WATCH_STEPS,
+    with_stack: bool = False,
+    record_shapes: bool = False,
+    profile_memory: bool = False,
+    cuda_sync_events: bool = True,
+    force: bool = False,
+    on_progress: OnWindow | None = None,
+) -> "Recording":
+    """Return a recording, a context manager; call its `step()` at the end of every training step.
+
+        with pinprof.profile("out.json.gz") as p:
+            for batch in loader:
+                train(batch)
+                p.step()
+
+    It skips `warmup` steps, or more until their time is steady, but at most `max_warmup`. Then it times the plain step,
+    without a profiler: at least `plain_steps` steps (0 omits this window) and `plain_seconds`, but not longer than
+    `plain_max_seconds` after 3 steps. Then torch.profiler records `steps` steps, which are the trace. On a GPU,
+    `line_steps` more steps (0 omits this window), with stacks if `line_stack` is set, show which source line calls each
+    wait; the trace stores these lines. Then torch's sync debug mode alone shows over `watch_steps` more steps (0 omits
+    them), or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
+
+    It times more steps while the mean of the regular ones is not certain by the share `plain_precision` (1 asks for
+    nothing), for `plain_max_seconds` at most: with a GPU at once, and no more than 20 times `plain_steps` or 5 s; else
+    after the other windows.
+
+    With `steps=0` no profiler ever starts: the recording ends with the plain window, and the file holds its times.
+
+    Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
+    block if it recorded no step.
+    """
+    if max(steps, plain_steps) < 1 or min(steps, warmup, plain_steps, line_steps, watch_steps) < 0:
+        raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
+    plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds, plain_precision) if plain_steps else None
+    make_profiler = partial(
+        torch_profiler,
+        with_stack=with_stack,
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        cuda_sync_events=cuda_sync_events,
+    )
+    target = writable_target(Path(path), force=force)
+    watch = WatchBounds(watch_steps, WATCH_SECONDS)
+    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps, line_stack, watch)
+    return Recording(target, windows, make_profiler, on_progress=on_progress)
+
+
+@final
+class Recording:
+    """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
+
+    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
+    samples of the main thread's Python stack, stay None if that window was omitted or cut short. `regular`, the regular
+    step without a profiler, is known at the end. The file at `path` exists when `recorded_steps` is not 0. `marker`
+    says what marks a step, and is stored in that file. Where there is no profiler, `time_steps` may time the steps
+    in place of a plain window. `beyond_epoch` says that the first epoch is not taken for the last.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        windows: Windows,
+        make_profiler: MakeProfiler,
+        *,
+        make_clock: Callable[[], Clock] = clock_of_program,
+        on_progress: OnWindow | None = None,
+    ) -> None:
+        self.path = path
+        self.windows = windows
+        self.done = False
+        self.steps_seen = 0
+        self.plain: PlainWindow | None = None
+        self.regular: RegularStep | None = None
+        self.host: HostProfile | None = None
+        self.marker = "p.step()"
+        self.recorded_steps = 0
+        self.time_steps: TimeSteps | None = None
+        self.beyond_epoch = False
+        self.journal = Journal(make_clock)
+        self._make_profiler = make_profiler
+        self._on_progress = on_progress
+        self._agreement: Agreement | None = None
+        self._count: Callable[[], int] = lambda: self.steps_seen
+        self._steps_before = 0
+        self._loaders_pin: bool | None = None
+        self._drawn_before: Counter[int] = Counter()
+        self._window = ""
+        self._compilations = Compilations()
+        self._watched = ExitStack()
+        self._watching = False
+        self._stored = False
+        self._boundaries = self._run_windows()
+        self.stretch = Stretch(path, make_profiler, self._description)
+        self._is_abandoned = False
+        self._is_profiling = False
+
+    def __enter__(self) -> "Recording":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.end()
+        except CaptureError:
+            if error is None:  # the user must see their own exception
+                raise
+        if error is None and not self.recorded_steps:
+            raise CaptureError(self.why_nothing_recorded())
+
+    def join(self, agreement: Agreement | None, count: Callable[[], int]) -> None:
+        """Begin the windows together with the other ranks of a job; `count` returns the program's number of steps.
+
+        Call it before the warm-up ends.
+        """
+        self._agreement, self._count = agreement, count
+
+    @property
+    def place(self) -> int:
+        """How many steps the program has made; without `join`, the calls of `step()`."""
+        return self._count()
+
+    def watch(self) -> None:
+        """Notice the irregular work of the program from now until the end; `start` does so at the latest.
+
+        What else changes DataLoaders has to come after it, and to undo that before the end.
+        """
+        if not self._watching:
+            self._watching = True
+            self._watched.enter_context(noticing_work(self.journal))
+
+    def start(self, *, with_step: bool = True) -> None:
+        """Enter the first window. The first step begins now, or where the first `step()` is, after the start-up."""
+        self.watch()
+        self.journal.begin(with_step=with_step)
+        self._advance()
+
+    def step(self) -> None:
+        """Mark the end of a training step; after `done` it is only noted."""
+        if self._compilations.any_new():
+            self.journal.worked(COMPILE)
+        self.journal.end_step(AFTER if self.done else self._window)
+        if not self.done and not self.stretch.is_elsewhere:
+            self.steps_seen += 1
+            if not self._is_abandoned:
+                self.stretch.end()
+            self._advance()
+        self.journal.resume()
+
+    @property
+    def may_move(self) -> bool:
+        """Whether the steps may be those of another thread from now on: a profiler ends where it began."""
+        return not (self.done or self._is_profiling or self.recorded_steps)
+
+    def move(self) -> None:
+        """Record this thread from now on."""
+        self.journal.move()
+        if self.steps_seen:
+            self.restart()
+
+    def restart(self) -> None:
+        """Begin the windows anew, because steps are now marked otherwise; not if one was recorded already."""
+        if self.done or self.recorded_steps or self._is_abandoned or self._agreement is not None:
+            return
+        self._boundaries.close()
+        self.plain = None
+        self.journal.begin_anew()
+        self._boundaries = self._run_windows()
+        self._advance()
+
+    def abandon(self) -> None:
+        """Leave the windows for good, because no step comes any more; keep the complete steps recorded so far."""
+        self._is_abandoned = True
+        self._boundaries.close()
+
+    def end(self) -> None:
+        """Leave the open window, if any; keep the complete steps recorded so far, and store what the run was.
+
+        Without a complete step, keep the stretch of time, if any.
+        """
+        log = self.journal.log()
+        self.regular = regular_figure(log)
+        self._watched.close()
+        self.stretch.end()
+        self._boundaries.close()
+        if self.recorded_steps and not self._stored:
+            self._stored = True
+            with as_capture_error("the record of the run could not be stored"):
+                store(self.path, {RUN_KEY: log})
+        elif not self.recorded_steps and self.stretch.write():
+            self.marker = self.stretch.marker
+
+    def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
+        """Return the error for a program that ended before any step was recorded, with the options that help."""
+        return self.windows.why_nothing_recorded(self.steps_seen, self._window, options)
+
+    def _advance(self) -> None:
+        progress = next(self._boundaries, None)
+        if progress is None:
+            return
+        self._window = progress.window
+        if self._on_progress is not None:
+            contained(self._on_progress)(*progress)
+
+    def _run_windows(self) -> Generator[Progress, None, None]:
+        """Go through the windows, one after the other; every yield waits for the next step boundary."""
+        plain = yield from self._warm_up()
+        if plain is not None and self.windows.times_only:
+            yield from self._timed_window(plain)
+            self.done = True
+            return
+        if plain is not None and not (self.stretch.has_begun and uses_cuda()):
+            self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
+        if self._agreement is None:
+            yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
+        yield from self._recorded_window()
+        if self.windows.line_steps and uses_cuda():
+            yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
+            yield from watch_window(self.windows.watch, self.path)
+        if plain is not None and self._agreement is None and not uses_cuda():
+            yield from more_plain(self.journal, plain)
+        self.done = True
+
+    def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
+        """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
+        bounds, plain = self.windows.warmup, self.windows.plain
+        step_ns = yield from warm_up(self.journal.clock, bounds, self._may_wait)
+        agreement = self._agreement
+        if agreement is None:
+            return plain
+        steps = plain.steps if plain else 0
+        if plain and agreement.in_contact:
+            steps = plain.steps_of(step_ns)
+        agreed = yield from agreement.begin(self._count, str(steps), bounds)
+        return PlainBounds(int(agreed), 0.0, inf, precision=1.0) if plain else None
+
+    def _may_wait(self) -> bool:
+        """Return whether to wait for steady steps; the rank may join the others meanwhile."""
+        return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
+
+    def _is_short(self) -> bool:
+        """Return whether the program may soon be short of steps for the windows to come; a job is as long as agreed."""
+        left, windows = None if self.beyond_epoch else self.journal.steps_left, self.windows
+        if windows.times_only:
+            return left is not None and left <= (windows.plain.steps if windows.plain else 0) + SPARE
+        lines = WARM_UP_STEPS + windows.line_steps if uses_cuda() else 0
+        return self._agreement is None and left is not None and left <= WARM_UP_STEPS + windows.steps + lines + SPARE
+
+    def _timed_window(self, bounds: PlainBounds) -> Generator[Progress, None, None]:
+        """Time steps, and write their times even if the program ends before there are enough."""
+        delays_ns: list[int] = []
+        try:
+            if self.time_steps is None:
+                self.plain, self.host = yield from plain_window(self.journal, bounds)
+            else:
+                yield from self.time_steps(self.journal, delays_ns)
+        finally:
+            steps = self.journal.steps_in(PLAIN)
+            if steps >= FEWEST_STEPS:
+                write_times(self.path, self._description(self.marker), delays_ns)
+                self.recorded_steps = steps
+
+    def _recorded_window(self) -> Generator[Progress, None, None]:
+        self._loaders_pin = loaders_pin()
+        with as_capture_error("the profiler did not start"):
+            profiler = self._make_profiler(self.windows.steps)
+            profiler.start()
+        self._is_profiling = True
+        try:
+            yield from warm_up_profiler(profiler)
+            self._steps_before = self.place
+            self._drawn_before = self.journal.supply.of_sampler.copy()
+            for step in range(1, self.windows.steps + 1):
+                yield Progress("recorded", step, self.windows.steps)
+                self.recorded_steps = step
+                if step < self.windows.steps:
+                    profiler.step()
+        finally:
+            self._is_profiling = False
+            self._keep(profiler)
+
+    def _keep(self, profiler: torch.profiler.profile) -> None:
+        """Stop the profiler, and write the trace if it has a complete step."""
+        steps, self.recorded_steps = self.recorded_steps, 0
+        with as_capture_error("the recording could not be finished"):
+            if steps:  # the profiler takes metadata only while it records
+                profiler.add_metadata_json("pinprof", json.dumps(self._description(self.marker)))
+                if self.host is not None:
+                    profiler.add_metadata_json(HOST_KEY, msgspec.json.encode(self.host).decode())
+            profiler.stop()
+            if steps:
+                write_trace(profiler, self.path)
+        self.recorded_steps = steps
+
+    def _description(self, marker: str) -> dict[str, object]:
+        described = description(self.plain, marker)
+        made = makings.described(self.journal.supply.of_sampler - self._drawn_before)
+        described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
+        return described | ({"apart": self._agreement.apart} if self._agreement else {})

@@ -1,0 +1,171 @@
+"""The windows without a profiler: the warm-up, until steps are steady, and the plain window, which times them."""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from statistics import median
+
+import numpy as np
+
+from pinprof.analyses.course import expected, regular_figure, regular_since
+from pinprof.capture.observe.journal import Journal
+from pinprof.capture.observe.machine import Clock, CudaClock
+from pinprof.capture.observe.sampler import sampling
+from pinprof.capture.window.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, PlainBounds, Progress, WarmUpBounds
+from pinprof.trace.host import HostProfile
+from pinprof.trace.run import PLAIN
+from pinprof.units import NS_PER_MS
+
+COMPARED_STEPS = 5
+"""Steps are steady if the median of so many is close to that of as many before them."""
+
+STEADY = 0.1
+"""How much the two medians may differ, as a share of the larger; host-bound steps vary by about that much."""
+
+
+def warm_up(
+    clock: Clock, bounds: WarmUpBounds, may_wait: Callable[[], bool] = lambda: True
+) -> Generator[Progress, None, float]:
+    """Wait at every step boundary until the steps are steady or a bound is reached; return the time of a step in ns.
+
+    That is the median of the last steps. It does not touch the device. After the fewest steps, `may_wait` returns
+    whether to wait for steady ones.
+    """
+    marks_ns = [clock.now_ns()]
+    while not _is_over(marks_ns, bounds) and (len(marks_ns) <= bounds.steps or may_wait()):
+        yield Progress("warm-up", len(marks_ns), bounds.steps)
+        marks_ns.append(clock.now_ns())
+    times = [end - start for start, end in pairwise(marks_ns)]
+    return median(times[-COMPARED_STEPS:]) if times else 0.0
+
+
+def _is_over(marks_ns: Sequence[int], bounds: WarmUpBounds) -> bool:
+    steps = len(marks_ns) - 1
+    if steps < bounds.steps:
+        return False
+    too_long = steps >= bounds.max_steps or marks_ns[-1] - marks_ns[0] >= bounds.max_seconds * NS_PER_S
+    return too_long or is_steady([end - start for start, end in pairwise(marks_ns)])
+
+
+def is_steady(times: Sequence[int]) -> bool:
+    """Return whether the last steps took about as long as those before them; true for fewer than two steps."""
+    compared = min(COMPARED_STEPS, len(times) // 2)
+    if compared == 0:
+        return True
+    late, early = median(times[-compared:]), median(times[-2 * compared : -compared])
+    return abs(late - early) <= STEADY * max(late, early)
+
+
+NEXT_LOOK = 1.25
+"""The window looks at its precision again after so many times the steps."""
+
+
+@dataclass(frozen=True)
+class PlainWindow:
+    """The step without a profiler: `mean_ms` over the whole window, the rest over single steps."""
+
+    steps: int
+    mean_ms: float
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+    clock: str
+    """What timed the single steps: "cuda_event" or "host"."""
+
+
+def plain_window(
+    journal: "Journal", bounds: PlainBounds, is_short: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
+    """Wait at every step boundary until the bounds are reached; return the step and the host's stacks in regular steps.
+
+    It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, in
+    which the GPU may have worked; or the GPU's time in its current stream, in which it may have done only a part. Both
+    are at most the truth, so it is the larger one. With a GPU it goes on until it is precise enough: launches
+    stay slower after a profiler, by a third on an H100 (torch 2.11), so that no later step tells more. Where the
+    program `is_short` of further steps, it ends after a few.
+    """
+    clock, first = journal.renew_clock(), len(journal)
+    clock.synchronize()
+    start_ns = clock.now_ns()
+    with journal.timing_gpu(), sampling() as sampler:
+        for progress in _plain_steps(journal, bounds, first, start_ns, is_short):
+            yield progress
+            sampler.step()
+        ended_ns = clock.now_ns()
+        clock.synchronize()
+        drained_ns = clock.now_ns() - ended_ns
+    steps = len(journal) - first
+    times_ns = journal.times_ns(first)
+    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / steps, float(times_ns.mean())) / NS_PER_MS
+    p10_ms, median_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 50, 90]))
+    regular = set(regular_since(journal.log(), first).tolist())
+    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind), sampler.profile(regular)
+
+
+def _plain_steps(
+    journal: "Journal", bounds: PlainBounds, first: int, start_ns: int, is_short: Callable[[], bool]
+) -> Generator[Progress, None, None]:
+    clock = journal.clock
+    while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
+        if len(journal) - first >= FEWEST_STEPS and is_short():
+            return
+        yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
+    if clock.kind == CudaClock.kind:
+
+        def is_over(steps: int, seconds: float) -> bool:
+            return (steps >= LONGER * bounds.steps and seconds >= ENOUGH_S) or is_short()
+
+        yield from _until_precise(journal, bounds, is_over)
+
+
+def more_plain(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until the steps of all plain windows tell the regular step precisely enough.
+
+    For programs without a GPU: after the other windows, since nobody knows how many steps a program will make.
+    """
+    yield from _until_precise(journal, bounds, lambda _, __: False)
+
+
+def _until_precise(
+    journal: "Journal", bounds: PlainBounds, is_over: Callable[[int, float], bool]
+) -> Generator[Progress, None, None]:
+    """Wait until the regular step is precise, `is_over` of the plain steps and seconds says so, or the time is up."""
+    seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
+    before = journal.steps_in(PLAIN)
+    while bounds.precision < 1 and not journal.is_full:
+        steps = len(journal) - first
+        now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
+        if now >= bounds.max_seconds or is_over(before + steps, now):
+            return
+        if steps >= look:
+            figure = regular_figure(journal.log())
+            if figure is not None and figure.precision <= bounds.precision:
+                return
+            look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
+        yield Progress(PLAIN, before + steps + 1, before + steps + 1)
+
+
+MOST_STEPS = 100
+
+MOST_SECONDS = 30.0
+"""So long it waits at most: irregular work in the recorded steps is recognized, and left out of the figures."""
+
+
+def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until so many steps without irregular work are expected.
+
+    Where that cannot be had, it says so in the journal.
+    """
+    start, waited = time.monotonic(), 0
+    while (coming := expected(journal.log())) is not None and coming.ahead < steps:
+        comes_back = f"{coming.reason} comes back every {coming.every} steps"
+        if coming.every <= steps:
+            journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
+            return
+        if waited == MOST_STEPS or time.monotonic() - start >= MOST_SECONDS:
+            journal.unavoidable = f"{comes_back}, and waiting for steps without it took too long"
+            return
+        waited += 1
+        yield Progress("regular", waited, MOST_STEPS)

@@ -1,0 +1,250 @@
+"""torch's profiler, and the file of a recording: how it is written, and what pinprof stores in it."""
+
+import json
+import shutil
+import sys
+import warnings
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing import current_process, parent_process
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+import torch
+from torch.profiler import ProfilerActivity
+
+from pinprof.capture.job import rank_of_process
+from pinprof.capture.observe.machine import host_memory, own_workers, uses_cuda
+from pinprof.capture.program import HOME, INSTALLED
+from pinprof.capture.window.bounds import WARM_UP_STEPS, Progress
+from pinprof.capture.window.timing import PlainWindow
+from pinprof.errors import CaptureError
+from pinprof.outputs import unfinished
+from pinprof.processes import OWN
+from pinprof.version import VERSION
+
+COPIED_BYTES = 1 << 20
+
+
+def torch_profiler(
+    steps: int,
+    *,
+    with_stack: bool = False,
+    record_shapes: bool = False,
+    profile_memory: bool = False,
+    cuda_sync_events: bool = True,
+) -> torch.profiler.profile:
+    """Return torch's profiler for `steps` steps after its warm-up, which it names ProfilerStep#N.
+
+    With 0 steps it records from its start until it is stopped.
+    """
+    activities = [ProfilerActivity.CPU]
+    if uses_cuda():
+        activities.append(ProfilerActivity.CUDA)
+    return _OneCycle(
+        activities=activities,
+        schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1) if steps else None,
+        with_stack=with_stack,
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        experimental_config=_sync_events_config() if cuda_sync_events else None,
+    )
+
+
+class _OneCycle(torch.profiler.profile):
+    """Records one cycle of steps, and says nothing of events of earlier ones.
+
+    torch up to 2.11 warns that it forgets them, unless it is asked to keep them; then it parses all events at once, for
+    half a minute in a trace of 200,000.
+    """
+
+    def prepare_trace(self) -> None:
+        with _without_warning():
+            super().prepare_trace()
+
+    def start_trace(self) -> None:
+        with _without_warning():
+            super().start_trace()
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+        yield
+
+
+def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
+    """Return the setting that records `cuda_sync` events; None if this torch does not have it."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
+    except (AttributeError, TypeError):
+        return None
+
+
+def warm_up_profiler(profiler: torch.profiler.profile) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until the profiler begins to record."""
+    for step in range(1, WARM_UP_STEPS + 1):
+        yield Progress("profiler warm-up", step, WARM_UP_STEPS)
+        profiler.step()
+
+
+def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
+    """Write the recorded trace to `path`, whole or not at all; compress it if the name ends in .gz."""
+    with unfinished(path) as temporary:
+        if not is_packed(path):
+            _export(profiler, temporary)
+            return
+        plain = temporary.with_suffix("")
+        _export(profiler, plain)
+        with plain.open("rb") as exported, trace_file(temporary, "wb") as packed:
+            shutil.copyfileobj(exported, packed, COPIED_BYTES)
+
+
+def _export(profiler: torch.profiler.profile, path: Path) -> None:
+    """Export the trace. Raises OSError if torch wrote none, of which it tells only its log."""
+    profiler.export_chrome_trace(str(path))
+    if not path.is_file():
+        raise OSError("torch could not write its trace; is the disk full, or are files limited in size (ulimit -f)?")
+
+
+@contextmanager
+def as_capture_error(what: str) -> Iterator[None]:
+    """Turn an error of torch or of the file system into CaptureError, in one line."""
+    try:
+        yield
+    except (RuntimeError, OSError) as exc:
+        text = str(exc).strip() or repr(exc)
+        raise CaptureError(f"{what}: {text.splitlines()[0]}") from exc
+
+
+GZIP_LEVEL = 2
+"""Of isal's four: as quick as the first; the third takes four times as long, for 5 % less."""
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether the name says that the file is packed."""
+    return path.name.endswith(".gz")
+
+
+def trace_file(path: Path, mode: str) -> BinaryIO:
+    """Open a file in a binary mode, packed if its name says so. Raises OSError if that is not possible."""
+    from isal import igzip  # noqa: PLC0415  only where a trace is written
+
+    opened = igzip.open(path, mode, compresslevel=GZIP_LEVEL) if is_packed(path) else path.open(mode)
+    return cast("BinaryIO", opened)
+
+
+OPENING = b'{"pinprof_'
+"""The first line of a trace file in which something is stored begins like this."""
+
+
+def store(path: Path, sections: Mapping[str, object]) -> None:
+    """Store sections in a trace file; a section of the same name is replaced. Their names begin with `pinprof_`."""
+    with unfinished(path) as temporary:
+        with trace_file(path, "rb") as recorded:
+            text = recorded.read().lstrip()
+        stored: dict[str, object] = {}
+        if text.startswith(OPENING):
+            first, _, text = text.partition(b",\n")
+            stored = msgspec.json.decode(first + b"}")
+        line = msgspec.json.encode(stored | dict(sections)).removesuffix(b"}")
+        with trace_file(temporary, "wb") as written:
+            written.write(line + b",\n" + text.removeprefix(b"{"))
+
+
+SUFFIXES = (".json", ".json.gz")
+
+
+def writable_target(path: Path, *, force: bool) -> Path:
+    """Return the absolute `path` if a trace can be written there. Raises CaptureError otherwise.
+
+    It is absolute because the program may change its working directory before pinprof writes the file.
+    """
+    if not path.name.endswith(SUFFIXES):
+        raise CaptureError(f"{path}: a trace's name must end in {' or '.join(SUFFIXES)}")
+    if not path.absolute().parent.is_dir():
+        raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.exists() and not path.is_file():
+        raise CaptureError(f"{path}: not a regular file, and pinprof reads the trace again; name another")
+    if path.exists() and not force:
+        raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
+    return path.absolute()
+
+
+def was_spawned() -> bool:
+    """Return whether multiprocessing started this process for the program: what it was sent lies in shared memory."""
+    return parent_process() is not None and current_process().name != OWN
+
+
+def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
+    """Return what pinprof stores in the trace.
+
+    These are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and
+    whether multiprocessing started the process.
+    """
+    rank, memory = rank_of_process(), host_memory()
+    return {
+        "pinprof_version": VERSION,
+        "torch_version": torch.__version__,
+        "cuda_version": torch.version.cuda,
+        "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
+        "marker": marker,
+        "plain": asdict(plain) if plain else None,
+        "host_memory": asdict(memory) if memory else None,
+        "spawned": was_spawned(),
+        **(rank._asdict() if rank else {}),
+    }
+
+
+IMPORTED_KEY = "imported"
+"""Key of the imported files, as a sorted list."""
+
+DELAYS_KEY = "delays_ns"
+"""Key of the time in each timed step in which the CPU was with others; empty where it was not noted."""
+
+CHILDREN_KEY = "children"
+"""Key of the number of processes that the program had started and that ran: workers of a DataLoader, for one."""
+
+GPU_MEMORY_KEY = "gpu_memory"
+"""Key of the share of the GPU's memory that the program has taken; None without a GPU."""
+
+GPU_FREE_KEY = "gpu_free"
+"""Key of the share that no process has taken at the end."""
+
+
+def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
+    """Write a file like that of a trace, without events; the log of the run is stored in it later."""
+    with as_capture_error("the times could not be written"):
+        text = json.dumps({"pinprof": description, DELAYS_KEY: list(delays_ns), **_situation()})
+        with trace_file(path, "wb") as file:
+            file.write(text.encode())
+
+
+def _situation() -> dict[str, object]:
+    return {
+        IMPORTED_KEY: sorted(set(_imported())),
+        CHILDREN_KEY: len(own_workers()),
+        GPU_MEMORY_KEY: _gpu_memory() if uses_cuda() else None,
+        GPU_FREE_KEY: _gpu_free() if uses_cuda() else None,
+    }
+
+
+def _gpu_memory() -> float:
+    return torch.cuda.max_memory_reserved() / torch.cuda.get_device_properties().total_memory
+
+
+def _gpu_free() -> float:
+    free, total = torch.cuda.mem_get_info()
+    return free / total
+
+
+def _imported() -> Iterator[str]:
+    """Yield the files of modules that are neither installed nor pinprof's."""
+    own = str(Path(HOME) / "pinprof")
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and Path(file).is_absolute() and not file.startswith((*INSTALLED, own)):
+            yield file

@@ -1,0 +1,258 @@
+"""Notes what a program computes in its first steps: losses, parameters, outputs; to compare it with another version."""
+
+import json
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias, final
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from pinprof.capture.observe.machine import uses_cuda
+from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
+from pinprof.capture.steps.first_steps import FirstSteps
+
+SEED = 0
+
+SCHEMA = "pinprof.numbers/1"
+
+Kind: TypeAlias = Literal["loss", "parameters", "output"]
+
+AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By size: the type of integers that shows the bits of a number."""
+
+PLAIN_LAYOUT = torch.strided
+
+Nudged: TypeAlias = Literal["bits", "updates"]
+"""Whether the last bits of the parameters are changed, or those of the updates, too."""
+
+FLOAT32_ROUNDING = 2.0**-25
+"""By so much a number from a half to 1 is off at most that is rounded to float32."""
+
+
+class Sums(NamedTuple):
+    """Sums over some tensors of one device, which are still there."""
+
+    floats: Tensor
+    """The sum, the sum of magnitudes and that of squares, in float64."""
+    bits: Tensor
+    """The sum of the numbers' bits, as an integer."""
+
+
+class Note(NamedTuple):
+    """What was computed at one point of the program."""
+
+    kind: Kind
+    dtype: str
+    """The least precise floating type among the tensors."""
+    sums: tuple[Sums, ...]
+
+
+@final
+class Notes:
+    """The numbers of a program, noted on the GPU without waiting for it."""
+
+    def __init__(self, most: int) -> None:
+        self.notes: list[Note] = []
+        self._most = most
+
+    def loss(self, roots: Any) -> None:
+        """Note what a call of backward differentiates."""
+        self._note("loss", roots)
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Note the parameters after a step of their optimizer."""
+        self._note("parameters", [parameter for group in optimizer.param_groups for parameter in group["params"]])
+
+    def output(self, output: Any) -> None:
+        """Note what the outermost module returned."""
+        if sum(note.kind == "output" for note in self.notes) < self._most:
+            self._note("output", output)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all notes; this waits for the GPU."""
+        return [{"kind": note.kind, "dtype": note.dtype, **_read(note.sums)} for note in self.notes]
+
+    def _note(self, kind: Kind, things: Any) -> None:
+        if uses_cuda() and torch.cuda.is_current_stream_capturing():
+            return
+        with torch.no_grad(), _without_autocast():
+            tensors = [tensor for tensor in map(_plain, _tensors(things)) if tensor is not None and tensor.numel()]
+            if tensors:
+                self.notes.append(Note(kind, _least_precise(tensors), tuple(_sums(tensors))))
+
+
+def run_noted(
+    script: str | os.PathLike[str],
+    args: Sequence[str],
+    path: Path,
+    *,
+    module: bool = False,
+    steps: int = 10,
+    nudged: Nudged | None = None,
+) -> int:
+    """Run `script` for its first steps, write the numbers that it computed to `path`, and return its exit status.
+
+    The random numbers of Python, numpy and torch begin with a fixed seed, which the program may set itself afterwards;
+    torch takes kernels that always give the same result, where it has them. If they are `nudged`, the last bit of every
+    parameter is changed before the first use of its module: what comes out differs as much as rounding makes it; by
+    `updates`, each update of an optimizer also is as much longer as one that rounds what it corrects the means by.
+    Raises CaptureError if there is no such script.
+    """
+    program = UserProgram.found(script, args, module=module)
+    path, process = path.absolute(), os.getpid()
+    notes = Notes(steps)
+    first = FirstSteps(
+        steps,
+        on_loss=notes.loss,
+        on_step=notes.stepped,
+        on_output=notes.output,
+        on_call=Nudge() if nudged else lambda _: None,
+    )
+    with program.as_main() as main, first.placed(), updates_nudged() if nudged == "updates" else nullcontext():
+        _seed()
+        ending = ending_of(program, main, None)
+    if os.getpid() != process:
+        exit_as_fork(ending.exit_status)
+    if first.stop.times:
+        sys.settrace(None)
+    if not ending.exit_status or first.stop.times:
+        document = {"schema": SCHEMA, "steps": first.steps, "complete": bool(first.stop.times), "notes": notes.read()}
+        path.write_text(json.dumps(document))
+        return 0
+    return ending.exit_status
+
+
+@contextmanager
+def updates_nudged() -> Iterator[None]:
+    """Make updates of all optimizers longer, as far as rounding may."""
+    before: dict[int, list[Any]] = {}
+
+    def lengthen(optimizer: Optimizer, *_: object) -> None:
+        before[id(optimizer)] = [group.get("lr") for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            if group.get("lr") is not None:
+                group["lr"] = group["lr"] * (1 + _rounding_of_updates(group))
+
+    def put_back(optimizer: Optimizer, *_: object) -> None:
+        for group, lr in zip(optimizer.param_groups, before.pop(id(optimizer), ()), strict=False):
+            if lr is not None:
+                group["lr"] = lr
+
+    hooks = (register_optimizer_step_pre_hook(lengthen), register_optimizer_step_post_hook(put_back))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _rounding_of_updates(group: Mapping[str, Any]) -> float:
+    """Return by which share an update may be longer that corrects the bias of its means in float32.
+
+    Fused kernels do so: of `1 - beta ** step` they round the power, by 2^-25 at most; Adam takes the root of it.
+    """
+    betas = [float(beta) for beta in group.get("betas", ()) if float(beta) < 1]
+    return FLOAT32_ROUNDING / (2 * (1 - max(betas))) if betas else FLOAT32_ROUNDING
+
+
+class Nudge:
+    """Changes the last bit of each parameter of a module before its first call, up or down."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def __call__(self, module: Module) -> None:
+        """Change those that have not been changed."""
+        with torch.no_grad(), _without_autocast():
+            for parameter in module.parameters():
+                if id(parameter) not in self._seen and _has_values(parameter):
+                    self._seen.add(id(parameter))
+                    _nudge(parameter)
+
+
+def _has_values(parameter: Tensor) -> bool:
+    """Return whether there is something to change: a lazy module has parameters without a shape."""
+    return not is_lazy(parameter) and parameter.device.type != "meta" and parameter.is_floating_point()
+
+
+def _nudge(parameter: Tensor) -> None:
+    own = torch.Generator(device=parameter.device).manual_seed(1)  # the program's own stays as it is
+    up = torch.empty(parameter.shape, device=parameter.device).bernoulli_(0.5, generator=own)
+    step = torch.finfo(parameter.dtype).eps * (2 * up - 1)
+    values = parameter.detach()
+    values.copy_(values.to(torch.float64) * (1 + step.to(torch.float64)))
+
+
+def _seed() -> None:
+    random.seed(SEED)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(SEED)
+    torch.manual_seed(SEED)
+    warnings.filterwarnings("ignore", message=".*deterministic.*")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.deterministic = True
+
+
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        yield
+
+
+def _tensors(things: Any) -> Iterator[Tensor]:
+    if isinstance(things, Tensor):
+        yield things
+    elif isinstance(things, Mapping):
+        for each in things.values():
+            yield from _tensors(each)
+    elif isinstance(things, list | tuple):
+        for each in things:
+            yield from _tensors(each)
+
+
+def _plain(tensor: Tensor) -> Tensor | None:
+    """Return the values of a tensor as one in plain memory; None where it has no such."""
+    tensor = tensor.detach()
+    local = getattr(tensor, "to_local", None)
+    tensor = local() if local is not None else tensor
+    if tensor.layout is not PLAIN_LAYOUT or tensor.is_quantized or tensor.device.type == "meta":
+        return None
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _least_precise(tensors: Iterable[Tensor]) -> str:
+    floating = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
+    return (
+        str(max(floating, key=lambda dtype: torch.finfo(dtype).eps)).removeprefix("torch.") if floating else "integer"
+    )
+
+
+def _sums(tensors: Iterable[Tensor]) -> Iterator[Sums]:
+    """Yield the sums of each device."""
+    of: dict[torch.device, Sums] = {}
+    for tensor in tensors:
+        values = tensor.to(torch.float64)
+        floats = torch.stack((values.sum(), values.abs().sum(), values.square().sum()))
+        bits = tensor.view(AS_INTEGERS[tensor.element_size()]).sum(dtype=torch.int64)
+        before = of.get(tensor.device)
+        of[tensor.device] = Sums(before.floats + floats, before.bits + bits) if before else Sums(floats, bits)
+    yield from of.values()
+
+
+def _read(sums: Iterable[Sums]) -> dict[str, Any]:
+    floats, bits = [0.0, 0.0, 0.0], 0
+    for each in sums:
+        floats = [one + other for one, other in zip(floats, each.floats.tolist(), strict=True)]
+        bits += int(each.bits)
+    return {"sum": floats[0], "magnitude": floats[1], "squares": floats[2], "bits": bits}

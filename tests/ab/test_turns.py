@@ -1,0 +1,120 @@
+"""Turns: what is told and asked, and how the steps of each turn are noted."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
+from pinprof.ab.turns import Delay, Turns, turn_window
+from pinprof.capture.observe.journal import Journal
+from pinprof.capture.observe.machine import Clock
+from pinprof.trace.run import PLAIN, SETTLING
+
+
+@contextmanager
+def pipes() -> Iterator[tuple[int, int, int, int]]:
+    both = (*os.pipe(), *os.pipe())
+    try:
+        yield both
+    finally:
+        for descriptor in both:
+            os.close(descriptor)
+
+
+def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
+    journal, delays = Journal(Clock), list[int]()
+    journal.begin(with_step=True)
+    with pipes() as (asked, go, told, tell):
+        os.write(go, 3 * ANY_CORES)
+        seen = []
+        for progress in turn_window(Turns.from_text(f"{asked},{tell},1,2,2"), journal, delays):
+            seen.append(progress.window)
+            journal.end_step(progress.window)
+            journal.resume()
+        assert len(os.read(told, 99)) == 3 * CORES_BYTES
+    assert seen == [SETTLING, PLAIN, PLAIN] * 2
+    assert journal.log().windows == ((SETTLING, 1), (PLAIN, 2), (SETTLING, 1), (PLAIN, 2))
+    assert len(delays) == 4
+
+
+def test_where_nobody_gives_turns_it_goes_on() -> None:
+    asked, go = os.pipe()
+    os.close(go)
+    Turns(asked, asked, 1, 1, 1).wait(
+        Cores()
+    )  # what it reads from is closed at the other end, and cannot be written to
+    os.close(asked)
+    Turns(asked, asked, 1, 1, 1).wait(Cores())
+
+
+def test_its_workers_stand_still_while_it_waits() -> None:
+    with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), pipes() as (asked, go, told, tell):
+        turns = Turns(asked, tell, 1, 1, 1)
+        waiting = Thread(target=turns.wait, args=(Cores(),))
+        waiting.start()
+        os.read(told, CORES_BYTES)
+        assert is_soon(worker.pid, "T")
+        os.write(go, ANY_CORES)
+        waiting.join()
+        assert is_soon(worker.pid, "S")
+        worker.kill()
+
+
+def is_soon(process: int, state: str) -> bool:
+    """Return whether a process comes into this state within seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == state:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+LEAVES = """
+import atexit, subprocess, sys
+from pinprof.ab.turns import QuickExit
+
+class Late:
+    def __del__(self):
+        print("tidied up")
+
+leaving, kept = QuickExit(), Late()
+atexit.register(print, "what the program wants done")
+{then}
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "also"),
+    [
+        ("leaving.status = 3", ""),
+        ("", "tidied up\n"),
+        ("leaving.status = 3; child = subprocess.Popen(['sleep', '1'])", "tidied up\n"),
+    ],
+)
+def test_a_process_that_has_its_status_leaves_without_tidying_up(then: str, also: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", LEAVES.format(then=then)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert (ran.returncode, ran.stdout) == (3, f"what the program wants done\n{also}"), ran.stderr
+
+
+def test_text_that_says_no_turns_is_refused() -> None:
+    for text in ("", "1,2,3", "a,b,c,d,e"):
+        with pytest.raises((TypeError, ValueError)):
+            Turns.from_text(text)
+
+
+def test_the_delay_only_grows() -> None:
+    delay = Delay()
+    seen = [delay.now_ns() for _ in range(5)]
+    delay.close()
+    assert all(before <= after for before, after in pairwise(seen))
