@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
+from pinprof.capture.bounds import Progress
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.machine import own_workers
-from pinprof.capture.window.bounds import Progress
 from pinprof.trace.run import PLAIN, SETTLING
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pinprof.capture.window.bounds import Progress, WarmUpBounds
+from pinprof.capture.bounds import Progress, WarmUpBounds
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

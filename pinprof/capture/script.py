@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.analyses.course import RegularStep
+from pinprof.capture.bounds import ON_COMMAND_LINE
 from pinprof.capture.children.child import followed, told_of_departure
 from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Notes
 from pinprof.capture.children.waiting import StuckScript, end_children
@@ -25,10 +26,9 @@ from pinprof.capture.program import (
     exit_as_fork,
     join_threads,
 )
-from pinprof.capture.stepper import Membership, Stepper
 from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.stepper import Membership, Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Patience, Watchdog
-from pinprof.capture.window.bounds import ON_COMMAND_LINE
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest

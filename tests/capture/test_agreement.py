@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
+from pinprof.capture.bounds import WarmUpBounds
 from pinprof.capture.job import (
     Agreement,
     Connect,
@@ -17,7 +18,6 @@ from pinprof.capture.job import (
     rank_of_process,
     store_of_job,
 )
-from pinprof.capture.window.bounds import WarmUpBounds
 
 BOUNDS = WarmUpBounds(steps=2, max_steps=5, max_seconds=60)
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 import torch
 
+from pinprof.capture.bounds import PlainBounds, WarmUpBounds, Windows
 from pinprof.capture.observe.machine import Clock
-from pinprof.capture.window.bounds import PlainBounds, WarmUpBounds, Windows
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target

@@ -13,9 +13,9 @@ import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
+from pinprof.capture.bounds import Progress, WatchBounds
 from pinprof.capture.observe.frames import REPLICAS
 from pinprof.capture.observe.waits import SYNC_WARNING, taking_warnings
-from pinprof.capture.window.bounds import Progress, WatchBounds
 from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile
 from pinprof.trace import read_trace

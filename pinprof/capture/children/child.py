@@ -41,7 +41,7 @@ from pinprof.capture.steps.finder import HOWS
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
-    from pinprof.capture.stepper import LateRecording
+    from pinprof.capture.children.recording import LateRecording
 
 _config: ChildConfig | None = None
 """Set while this process follows those that it starts, and in its forks."""
@@ -199,7 +199,7 @@ class Child:
         self.end(failed=False)
 
     def _late(self) -> "LateRecording":
-        from pinprof.capture.stepper import LateRecording  # noqa: PLC0415  it imports torch
+        from pinprof.capture.children.recording import LateRecording  # noqa: PLC0415  it imports torch
 
         if self.recording is None:
             self.recording = LateRecording(self.config, self.notes)

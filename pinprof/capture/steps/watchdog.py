@@ -16,12 +16,12 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from pinprof.capture.bounds import NS_PER_S
 from pinprof.capture.hooks import contained, faults
 from pinprof.capture.observe.machine import uses_cuda
 from pinprof.capture.program import OWN_FOLDERS
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import count_optimizers
-from pinprof.capture.window.bounds import NS_PER_S
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 

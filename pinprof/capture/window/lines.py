@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
+from pinprof.capture.bounds import Progress, WatchBounds
 from pinprof.capture.hooks import contained
 from pinprof.capture.observe.frames import (
     called_at,
@@ -25,7 +26,6 @@ from pinprof.capture.observe.frames import (
 )
 from pinprof.capture.observe.machine import uses_cuda
 from pinprof.capture.observe.waits import noticing
-from pinprof.capture.window.bounds import Progress, WatchBounds
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
 from pinprof.errors import CaptureError, TraceError
 from pinprof.outputs import hidden_folder

@@ -16,12 +16,7 @@ import msgspec
 import torch
 
 from pinprof.analyses.course import RegularStep, regular_figure
-from pinprof.capture.hooks import contained
-from pinprof.capture.job import Agreement
-from pinprof.capture.observe.constructors import makings
-from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
-from pinprof.capture.observe.machine import Clock, clock_of_program, loaders_pin, uses_cuda
-from pinprof.capture.window.bounds import (
+from pinprof.capture.bounds import (
     FEWEST_STEPS,
     IN_CODE,
     WARM_UP_STEPS,
@@ -34,6 +29,11 @@ from pinprof.capture.window.bounds import (
     WatchBounds,
     Windows,
 )
+from pinprof.capture.hooks import contained
+from pinprof.capture.job import Agreement
+from pinprof.capture.observe.constructors import makings
+from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
+from pinprof.capture.observe.machine import Clock, clock_of_program, loaders_pin, uses_cuda
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.stretch import Stretch
 from pinprof.capture.window.timing import PlainWindow, await_regular, more_plain, plain_window, warm_up

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import torch
 
-from pinprof.capture.window.bounds import NS_PER_S
+from pinprof.capture.bounds import NS_PER_S
 from pinprof.capture.window.trace_file import as_capture_error, write_trace
 from pinprof.errors import CaptureError
 

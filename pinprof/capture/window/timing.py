@@ -10,10 +10,10 @@ from statistics import median
 import numpy as np
 
 from pinprof.analyses.course import expected, regular_figure, regular_since
+from pinprof.capture.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, PlainBounds, Progress, WarmUpBounds
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.machine import Clock, CudaClock
 from pinprof.capture.observe.sampler import sampling
-from pinprof.capture.window.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, PlainBounds, Progress, WarmUpBounds
 from pinprof.trace.host import HostProfile
 from pinprof.trace.run import PLAIN
 from pinprof.units import NS_PER_MS

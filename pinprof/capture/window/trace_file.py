@@ -15,10 +15,10 @@ import msgspec
 import torch
 from torch.profiler import ProfilerActivity
 
+from pinprof.capture.bounds import WARM_UP_STEPS, Progress
 from pinprof.capture.job import rank_of_process
 from pinprof.capture.observe.machine import host_memory, own_workers, uses_cuda
 from pinprof.capture.program import HOME, INSTALLED
-from pinprof.capture.window.bounds import WARM_UP_STEPS, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished

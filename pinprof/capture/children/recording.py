@@ -1,157 +1,32 @@
-"""Advances a recording at the end of each step; finds out which rank it records, where only the first step tells."""
+"""Records a child: which rank it is, and so the name of its trace, is known only when its first step ends."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from inspect import getattr_static, unwrap
 from pathlib import Path
-from threading import get_ident
 from typing import Any
 
+from pinprof.capture.bounds import ON_COMMAND_LINE
 from pinprof.capture.children.notes import ChildConfig, Claim, Notes
-from pinprof.capture.hooks import contained, faults, replaced
+from pinprof.capture.hooks import faults, replaced
 from pinprof.capture.job import (
     Agreement,
     Rank,
     leave_job,
-    path_of_rank,
     rank_in,
     rank_in_group,
     store_of_group,
     store_of_job,
 )
 from pinprof.capture.observe.constructors import noticing_made
-from pinprof.capture.program import POLITE_STOPS, Stop
+from pinprof.capture.program import POLITE_STOPS
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.window.bounds import ON_COMMAND_LINE
-from pinprof.capture.window.recording import Recording, profile
-from pinprof.capture.window.trace_file import writable_target
+from pinprof.capture.steps.stepper import Stepper
+from pinprof.capture.window.recording import profile
 from pinprof.errors import CaptureError, unexpected
-
-
-@dataclass
-class Membership:
-    """The rank of a recording that began without one; `rank` and `agreement` are None as long as it has none.
-
-    `count` returns how many steps the program has made.
-    """
-
-    recording: Recording
-    count: Callable[[], int]
-    force: bool
-    rank: Rank | None = None
-    agreement: Agreement | None = None
-
-    def join(self) -> Agreement | None:
-        """Join the other ranks of the process group, if it has several, and give the trace the name of this rank."""
-        rank = rank_in_group()
-        if rank is None or rank.world_size == 1:
-            return None
-        self.rank, self.agreement = rank, Agreement(rank, store_of_group)
-        self.recording.join(self.agreement, self.count)
-        self.recording.path = path_of_rank(self.recording.path, rank.rank)
-        return self.agreement
-
-    def check(self) -> None:
-        """Raise CaptureError if the trace cannot be written under its new name."""
-        if self.rank is not None:
-            writable_target(self.recording.path, force=self.force)
-
-    def leave(self) -> None:
-        """Tell the other ranks where this one has written its trace."""
-        if self.agreement is not None:
-            self.agreement.leave(self.path)
-
-    @property
-    def path(self) -> Path | None:
-        """The trace, if one was written."""
-        return self.recording.path if self.recording.recorded_steps else None
-
-
-class Stepper:
-    """Advances the recording at the end of every step, and ends the script when that is done or has failed.
-
-    A rank of a job goes on until it can end together with the others, which would wait for it in a collective. A script
-    that only evaluates goes on while it `is_needed`, by children that train.
-    """
-
-    def __init__(
-        self,
-        recording: Recording,
-        agreement: Agreement | None,
-        *,
-        keep_going: bool,
-        membership: Membership | None = None,
-        is_training: Callable[[], bool] = lambda: True,
-        is_needed: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.recording = recording
-        self.failure: CaptureError | None = None
-        self.trains = False
-        """Whether the steps that it has recorded train."""
-        self.is_faulty = False
-        """Whether pinprof itself has failed, so that nothing is recorded."""
-        self.stop = Stop()
-        self._thread = get_ident()
-        self._agreement = agreement
-        self._membership = membership
-        self._keep_going = keep_going
-        self._is_training = is_training
-        self._is_needed = is_needed
-
-    def end_step(self, marker: str) -> None:
-        """Note the end of a step, with the name of its marker."""
-        if self._membership is not None:
-            self._join(self._membership)
-        if self.failure is None:
-            try:
-                self._advance(marker)
-            except CaptureError as exc:
-                self._give_up(exc)
-            except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
-                self.is_faulty = True
-                faults.note(error)
-                self._give_up(CaptureError(unexpected(error)))
-        if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
-            self.stop()
-
-    def _advance(self, marker: str) -> None:
-        recording = self.recording
-        if self._thread != get_ident():
-            self._thread = get_ident()
-            recording.move()
-        if recording.steps_seen and marker != recording.marker:
-            recording.restart()
-        if not recording.done:
-            recording.marker, self.trains = marker, self._is_training()
-        recording.step()
-
-    def _give_up(self, failure: CaptureError) -> None:
-        """Record no more; the program runs on, unless it has to end together with the other ranks."""
-        self.failure = failure
-        contained(self.recording.abandon)()
-        if self._agreement is None and not self.is_faulty:
-            faults.say(f"Nothing more is recorded: {failure}. The program runs on")
-
-    def _join(self, membership: Membership) -> None:
-        self._membership, self._agreement = None, membership.join()
-        try:
-            membership.check()
-        except CaptureError as exc:
-            self.failure = exc
-
-    def _may_end(self) -> bool:
-        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have what they need
-        return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
-
-    @property
-    def stops(self) -> int:
-        """How often it has asked the script to end."""
-        return self.stop.times
-
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 
