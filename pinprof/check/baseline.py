@@ -1,15 +1,17 @@
-"""The baseline of a check: figures of an earlier `pinprof report --json`."""
+"""The baseline of a check: an earlier `pinprof report --json`."""
 
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
 
 import msgspec
 
 from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.figures import LIMITED, Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
+from pinprof.documents import report as documents
+from pinprof.documents.fields import Device, Library
+from pinprof.documents.waits import Copies, Overlap, Site, Syncs
 from pinprof.errors import PinprofError
 from pinprof.measurement.figures import OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS
 from pinprof.version import REPORT_SCHEMA, VERSION
@@ -20,142 +22,28 @@ NO_COPIES = "the baseline has no copies"
 TIMES_THE_KERNELS = 2.0
 """Two steps whose numbers of kernels differ by more than this factor are hardly of the same program."""
 
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-Ms: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MS.most)]
-Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-
-class BaselineSteps(msgspec.Struct, frozen=True):
-    """Length and number of the complete steps."""
-
-    count: Count
-    step_ms: Ms | None
-    step_source: str
-    range_ms: tuple[Ms, Ms] | None
-
-    def __post_init__(self) -> None:
-        if self.range_ms is not None and self.range_ms[0] > self.range_ms[1]:
-            raise ValueError("range_ms ends before it begins")
-
-
-class BaselineLibrary(msgspec.Struct, frozen=True):
-    """The innermost function outside of torch around waits."""
-
-    file: str | None
-    function: str | None
-
-
-class BaselineSite(msgspec.Struct, frozen=True):
-    """A wait site."""
-
-    cause: str
-    op: str | None
-    file: str | None
-    function: str | None
-    verdict: str
-    library: BaselineLibrary | msgspec.UnsetType | None = msgspec.UNSET
-    """Unset in reports of a pinprof that did not tell sites apart by it."""
-
-    @property
-    def identity(self) -> SiteIdentity:
-        """What identifies it in a trace, as `Site.identity`."""
-        library = self.library or BaselineLibrary(None, None)
-        return self.cause, self.file, self.function, self.op, library.file, library.function
-
-
-class BaselineSyncs(msgspec.Struct, frozen=True):
-    """The wait sites."""
-
-    sites: tuple[BaselineSite, ...]
-
-
-class BaselineCopies(msgspec.Struct, frozen=True):
-    """The copies of one direction and host memory in the whole trace."""
-
-    host_memory: str | None
-
-
-class BaselineOverlap(msgspec.Struct, frozen=True):
-    """The overlap in the whole trace."""
-
-    fraction: Share | None
-
-
-class BaselineDevice(msgspec.Struct, frozen=True):
-    """A GPU that worked."""
-
-    device: int
-
-
-class BaselineName(msgspec.Struct, frozen=True):
-    """A GPU of the recorded machine."""
-
-    name: str | None
-
-
-class BaselineEvents(msgspec.Struct, frozen=True):
-    """Numbers of events."""
-
-    kernel: Count
-
-
-class BaselineMissing(msgspec.Struct, frozen=True):
-    """A doubt about the trace."""
-
-    check: str = ""
-
-
-class BaselineTrace(msgspec.Struct, frozen=True):
-    """What a check needs about a trace in an earlier report."""
+class BaselineTrace(msgspec.Struct):
+    """The parts of `documents.Trace` that a check needs; reports of older versions may lack others."""
 
     path: str
     rank: int | None
-    devices: tuple[BaselineName, ...]
-    events: BaselineEvents
-    missing: tuple[BaselineMissing, ...]
-    steps: BaselineSteps
-    per_step: dict[str, float | None] | None
-    """Sums over the complete steps, divided by their number, by figure."""
-    gpu: tuple[BaselineDevice, ...]
-    copies: tuple[BaselineCopies, ...]
-    overlap: BaselineOverlap
-    syncs: BaselineSyncs
-
-    def __post_init__(self) -> None:
-        for quantity in QUANTITIES.values():
-            value = (self.per_step or {}).get(quantity.figure)
-            if value is not None and not 0 <= value <= quantity.unit.most:
-                raise ValueError(f"per_step.{quantity.figure} is impossible")
-
-    @property
-    def waits(self) -> set[SiteIdentity]:
-        """The identities of its hidden waits."""
-        return {site.identity for site in self.syncs.sites if site.verdict == "hidden"}
-
-    @property
-    def tells_libraries(self) -> bool:
-        """Whether the report told waits apart by library."""
-        return all(site.library is not msgspec.UNSET for site in self.syncs.sites)
-
-    def has(self, wait: SiteIdentity) -> bool:
-        """Return whether the trace had a hidden wait; of any library where the report did not tell which."""
-        if self.tells_libraries:
-            return wait in self.waits
-        return wait[:4] in {known[:4] for known in self.waits}
-
-    @property
-    def tells_waits(self) -> bool:
-        """Whether the report knew its hidden waits, even if there were none."""
-        return bool(self.waits) or (
-            self.per_step is not None and self.per_step.get("hidden_syncs") is not None and bool(self.gpu)
-        )
+    devices: Sequence[Device]
+    events: documents.Events
+    missing: Sequence[documents.Missing]
+    steps: documents.Steps
+    per_step: documents.PerStep | None
+    gpu: Sequence[documents.Gpu]
+    copies: Sequence[Copies]
+    overlap: Overlap
+    syncs: Syncs
 
 
-class Baseline(msgspec.Struct, frozen=True):
+class Baseline(msgspec.Struct):
     """An earlier report."""
 
     pinprof_version: str
-    traces: tuple[BaselineTrace, ...]
+    traces: Sequence[BaselineTrace]
 
 
 class _Head(msgspec.Struct):
@@ -171,13 +59,31 @@ def read_baseline(path: str | Path) -> Baseline:
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema == REPORT_SCHEMA:
-            return msgspec.json.decode(data, type=Baseline)
+            report = msgspec.json.decode(data, type=Baseline)
+            _refuse_impossible(report)
+            return report
     except msgspec.ValidationError as exc:
         raise PinprofError(f"{path}: is not a report of pinprof that a check can use ({exc}); {HOW}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
     raise PinprofError(f"{path}: is not a baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
+
+
+def _refuse_impossible(report: Baseline) -> None:
+    """Raise ValidationError for a figure that no trace can have, by its name."""
+    for number, trace in enumerate(report.traces):
+        low, high = trace.steps.range_ms or (0.0, 0.0)
+        figures = [
+            ("steps.step_ms", trace.steps.step_ms, MS.most),
+            ("steps.range_ms", low, high),
+            ("steps.range_ms", high, MS.most),
+            ("overlap.fraction", trace.overlap.fraction, ALL),
+            *((f"per_step.{row.figure}", _per_step(trace, row.figure), row.unit.most) for row in QUANTITIES.values()),
+        ]
+        for name, value, most in figures:
+            if value is not None and not 0 <= value <= most:
+                raise msgspec.ValidationError(f"Impossible - at `$.traces[{number}].{name}`")
 
 
 def match_traces(
@@ -239,15 +145,41 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     if figure is OVERLAP_FRACTION:
         share = before.overlap.fraction
         return Bounded(0.0, ALL, SHARE.noise, NO_COPIES) if share is None else Bounded(share, share, SHARE.noise)
-    value = (before.per_step or {}).get(figure.name) if before.gpu else None
+    value = _per_step(before, figure.name) if before.gpu else None
     if value is None:
         return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
     perhaps = figure is PAGEABLE_BYTES and any(group.host_memory == "unknown" for group in before.copies)
     return Bounded(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
 
 
-def _step(steps: BaselineSteps) -> Bounded:
+def _step(steps: documents.Steps) -> Bounded:
     if steps.step_ms is not None and steps.step_source != "estimated":
         return Bounded(steps.step_ms, steps.step_ms, MS.noise)
     low, high = steps.range_ms or (0.0, math.inf)
     return Bounded(low, high, MS.noise, UNKNOWN_BEFORE)
+
+
+def _per_step(before: BaselineTrace, figure: str) -> float | None:
+    """Return a sum per step; None where the report has none of this name."""
+    return getattr(before.per_step, figure, None)
+
+
+def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
+    """Return whether the trace had a hidden wait; of any library where the report did not tell which."""
+    known = {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
+    if all(site.library is not msgspec.UNSET for site in before.syncs.sites):
+        return wait in known
+    return wait[:4] in {identity[:4] for identity in known}
+
+
+def _identity(site: Site) -> SiteIdentity:
+    """Return what identifies waits in a trace, as `Site.identity` of the analysis."""
+    library = site.library or Library(None, None, None)
+    return site.cause, site.file, site.function, site.op, library.file, library.function
+
+
+def tells_waits(before: BaselineTrace) -> bool:
+    """Return whether the report knew its hidden waits, even if there were none."""
+    if any(site.verdict == "hidden" for site in before.syncs.sites):
+        return True
+    return _per_step(before, "hidden_syncs") is not None and bool(before.gpu)

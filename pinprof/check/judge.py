@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from pinprof.check.baseline import BaselineTrace, figure_before
+from pinprof.check.baseline import BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, UNKNOWN, Limits, Quantity
 from pinprof.check.places import CodePlace
@@ -212,7 +212,7 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
     places = tuple(_each_new(measured, baseline))
     if measured.no_waits and not places:
-        status = "unknown" if baseline.tells_waits else "not compared"
+        status = "unknown" if tells_waits(baseline) else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
         return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
     sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
@@ -222,7 +222,7 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
 
 def _each_new(measured: TraceFigures, baseline: BaselineTrace) -> Iterator[CodePlace]:
     for wait in sorted(measured.waits, key=lambda wait: -wait.cost_ms):
-        if wait.cost_ms > MS.noise and not baseline.has(wait.identity):
+        if wait.cost_ms > MS.noise and not has_wait(baseline, wait.identity):
             yield wait.place
 
 

@@ -29,6 +29,9 @@ def _in(unit: str) -> Meta:
     return Meta(extra_json_schema={"unit": unit})
 
 
+NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
+"""Of a field that may be UNSET when it is read: documents of older versions lack it, this one writes it."""
+
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Size: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
 Bytes: TypeAlias = Annotated[float, _in("bytes")]
@@ -89,7 +92,7 @@ class Document(Struct):
     """A JSON object whose fields are known, part of what a command writes.
 
     A field that is added later gets a default, with which documents of older versions are read. Only fields that may be
-    UNSET are left out of documents.
+    UNSET are left out of documents, unless they are `NOT_IN_OLDER`.
     """
 
 

@@ -54,10 +54,10 @@ CATEGORIES = tuple(name for name in Events.__struct_fields__ if name not in {"sk
 """The categories of events with a field of their own."""
 
 
-class Missing(Document):
+class Missing(Document, kw_only=True):
     """What the recording lacks or has wrong."""
 
-    check: Annotated[str, one_of(CHECKS), doc("which check found it")]
+    check: Annotated[str, one_of(CHECKS), doc("which check found it")] = ""
     level: Annotated[
         str, one_of(LEVELS), doc("figures are withheld, are to be read with care, or something was not recorded")
     ]
@@ -132,7 +132,7 @@ if not TYPE_CHECKING:
     PerStep = defstruct(
         "PerStep",
         [
-            (figure.name, Annotated[UNITS[figure.unit] | None, doc(figure.meaning)])
+            (figure.name, Annotated[UNITS[figure.unit] | None, doc(figure.meaning)], None)
             for figure in FIGURES
             if figure.is_in_record
         ],

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+from msgspec import UNSET, UnsetType
+
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.overlap import REASONS
 from pinprof.documents.fields import (
+    NOT_IN_OLDER,
     Count,
     Direction,
     Document,
@@ -28,7 +31,7 @@ from pinprof.documents.fields import (
 )
 
 
-class Site(Document):
+class Site(Document, kw_only=True):
     """The waits of one cause at one place, in the whole recording, as traced."""
 
     cause: WaitCause
@@ -37,7 +40,9 @@ class Site(Document):
     file: File
     line: Line
     function: Function
-    library: Annotated[Library | None, doc("where it waits in a library that your line calls")]
+    library: Annotated[
+        Library | UnsetType | None, NOT_IN_OLDER, doc("where it waits in a library that your line calls")
+    ] = UNSET
     path: Annotated[Sequence[str], doc("the frames from your line to the library's function")]
     stack: Annotated[Sequence[str], doc("all frames as FILE:LINE:FUNCTION, the innermost first")]
     thread: Annotated[Thread, doc("the host thread that waits")]
