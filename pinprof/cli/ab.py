@@ -229,7 +229,7 @@ def _recorded(made: "Contest", wishes: "Wishes", folder: Path) -> "Recorded":
 
 def so_far(progress: "Progress") -> str:
     """Return what is known of a measurement, in a line."""
-    from pinprof.report.ab.words import percent, span
+    from pinprof.report.ab.text import percent, span
 
     known, left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
     if known is None:
@@ -310,7 +310,7 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
         return f"{repository.short(commit)} {repository.subject(commit)}"
 
     def tell(tried: "Tried", left: int) -> None:
-        from pinprof.report.ab.words import sentence
+        from pinprof.report.ab.text import sentence
 
         said = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"
         say(f"{describe(tried.commit)}: {said}; {left} left")

@@ -195,7 +195,7 @@ def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
 def _write(certificate: "Certificate", *, backup: bool) -> tuple[list[Path], list[Path], str]:
     """Apply a proven patch, and return the files, their backups, and why it failed; say why another is not applied."""
     from pinprof.fix import FixError, write_patches
-    from pinprof.report.trial.words import sentence
+    from pinprof.report.trial.text import sentence
 
     if not certificate.patches.patches:
         return [], [], ""

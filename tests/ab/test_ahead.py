@@ -14,7 +14,7 @@ from pinprof.ab.measuring import Pair, Plan, Player, take_turns
 from pinprof.ab.times import Timed, read_times
 from pinprof.ab.versions import Turns
 from pinprof.errors import MeasureError
-from pinprof.report.ab.words import how_measured
+from pinprof.report.ab.text import how_measured
 
 GIB = 2**30
 FIRST = Timed((np.array([2e6] * 200),), 10, "optimizer", "H200", (), 1, 0, 0.01)

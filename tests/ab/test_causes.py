@@ -12,7 +12,7 @@ from pinprof.ab.clocks import Clocks, Watch
 from pinprof.ab.edits import Code
 from pinprof.analyses.host import measure_host
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.ab.words import cause, clocks
+from pinprof.report.ab.text import cause, clocks
 from pinprof.trace import read_trace
 
 

@@ -17,7 +17,7 @@ from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
 from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
 from pinprof.ab.verdict import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement, judge, pairs_for
-from pinprof.report.ab.words import sentence
+from pinprof.report.ab.text import sentence
 
 # ---------------------------------------------------------------- signed ranks
 

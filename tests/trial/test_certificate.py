@@ -8,7 +8,7 @@ import pytest
 
 from pinprof.ab import Judgement
 from pinprof.ab.measuring import Difference, Pair
-from pinprof.report.trial.words import lines, of_share, sentence
+from pinprof.report.trial.text import lines, of_share, sentence
 from pinprof.rules.rule import Saving
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share

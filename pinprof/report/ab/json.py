@@ -27,7 +27,7 @@ from pinprof.documents.fields import (
     one_of,
     range_ms,
 )
-from pinprof.report.ab.words import clocks, sentence
+from pinprof.report.ab.text import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION
 

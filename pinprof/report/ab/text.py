@@ -1,17 +1,141 @@
-"""Two versions of a program, and a search among revisions, for the terminal."""
+"""Two versions of a program, and a search among revisions: the sentences about them, and all for the terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ab import CANNOT_TELL, Contest, Recorded
+from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Contest, Judgement, Recorded
 from pinprof.ab.bisection import Bisection
-from pinprof.ab.duel import compared_by
-from pinprof.report.ab.words import advice, cause, clocks, how_measured, percent, sentence
+from pinprof.ab.causes import Cause
+from pinprof.ab.clocks import Clocks
+from pinprof.ab.duel import ComparedBy, compared_by
+from pinprof.ab.verdict import pairs_for
 from pinprof.report.layout import bullet, fact, laid_out, section
-from pinprof.report.words import printable
+from pinprof.report.words import cut, printable
 from pinprof.units import NS_PER_MS, counted, duration
+
+CLOCKS_DIFFER = 0.03
+"""Clocks that differ by more than this share make one version slower by themselves."""
+BY: Mapping[ComparedBy, str] = {
+    "usual": "",
+    "quickest": ", by the quickest step of each turn",
+    "mean": ", by the mean step, for workers set the pace",
+}
+KINDS = {
+    "input": "input: ",
+    "wait": "wait: ",
+    "copy": "copy: ",
+    "launches": "",
+    "kernel": "kernel ",
+    "op": "op ",
+    "edit": "changed line: ",
+    "line": "line: ",
+}
+"""What kind of thing changed, before its name."""
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio as the difference from 1: "+3.1 %", "-0.4 %"."""
+    if ratio == inf:
+        return "unlimited"
+    places = 1 if abs(ratio - 1) < 1 else 0
+    return f"{round(100 * (ratio - 1), places) + 0.0:+.{places}f} %"  # 0.0 has no sign of its own
+
+
+def span(judgement: Judgement) -> str:
+    """Return where the ratio lies."""
+    if judgement.high == inf:
+        return f"{judgement.fewest} pairs are needed for an interval"
+    return f"{percent(judgement.low)} to {percent(judgement.high)}"
+
+
+def sentence(judgement: Judgement) -> str:
+    """Return the verdict: the number first."""
+    limit, verdict = f"{100 * judgement.limit:.3g} %", judgement.verdict
+    if verdict == NO_DIFFERENCE:
+        return f"No difference above {limit}: {percent(judgement.ratio)} ({span(judgement)})"
+    if verdict == CANNOT_TELL:
+        but = ", but processes of one version differ twofold" if judgement.uneven else ""
+        return f"Cannot tell: {percent(judgement.ratio)} ({span(judgement)}){but}"
+    how = f"{abs(100 * (judgement.ratio - 1)):.1f} % {'faster' if verdict == FASTER else 'slower'}"
+    within = "" if verdict == FASTER or judgement.is_too_slow else f", less than the limit of {limit}"
+    return f"{how[0].upper()}{how[1:]}{within} ({span(judgement)})"
+
+
+def advice(contest: Contest) -> str:
+    """Return how to learn more, where the verdict leaves it open; else nothing."""
+    duel, judgement = contest.duel, contest.duel.judgement
+    if judgement.verdict != CANNOT_TELL:
+        return ""
+    if judgement.uneven:
+        usual = [ns for pair in duel.pairs for ns in pair.usual_ns]
+        return (
+            f"the usual step was {duration(min(usual))} in one process and {duration(max(usual))} in another: other "
+            "programs set the pace, or threads that wait for each other; a quieter machine might tell, or "
+            "OMP_NUM_THREADS=1 for both"
+        )
+    needed = max(pairs_for(judgement) or 0, judgement.fewest)
+    minutes = needed * duel.seconds / max(len(duel.pairs), 1) / 60
+    return f"some {needed} pairs might tell: --minutes {max(round(minutes * 1.2), 1)}, or a quieter machine"
+
+
+def how_measured(contest: Contest) -> str:
+    """Return how many processes were timed, and how."""
+    by = compared_by(contest.duel.pairs)
+    why = f" ({contest.why_runs})" if contest.why_runs else ""
+    lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
+    pairs = counted(len(contest.duel.pairs), "fresh process", "fresh processes")
+    return f"{pairs} of each, {_way(contest, by)}{why}{BY[by]}; {lot}"
+
+
+def _way(contest: Contest, by: ComparedBy) -> str:
+    plan = contest.plan
+    if contest.turns == "runs":
+        return f"run after run, {plan.turn_steps} steps each"
+    if contest.has_workers:
+        whole = plan.settling + plan.turn_steps
+        return (
+            f"both at once, in {plan.turns} turns of {whole} steps; the first {plan.settling} of each turn, whose "
+            "batches the workers had made before, do not count"
+        )
+    is_on_host = not any(first.gpu for first in contest.first)
+    without = ", without the time in which other programs had the CPU" if is_on_host and by != "quickest" else ""
+    return f"both at once, in turns of a few steps{without}"
+
+
+def cause(change: Cause) -> str:
+    """Return what changed, in words."""
+    parts = []
+    if change.count is not None:
+        before, after = (f"{count:.3g}" for count in change.count)
+        parts.append(f"{before} a step" if before == after else f"{before} to {after} a step")
+    if change.time_ns is not None:
+        parts.append(f"{duration(change.time_ns[0])} to {duration(change.time_ns[1])}")
+    where = f" ({cut(change.where)})" if change.where else ""
+    return f"{KINDS[change.kind]}{cut(change.what)}{where}: {', '.join(parts)}"
+
+
+def clocks(runs: tuple[Clocks, ...]) -> list[str]:
+    """Return what the clocks of the recorded runs say, if they differ or the machine was busy."""
+    if len(runs) < 2:  # noqa: PLR2004  before and after
+        return []
+    first, second = runs[:2]
+    lines = []
+    for name, before, after in (("GPU", first.gpu_mhz, second.gpu_mhz), ("CPU", first.cpu_mhz, second.cpu_mhz)):
+        if before and after and abs(after / before - 1) > CLOCKS_DIFFER:
+            lines.append(f"{name} clock: {before:.0f} to {after:.0f} MHz")
+    busiest = max(run.load or 0.0 for run in runs)
+    if busiest > first.cores:
+        lines.append(f"the machine is busy: a load of {busiest:.1f} on {first.cores} cores")
+    return lines
+
+
+def usual_ns(contest: Contest, number: int) -> float:
+    """Return the usual step of a version in ns: that of its median process."""
+    usual = sorted(pair.usual_ns[number] for pair in contest.duel.pairs)
+    return usual[len(usual) // 2]
 
 
 def to_text(
@@ -28,10 +152,10 @@ def _parts(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) 
     yield section("Step")
     which = "mean" if compared_by(contest.duel.pairs) == "mean" else "usual"
     for number, program in enumerate(contest.programs):
-        usual = sorted(pair.usual_ns[number] for pair in contest.duel.pairs)
+        usual = [pair.usual_ns[number] for pair in contest.duel.pairs]
         runs = counted(len(usual), "process", "processes")
-        around = f"{usual[0] / NS_PER_MS:.4g} to {usual[-1] / NS_PER_MS:.4g} ms in {runs}"
-        yield fact(duration(usual[len(usual) // 2]), printable(f"{program.name}: the {which} step; {around}"))
+        around = f"{min(usual) / NS_PER_MS:.4g} to {max(usual) / NS_PER_MS:.4g} ms in {runs}"
+        yield fact(duration(usual_ns(contest, number)), printable(f"{program.name}: the {which} step; {around}"))
     yield bullet(how_measured(contest))
     mean = contest.duel.mean
     if mean.verdict not in {contest.duel.judgement.verdict, CANNOT_TELL}:
@@ -59,22 +183,22 @@ def _changes(recorded: Recorded) -> Iterator[RenderableType]:
 
 
 def bisection_to_text(
-    found: Bisection, describe: Callable[[str], str], *, width: int = 100, color: bool = False
+    search: Bisection, describe: Callable[[str], str], *, width: int = 100, color: bool = False
 ) -> str:
     """Return what a search has found; `describe` returns a revision and its subject."""
-    return laid_out(_found(found, describe), width=width, color=color)
+    return laid_out(_search(search, describe), width=width, color=color)
 
 
-def _found(found: Bisection, describe: Callable[[str], str]) -> Iterator[RenderableType]:
-    if found.found is not None:
-        yield Text(printable(f"{describe(found.found)}"), "bold")
-        if found.ratio is not None:
-            yield Text(f"{sentence(found.ratio)} than the good revision: the first slower one.")
+def _search(search: Bisection, describe: Callable[[str], str]) -> Iterator[RenderableType]:
+    if search.found is not None:
+        yield Text(printable(f"{describe(search.found)}"), "bold")
+        if search.ratio is not None:
+            yield Text(f"{sentence(search.ratio)} than the good revision: the first slower one.")
     else:
-        yield Text(f"Cannot tell which revision: {found.why}.", "bold")
+        yield Text(f"Cannot tell which revision: {search.why}.", "bold")
         yield section("The slower one is among")
-        yield from (bullet(printable(describe(commit))) for commit in found.suspects)
+        yield from (bullet(printable(describe(commit))) for commit in search.suspects)
     yield section("Compared with the good revision")
-    for each in found.tried:
-        said = sentence(each.judgement) if each.judgement else f"left out: {each.why}"
-        yield bullet(printable(f"{describe(each.commit)}: {said}"))
+    for attempt in search.tried:
+        outcome = sentence(attempt.judgement) if attempt.judgement else f"left out: {attempt.why}"
+        yield bullet(printable(f"{describe(attempt.commit)}: {outcome}"))

@@ -22,7 +22,7 @@ from pinprof.documents.fields import (
 )
 from pinprof.report.ab.json import AbJudgement, AbPair, judgement, pairs
 from pinprof.report.fix.json import FixChange, FixRefused, change, refused
-from pinprof.report.trial.words import milliseconds, sentence
+from pinprof.report.trial.text import milliseconds, sentence
 from pinprof.report.whatif.json import Verify, verification
 from pinprof.trial import elimination
 from pinprof.trial.certificate import Certificate, Checked, Verdict

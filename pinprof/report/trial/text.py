@@ -1,10 +1,207 @@
-"""A patch with its certificate as a text that `git apply` takes: all but the diffs stands in lines with a #."""
+"""A patch that was tried: the sentences about it, and a text that `git apply` takes.
+
+In that text all but the diffs stands in lines with a #.
+"""
 
 from collections.abc import Iterator
+from math import inf
 
+from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Contest, Judgement
+from pinprof.report.ab.text import advice, how_measured, usual_ns
 from pinprof.report.fix.text import folded, lines_of_change, not_changed, on_one_line
-from pinprof.report.trial.words import lines, of_share, sentence
-from pinprof.trial.certificate import Certificate
+from pinprof.report.words import NO_GPU_WORK
+from pinprof.trial.certificate import Certificate, Checked
+from pinprof.trial.elimination import Share
+from pinprof.trial.numbers import Comparison
+from pinprof.units import NS_PER_MS, counted, duration
+
+KINDS = {"loss": "losses", "parameters": "parameters", "output": "outputs"}
+
+
+def share(value: float) -> str:
+    """Return a share as "38 %", and a small one as "3.8 %"."""
+    return f"{100 * value:.{0 if abs(value) >= 0.1 else 1}f} %"  # noqa: PLR2004  two digits are enough
+
+
+def span(judgement: Judgement) -> str:
+    """Return where the saving lies."""
+    if judgement.high == inf:
+        return "too few pairs for an interval"
+    low, high = sorted((1 - judgement.high, 1 - judgement.low))
+    return f"{share(low).removesuffix(' %')} to {share(high)}"
+
+
+def speed(judgement: Judgement | None) -> str:
+    """Return what is known of the speed, in a clause."""
+    if judgement is None:
+        return "not measured"
+    if judgement.verdict == FASTER:
+        return f"faster by {share(1 - judgement.ratio)} ({span(judgement)})"
+    if judgement.verdict == SLOWER:
+        return f"not faster: slower by {share(judgement.ratio - 1)} (saves {span(judgement)})"
+    if judgement.verdict == "no_difference":
+        return f"not faster: no difference above {100 * judgement.limit:g} % (saves {span(judgement)})"
+    return f"perhaps faster: saves {share(1 - judgement.ratio)} ({span(judgement)})"
+
+
+def numbers(compared: Comparison) -> str:
+    """Return whether the numbers are the same, in a clause."""
+    return {
+        "equal": "numbers equal",
+        "rounding": "numbers equal but for rounding",
+        "different": "other numbers",
+        "cannot_tell": "numbers not compared",
+    }[compared.verdict]
+
+
+def races(checked: Checked) -> str:
+    """Return whether there is a race, in a clause."""
+    if checked.guard.why:
+        return "races not looked for"
+    if checked.new_races:
+        return f"a race ({checked.new_races[0].rule})"
+    if checked.races:
+        return "no new race: the original has them, too"
+    if any(not race.certain for race in checked.guard.races):
+        return "no certain race"
+    return "no race" if checked.guard.copies else "no copy that could race"
+
+
+def sentence(certificate: Certificate) -> str:
+    """Return the verdict in one line."""
+    verdict, checked = certificate.verdict, certificate.checked
+    if verdict == "nothing_to_change" and not certificate.analysis.profile.gpus:
+        return f"nothing to change: {NO_GPU_WORK}"
+    if verdict == "nothing_to_change":
+        return "nothing to change: no finding has a change that is mechanical and certain"
+    known = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
+    if verdict == "take_it":
+        return f"{', '.join(known)}: take it{_by_itself(certificate)}"
+    if verdict == "cannot_tell":
+        return f"cannot tell: {', '.join(known)}; open: {'; '.join(certificate.open())}"
+    return f"{', '.join(known)}: leave it"
+
+
+def _speed(certificate: Certificate) -> str:
+    """Return what is known of the speed, and where that was measured if it was not on a GPU."""
+    contest = certificate.contest
+    return speed(certificate.judgement) + ("" if contest is None or _is_on_gpu(contest) else " without a GPU")
+
+
+def _is_on_gpu(contest: Contest) -> bool:
+    return any(first.gpu for first in contest.first)
+
+
+def _by_itself(certificate: Certificate) -> str:
+    """Return of how many fixes only the sum is known."""
+    kept = [each for each in certificate.shares if each.is_kept]
+    unknown = sum(each.fate == "kept_unmeasured" for each in kept)
+    if not unknown:
+        return ""
+    return f", as a whole: {unknown} of its {len(kept)} fixes may bring nothing"
+
+
+def of_share(tried: Share) -> str:
+    """Return what the measurement of one fix among several says."""
+    said = f": {speed(tried.judgement)} with it" if tried.judgement else ""
+    return {
+        "kept": f"measured by itself{said}" if said else f"measured by the whole ({tried.why or 'with the others'})",
+        "kept_unmeasured": f"not measured by itself ({tried.why})",
+        "dropped_no_gain": f"left out, it brings nothing{said}",
+        "dropped_not_shown": f"left out, nothing could be shown in the time{said}",
+    }[tried.fate]
+
+
+def lines(certificate: Certificate) -> Iterator[str]:
+    """Yield all that was shown, a line each."""
+    contest, checked = certificate.contest, certificate.checked
+    if contest is None:
+        return
+    before, after = (duration(usual_ns(contest, number)) for number in (0, 1))
+    yield f"step: {before} before, {after} after; {speed(contest.duel.judgement)}"
+    yield f"measured: {how_measured(contest)}"
+    more = advice(contest)
+    if more:
+        yield f"to tell more: {more}"
+    yield from _prediction(certificate)
+    if checked is None:
+        return
+    yield f"numbers: {_numbers(checked.numbers)}"
+    yield f"guard: {_guard(checked)}"
+
+
+def _prediction(certificate: Certificate) -> Iterator[str]:
+    predicted, within = certificate.predicted, certificate.is_as_predicted
+    if predicted is None:
+        why = f" ({certificate.why_not_verified})" if certificate.why_not_verified else ""
+        yield f"predicted: no replay tells what all of it saves{why}"
+        return
+    said = "" if within is None else f"; {_against_prediction(certificate)}"
+    yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){said}"
+    if certificate.analysis.profile.doubt("shared_gpu"):
+        yield "another program seems to have used the GPU while it was recorded: the prediction is of a shared GPU"
+    verified = certificate.verified
+    if verified is None and certificate.why_not_verified:
+        yield f"not recorded again: {certificate.why_not_verified}"
+    if verified is not None:
+        one, other = verified.prediction.predicted_ns, verified.measured_ns
+        yield (
+            f"recorded again: {duration(other)} per step, {duration(one)} predicted "
+            f"({100 * verified.error:+.1f} %); pinprof verify"
+        )
+        if verified.new_waits:
+            yield f"new waits: {counted(len(verified.new_waits), 'place')}"
+
+
+def _against_prediction(certificate: Certificate) -> str:
+    judgement = certificate.judgement
+    if certificate.is_as_predicted:
+        return f"the measured saving {'is' if certificate.is_by_estimate_as_predicted else 'may be'} within"
+    if judgement and judgement.verdict == CANNOT_TELL:
+        return "wherever the measured saving lies, it is outside of what was predicted"
+    return "the measured saving is NOT within"
+
+
+def _numbers(compared: Comparison) -> str:
+    what = " and ".join(KINDS[kind] for kind in compared.kinds)
+    of = f"{what} of the first {counted(compared.steps, 'step')}, under one seed"
+    if compared.verdict == "equal":
+        return f"equal bit for bit: {of}"
+    beside = _beside(compared)
+    if compared.verdict == "rounding":
+        return f"equal but for rounding: {of}; {beside}"
+    if compared.verdict == "different":
+        return f"DIFFERENT: {compared.why}; {beside}" if beside else f"DIFFERENT: {compared.why}"
+    return f"nobody can tell: {compared.why}"
+
+
+def _beside(compared: Comparison) -> str:
+    if compared.distance is None or compared.rounding is None:
+        return ""
+    again = "the same" if not compared.repeated else f"off by {compared.repeated:.2g}"
+    return f"off by {compared.distance:.2g}; the original with other last bits: {compared.rounding:.2g}, again: {again}"
+
+
+def _guard(checked: Checked) -> str:
+    guard = checked.guard
+    if guard.why:
+        return f"did not run: {guard.why}"
+    notes = f" ({'; '.join(guard.notes)})" if guard.notes else ""
+    perhaps = [race.headline for race in guard.races if not race.certain]
+    notes = f"; PERHAPS, look at it: {'; '.join(perhaps)}{notes}" if perhaps else notes
+    if not checked.races:
+        if not guard.copies:
+            return f"no race was possible: no asynchronous copy in these steps{notes}"
+        return f"no race; it followed {counted(guard.copies, 'asynchronous copy', 'asynchronous copies')}{notes}"
+    new = checked.new_races
+    if new:
+        return f"RACE: {'; '.join(race.headline for race in new)}{notes}"
+    return f"races that the original has, too: {'; '.join(race.headline for race in checked.races)}{notes}"
+
+
+def milliseconds(certificate: Certificate, number: int) -> float | None:
+    """Return the usual step of a version in ms."""
+    return None if certificate.contest is None else usual_ns(certificate.contest, number) / NS_PER_MS
 
 
 def to_text(certificate: Certificate) -> bytes:
