@@ -210,7 +210,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
       pinprof verify before.json.gz after.json.gz --json verified.json
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.whatif.json import verification_to_json
-    from pinprof.report.whatif.verification import to_text
+    from pinprof.report.whatif.text import verified_to_text
     from pinprof.whatif.verification import verify as verified
 
     check_outputs((json_file,), force=force, reads=(before, after))
@@ -221,7 +221,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     made = verified(old, old_profile, new, new_profile)
     if json_file != "-":
         width, color = page_options()
-        show(to_text(old.trace, made, width=width, color=color))
+        show(verified_to_text(old.trace, made, width=width, color=color))
     if json_file:
         write(json_file, verification_to_json(made))
     say(f"Next: pinprof whatif {shlex.quote(after)}")

@@ -1,4 +1,4 @@
-"""A prediction for the terminal: the step before and after, what changes, and what that takes for granted."""
+"""Predictions for the terminal: what a change brings and takes for granted, and what was measured after it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +15,7 @@ from pinprof.units import between, counted, duration, listed, percent, rate, siz
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
 from pinprof.whatif.fixes import Change
+from pinprof.whatif.verification import Verification
 
 MAX_SITES = 5
 """More places of one change than this are counted, not listed."""
@@ -283,3 +284,56 @@ def _overview(
     if off >= NOTHING * now.baseline_ns:
         replayed = duration(now.predicted_ns)
         yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")
+
+
+def verified_to_text(before: Trace, verified: Verification, *, width: int = 100, color: bool = False) -> str:
+    """Return the comparison as text for a terminal of this width, with ANSI colours if asked for."""
+    return laid_out(_verified(before, verified), width=width, color=color)
+
+
+def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]:
+    """Yield the comparison, first of all what takes its meaning from the numbers."""
+    yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
+    if not verified.is_same_program:
+        yield section("These may not be the same program")
+        yield bullet(
+            f"only {percent(verified.kernels_alike)} of their kernels per step have the same names: more than the fix "
+            "differs between the steps"
+        )
+    if not verified.changes:
+        yield from _fixed(before, verified)
+    yield section("Step after the fix")
+    yield from _steps(verified)
+    if verified.changes:
+        yield from _fixed(before, verified)
+    if verified.is_same_program and verified.kernels_alike < 1:
+        yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step have the same names")
+
+
+def _steps(verified: Verification) -> Iterator[RenderableType]:
+    """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
+    made, measured = verified.prediction, verified.measured_range_ns
+    if verified.changes:
+        yield fact(
+            f"{verified.error:+.1%}".replace("%", " %"), "is the error of the prediction against the measured step"
+        )
+        brings = difference(made.baseline_ns, made.predicted_ns, is_certain=made.is_certain)
+        yield fact(duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {brings}")
+    how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
+    is_certain = not measured[0] <= made.baseline_ns <= measured[1]
+    brings = difference(made.baseline_ns, verified.measured_ns, is_certain=is_certain)
+    yield fact(duration(verified.measured_ns), f"{how}: {brings}")
+    yield fact(duration(made.baseline_ns), f"before the fix, {SOURCES[made.baseline_source]}")
+
+
+def _fixed(before: Trace, verified: Verification) -> Iterator[RenderableType]:
+    yield section("What the fix changed")
+    if not verified.changes:
+        yield bullet(
+            "nothing that the replay knows: the second trace has the same waits, copies and allocations as the "
+            "first, so no saving is predicted"
+        )
+    for change in verified.changes:
+        yield from map(bullet, change_lines(before, change))
+    for site in verified.new_waits:
+        yield bullet(f"new, and not in the prediction: {WAITS[site.cause]} {where(site)}")

@@ -10,7 +10,6 @@ from trace_builder import TraceBuilder
 from pinprof.details import details_of
 from pinprof.report.whatif import json as whatif_json
 from pinprof.report.whatif import text as whatif_text
-from pinprof.report.whatif import verification as verify_report
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif import Prediction, Scenario, predict
 from pinprof.whatif.fixes import EVERYTHING, FIXES, Change, changes_of
@@ -72,7 +71,7 @@ def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) ->
 def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
     old, new = (analysis_of(TRACES / f"{name}.json.gz") for name in (before, after))
     made = verify(old.details, old.profile, new.details, new.profile)
-    golden(f"verify-{before}-{after}.txt", kept(verify_report.to_text(old.trace, made, width=WIDTH)))
+    golden(f"verify-{before}-{after}.txt", kept(whatif_text.verified_to_text(old.trace, made, width=WIDTH)))
     document = fitting(whatif_json.verification_to_json(made))
     assert document["schema"] == "pinprof.verify/1"
     assert document["predicted_saving_ms"] == pytest.approx(
