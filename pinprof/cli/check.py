@@ -175,18 +175,10 @@ def _unknown(checked: "Sequence[Checked]") -> str:
 
 def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> str:
     """Return the check in a format; text fits the terminal that shows it."""
-    if form == "github":
-        from pinprof.report.check.github import to_github
+    if form != "text":
+        from pinprof.report.check.formats import to_github, to_junit, to_sarif
 
-        return to_github(checked)
-    if form == "sarif":
-        from pinprof.report.check.sarif import to_sarif
-
-        return to_sarif(checked)
-    if form == "junit":
-        from pinprof.report.check.junit import to_junit
-
-        return to_junit(checked)
+        return {"github": to_github, "sarif": to_sarif, "junit": to_junit}[form](checked)
     from pinprof.report.check.text import to_text
 
     width, color = page_options() if to_terminal else (PIPED_WIDTH, False)
