@@ -18,7 +18,7 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
-from pinprof.report.guide import ORDER, guides, to_list, to_text
+from pinprof.report.explain import ORDER, guides, to_list, to_text
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules import RULES
 

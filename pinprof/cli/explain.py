@@ -24,7 +24,7 @@ WIDEST = 110
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the rules and guides that begin so."""
-    from pinprof.report.guide import guides
+    from pinprof.report.explain import guides
     from pinprof.rules import RULES
 
     known = [*((rule.id, rule.title) for rule in RULES), *((guide.name, guide.title) for guide in guides())]
@@ -46,8 +46,7 @@ def explain(topic: str | None) -> None:
       pinprof explain PIN201
       pinprof explain what-if
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.explain import to_catalogue, to_page
-    from pinprof.report.guide import guides, to_list, to_text
+    from pinprof.report.explain import guides, to_catalogue, to_list, to_page, to_text
     from pinprof.rules import RULES
 
     width, color = page_options()

@@ -1,14 +1,158 @@
-"""The rules in words: one in full, or the catalogue."""
+"""What `pinprof explain` shows: a rule in full or the catalogue of rules, a guide or the list of guides."""
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
-from pinprof.report.layout import laid_out
+from pinprof.report.layout import laid_out, section, table
 from pinprof.rules import Rule
 from pinprof.rules.rule import FAMILIES
+
+FOLDER = Path(__file__).parents[1] / "guides"
+ORDER = (
+    "reading-a-report",
+    "recording",
+    "hidden-synchronizations",
+    "overlap",
+    "what-if",
+    "fix",
+    "try",
+    "ranks",
+    "ci",
+    "ab",
+    "guard",
+    "logging",
+    "perfetto",
+    "hta",
+    "SKILL",
+    "mcp",
+    "json",
+    "json-fields",
+    "accuracy",
+    "design",
+)
+"""As they are best read."""
+
+PIECES = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(([^)]+)\)")
+"""What stands in a line beside plain text: code, bold, italic, a link."""
+GUIDE = re.compile(r"([\w-]+)\.md(?:#.*)?")
+"""A link to another guide."""
+FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+"""What programs read of a text before its title."""
+EMPTY = re.compile(r"\n{3,}")
+"""Two empty lines or more."""
+RULE = re.compile(r"\|[\s:|-]+\|")
+"""The line between the head and the rows of a table."""
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A text on one subject, in Markdown: its title, a line that says what is in it, and more."""
+
+    name: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        """Its first line."""
+        return self.text.split("\n", 1)[0].removeprefix("# ")
+
+    @property
+    def summary(self) -> str:
+        """Its first sentence."""
+        return self.text.split("\n")[2]
+
+
+@cache
+def guides() -> tuple[Guide, ...]:
+    """Return all guides, in the order in which they are best read."""
+    texts = ((name, (FOLDER / f"{name}.md").read_text(encoding="utf-8")) for name in ORDER)
+    return tuple(Guide(name, FRONT.sub("", text)) for name, text in texts)
+
+
+def to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str:
+    """Return a guide for a terminal of this width."""
+    return EMPTY.sub("\n\n", laid_out(_blocks(guide.text.splitlines()), width=width, color=color))
+
+
+def to_list(all_of_them: Sequence[Guide], *, width: int = 100, color: bool = False) -> str:
+    """Return the guides, a line each, for a terminal of this width."""
+    rows = Table.grid(padding=(0, 2))
+    for guide in all_of_them:
+        rows.add_row(Text(f"  {guide.name}", "bold"), _inline(guide.summary))
+    return laid_out((Text("Guides", "bold"), rows, Text()), width=width, color=color)
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[RenderableType]:
+    """Yield the blocks of a text: headings, code, tables, points of lists, and paragraphs."""
+    at = 0
+    while at < len(lines):
+        end = _end(lines, at)
+        yield from _block(lines[at:end], first=at == 0)
+        at = end
+
+
+def _end(lines: Sequence[str], at: int) -> int:
+    """Return where the block ends that begins here."""
+    first = lines[at]
+    if first.startswith("```"):
+        return lines.index("```", at + 1) + 1
+    if not first or first.startswith(("#", "<!--")):
+        return at + 1
+    stop = ("|",) if not first.startswith("|") else ()
+    following = range(at + 1, len(lines))
+    new = (each for each in following if not lines[each] or lines[each].startswith(("#", "```", "- ", *stop)))
+    return next(new, len(lines))
+
+
+def _block(lines: Sequence[str], *, first: bool) -> Iterator[RenderableType]:
+    """Yield one block as the terminal shows it."""
+    begin = lines[0]
+    if begin.startswith("```"):
+        yield from (Padding(Text(code, overflow="fold"), (0, 0, 0, 4)) for code in lines[1:-1])
+    elif begin.startswith("|"):
+        yield _table(lines)
+    elif begin.startswith("#"):
+        title = begin.lstrip("# ").replace("`", "")
+        yield Text(title, "bold") if first else section(title)
+    elif begin.startswith("- "):
+        yield Padding(_inline(" ".join(map(str.strip, lines))), (0, 0, 0, 2))
+    elif not begin.startswith("<!--"):
+        yield _inline(" ".join(lines))
+
+
+def _table(lines: Sequence[str]) -> RenderableType:
+    head, *rows = (
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if not RULE.fullmatch(line)
+    )
+    grid = table(*(_inline(cell).plain for cell in head), text_columns=len(head))
+    for row in rows:
+        grid.add_row(*map(_inline, row))
+    return grid
+
+
+def _inline(text: str) -> Text:
+    """Return a line with its code, its bold and italic words, and what its links lead to."""
+    line, at = Text(), 0
+    for piece in PIECES.finditer(text):
+        code, bold, italic, link, target = piece.groups()
+        line.append(text[at : piece.start()])
+        line.append(code or bold or italic or link, "bold" if bold else "italic" if italic else "cyan" if code else "")
+        line.append(_leads_to(target) if target else "")
+        at = piece.end()
+    return line.append(text[at:])
+
+
+def _leads_to(target: str) -> str:
+    guide = GUIDE.fullmatch(target)
+    return f" (pinprof explain {guide[1]})" if guide else f" ({target.removeprefix('../../')})"
 
 
 def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:

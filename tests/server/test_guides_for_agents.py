@@ -8,7 +8,7 @@ import pytest
 from blocks import blocks, parse
 from recordings import ROOT
 
-from pinprof.report.guide import guides
+from pinprof.report.explain import guides
 from pinprof.server.bounds import MOST_CHARACTERS
 from pinprof.server.tools import TOOLS
 
