@@ -10,7 +10,7 @@ from pinprof.fix.joint import joint_saving
 from pinprof.fix.outcomes import UNRECORDED
 from pinprof.fix.patch import Patch, Patches, patched
 from pinprof.fix.plan import planned
-from pinprof.fix.rewrite import Mend, NotSure, Refused
+from pinprof.fix.rewrite import Mend, Refusal, Refused
 from pinprof.fix.told import Told
 from pinprof.fix.work import Chosen, Work
 from pinprof.fix.write import FixError, check_patches, write_patches
@@ -21,9 +21,9 @@ __all__ = [
     "Chosen",
     "FixError",
     "Mend",
-    "NotSure",
     "Patch",
     "Patches",
+    "Refusal",
     "Refused",
     "changes",
     "check_patches",

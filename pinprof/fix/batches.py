@@ -10,7 +10,7 @@ from pinprof.fix.calls import method
 from pinprof.fix.drawn import Draw
 from pinprof.fix.names import check_is_not_looked_at, is_target
 from pinprof.fix.outside import check_outside
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe
 from pinprof.fix.source import Loop, SourceFile
 
 COPYING = {"to", "cuda", "type"}
@@ -61,24 +61,24 @@ class Through(NamedTuple):
 
 
 def gone_through(source: SourceFile, call: cst.Call) -> Through | None:
-    """Return the batch whose parts a comprehension copies by a call, one by one. Raises NotSure."""
+    """Return the batch whose parts a comprehension copies by a call, one by one. Raises Refusal."""
     around = next((each for each in source.around(call) if isinstance(each, cst.BaseComp | cst.BaseStatement)), None)
     if not isinstance(around, cst.BaseComp):
         return None
     name = cst.ensure_type(call.func, cst.Attribute).value
     clause = around.for_in
     if clause.inner_for_in or clause.ifs or clause.asynchronous or not isinstance(name, cst.Name):
-        raise NotSure("the comprehension is more than a copy of each part")
+        raise NotSafe("the comprehension is more than a copy of each part")
     drawn = clause.iter
     target: cst.BaseExpression = clause.target
     kind: type = list
     if isinstance(drawn, cst.Call) and method(drawn) == "items" and not drawn.args:
         if not (isinstance(target, cst.Tuple) and len(target.elements) == 2):  # noqa: PLR2004  key and value
-            raise NotSure("the comprehension is more than a copy of each part")
+            raise NotSafe("the comprehension is more than a copy of each part")
         drawn, target, kind = cst.ensure_type(drawn.func, cst.Attribute).value, target.elements[1].value, dict
     made = around.value if isinstance(around, cst.DictComp) else getattr(around, "elt", None)
     if not (isinstance(target, cst.Name) and target.value == name.value and made is call):
-        raise NotSure("the comprehension is more than a copy of each part")
+        raise NotSafe("the comprehension is more than a copy of each part")
     return Through(around, path_of(drawn), kind)
 
 
@@ -93,11 +93,11 @@ def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
             key = index.value.evaluated_value
             if isinstance(key, str | int):
                 return name, [*keys, key]
-    raise NotSure("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
+    raise NotSafe("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
 
 
 def check_uses(source: SourceFile, draw: Draw, name: str, at: cst.CSTNode, copies: Callable[[int], bool]) -> None:
-    """Raise NotSure where the program may write to the host's memory of a batch, or passes it on to what may.
+    """Raise Refusal where the program may write to the host's memory of a batch, or passes it on to what may.
 
     `at` is where it is copied or taken apart; `copies` says whether the trace has copies to the GPU at a line, and
     none back.
@@ -114,22 +114,22 @@ def check_uses(source: SourceFile, draw: Draw, name: str, at: cst.CSTNode, copie
         if bound is not None:
             is_moved = _is_copied_of(source, bound, name) and copies(source.line(bound[0]))
             if not _is_certain(source, node, loop, name, is_moved=is_moved):
-                raise NotSure(f"{name} is bound anew in line {line}, on a condition")
+                raise NotSafe(f"{name} is bound anew in line {line}, on a condition")
             if is_moved:
                 moved = source.statement(node)
             elif not (bound[1] and isinstance(bound[0], cst.Name) and draw.binds(bound[0].value)):
-                raise NotSure(f"{name} is bound anew in line {line}")
+                raise NotSafe(f"{name} is bound anew in line {line}")
         elif not (_is_taken(source, node, at) or _only_looks(source, node, copies)):
-            raise NotSure(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
+            raise NotSafe(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
     if moved is None or source.line(at) < source.line(moved):
         check_outside(source, loop, name)
 
 
 def _check_is_not_anew(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> None:
-    """Raise NotSure where a copied name means another thing before it is copied once more, at `at`."""
+    """Raise Refusal where a copied name means another thing before it is copied once more, at `at`."""
     bound, line = bound_to(source, node), source.line(node)
     if line < source.line(at) and is_target(source, node) and not (bound and _is_copied_of(source, bound, node.value)):
-        raise NotSure(f"{node.value} is bound anew in line {line}, and the copy is of that")
+        raise NotSafe(f"{node.value} is bound anew in line {line}, and the copy is of that")
 
 
 def _is_taken(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from pinprof.fix.rewrite import NotSure, Remake
+from pinprof.fix.rewrite import NotSafe, Remake
 
 
 def method(call: cst.Call) -> str | None:
@@ -23,17 +23,17 @@ def argument(call: cst.Call, name: str) -> cst.Arg | None:
 
 
 def check_plain(call: cst.Call, most: int, what: str) -> None:
-    """Raise NotSure for a call whose arguments the source does not show, or with more positional ones than `most`."""
+    """Raise Refusal for a call whose arguments the source does not show, or with more positional ones than `most`."""
     if any(each.star for each in call.args):
-        raise NotSure(f"the arguments of {what} come from a list or a dict; set it there")
+        raise NotSafe(f"the arguments of {what} come from a list or a dict; set it there")
     if sum(each.keyword is None for each in call.args) > most:
-        raise NotSure(f"{what} has positional arguments, and one of them may already set this")
+        raise NotSafe(f"{what} has positional arguments, and one of them may already set this")
 
 
 def check_has_no_comments(code: str, by_hand: str) -> None:
-    """Raise NotSure for a call that would lose comments; `by_hand` says what is then left to do."""
+    """Raise Refusal for a call that would lose comments; `by_hand` says what is then left to do."""
     if "#" in code:
-        raise NotSure(f"comments stand in the call; {by_hand} by hand")
+        raise NotSafe(f"comments stand in the call; {by_hand} by hand")
 
 
 def with_argument(name: str, value: str) -> Remake:

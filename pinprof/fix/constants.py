@@ -8,7 +8,7 @@ from pinprof.fix.calls import argument, last_name
 from pinprof.fix.chains import chain_of, is_move
 from pinprof.fix.filled import full_there, number_of
 from pinprof.fix.names import is_set_by_others, uses_of
-from pinprof.fix.rewrite import NotSure, Rewrite, walk
+from pinprof.fix.rewrite import NotSafe, Refusal, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.waits import check_no_other, check_runs_in_order
 
@@ -21,40 +21,40 @@ SETTERS = {"set_device", "set_default_device", "set_default_dtype", "set_default
 def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     """Return the rewrites for a tensor of constants: made before the loop, or on the GPU if it is one number.
 
-    Raises NotSure.
+    Raises Refusal.
     """
     calls = [call for call in source.calls(line) if source.qualified(call.func) in MAKERS]
     if len(calls) != 1:
-        raise NotSure(source.names(len(calls), "torch.tensor by its imported name"))
+        raise NotSafe(source.names(len(calls), "torch.tensor by its imported name"))
     call = calls[0]
     check_no_other(source)
     check_runs_in_order(source, call)
     positional = [each for each in call.args if not each.keyword]
     if any(each.star for each in call.args) or len(positional) != 1:
-        raise NotSure("its arguments are not known")
+        raise NotSafe("its arguments are not known")
     if {each.keyword.value for each in call.args if each.keyword} - KNOWN:
-        raise NotSure("its arguments are not a constant and a device")
+        raise NotSafe("its arguments are not a constant and a device")
     chain = chain_of(source, call)
     if argument(call, "device") is None and not any(map(is_move, chain)):
-        raise NotSure("its arguments are not a constant and a device")
+        raise NotSafe("its arguments are not a constant and a device")
     values = positional[0].value
     if number_of(values) is not None and argument(call, "device") is not None:
         return full_there(source, call, chain)
     if not _is_constant(values):
-        raise NotSure(f"{source.code(values)} is not a constant; copy it from pinned memory")
+        raise NotSafe(f"{source.code(values)} is not a constant; copy it from pinned memory")
     try:
         return _before_the_loop(source, call, chain)
-    except NotSure as reason:
+    except Refusal as reason:
         return _there_if_filled(source, call, chain, reason)
 
 
 def _there_if_filled(
-    source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression], reason: NotSure
+    source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression], reason: Refusal
 ) -> list[Rewrite]:
     """Return the rewrite of one number that cannot be made before a loop. Raises the reason where it is not one."""
     try:
         return full_there(source, call, chain)
-    except NotSure:
+    except Refusal:
         raise reason from None
 
 
@@ -69,16 +69,16 @@ def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExp
     small = statement.body[0]
     whole = chain[-1] if chain else call
     if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is whole):
-        raise NotSure("the constant has no name of its own; make it before the loop")
+        raise NotSafe("the constant has no name of its own; make it before the loop")
     name = small.targets[0].target
     loop = source.loop(call)
     if not isinstance(name, cst.Name) or loop is None:
-        raise NotSure("no loop of the same function makes the constant; make it once, and pass it on")
+        raise NotSafe("no loop of the same function makes the constant; make it once, and pass it on")
     if source.parent(statement) is not loop.body:
-        raise NotSure("not every step makes the same constant")
+        raise NotSafe("not every step makes the same constant")
     uses = uses_of(source, name)
     if len(uses.set) != 1 or uses.changed:
-        raise NotSure(f"{name.value} is set or changed in several places")
+        raise NotSafe(f"{name.value} is set or changed in several places")
     _check_reads(source, uses.read, loop, source.line(small))
     for keyword in ("device", "dtype", "requires_grad"):
         given = argument(call, keyword)
@@ -107,20 +107,20 @@ def _hoisted(source: SourceFile, statement: cst.SimpleStatementLine, loop: Loop,
 
 
 def _check_reads(source: SourceFile, read: list[cst.Name], loop: Loop, made: int) -> None:
-    """Raise NotSure unless a tensor that is made in a line is only read, behind it and within the loop."""
+    """Raise Refusal unless a tensor that is made in a line is only read, behind it and within the loop."""
     if any(isinstance(each, cst.Call) and last_name(each) in SETTERS for each in walk(loop)):
-        raise NotSure("the loop sets the device, or the type of tensors")
+        raise NotSafe("the loop sets the device, or the type of tensors")
     for node in read:
         if not source.is_within(node, loop.body) or source.line(node) <= made:
-            raise NotSure(f"{node.value} is used outside of the loop, or before it is made")
+            raise NotSafe(f"{node.value} is used outside of the loop, or before it is made")
         if not _only_reads(source, node):
-            raise NotSure(f"line {source.line(node)} may change {node.value}, or keep it")
+            raise NotSafe(f"line {source.line(node)} may change {node.value}, or keep it")
 
 
 def _check_fixed(source: SourceFile, node: cst.BaseExpression, loop: Loop, keyword: str) -> None:
-    """Raise NotSure unless an expression is the same before the loop: a constant, a type of torch, a variable."""
+    """Raise Refusal unless an expression is the same before the loop: a constant, a type of torch, a variable."""
     if keyword == "requires_grad":
-        raise NotSure("the constant has gradients")
+        raise NotSafe("the constant has gradients")
     if isinstance(node, cst.SimpleString) or (source.qualified(node) or "").startswith("torch."):
         return
     if isinstance(node, cst.Name):
@@ -128,7 +128,7 @@ def _check_fixed(source: SourceFile, node: cst.BaseExpression, loop: Loop, keywo
         targets = [each for each in bound if not _is_argument(source, each)]
         if not targets and not is_set_by_others(source, node.value):
             return
-    raise NotSure(f"{keyword}={source.code(node)} may change in the loop")
+    raise NotSafe(f"{keyword}={source.code(node)} may change in the loop")
 
 
 def _is_argument(source: SourceFile, node: cst.Name) -> bool:

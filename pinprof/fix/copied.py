@@ -8,7 +8,7 @@ from pinprof.fix.calls import method
 from pinprof.fix.kinds import compared_there, is_count, is_host_number, is_real
 from pinprof.fix.names import check_is_builtin
 from pinprof.fix.reads import is_copy
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
+from pinprof.fix.rewrite import Change, NotSafe, NotThisForm, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import SourceFile
 from pinprof.fix.texts import is_shown, is_value_of_text
 from pinprof.fix.totals import (
@@ -44,20 +44,20 @@ class Copied(NamedTuple):
 
 
 def kept_until_copied(source: SourceFile, line: int) -> Change:
-    """Return the change that copies a sum where it is used, not each number that is added. Raises NotSure."""
+    """Return the change that copies a sum where it is used, not each number that is added. Raises Refusal."""
     copied = _copied_at(source, line)
     added = sum_at(source, copied.node)
     _check_is_number(source, copied)
     loop = loop_of_read(source, added.node, "makes the sum")
     uses, behind = uses_of_total(source, added)
     if behind is not None:
-        raise NotSure(f"the dictionary of {source.code(added.total)} is handed on behind its loop")
+        raise NotSafe(f"the dictionary of {source.code(added.total)} is handed on behind its loop")
     check_factor(source, copied.node, added.value)
     check_sum(source, uses, added, loop)
     for each in uses.changed:
         if each is not added.node:
             where = f"in line {source.line(each)}, which may round otherwise"
-            raise NotSure(f"{source.code(added.total)} is also changed {where}")
+            raise NotSafe(f"{source.code(added.total)} is also changed {where}")
     check_may_come_later(source, copied.node, loop)
     check_is_of_one_mode(source, copied.node)
     reads = [node for node in uses.read if not source.is_within(node, added.node)]
@@ -74,19 +74,19 @@ def kept_until_copied(source: SourceFile, line: int) -> Change:
 
 
 def _copied_at(source: SourceFile, line: int) -> Copied:
-    """Return the only expression on a line that copies a number to the host. Raises NotSure."""
+    """Return the only expression on a line that copies a number to the host. Raises Refusal."""
     found = [each for call in source.calls(line) if (each := _as_copied(source, call))]
     if len(found) != 1:
-        raise NotSure("the number does not go to the host by one .cpu() alone")
+        raise NotThisForm("the number does not go to the host by one .cpu() alone")
     return found[0]
 
 
 def _check_is_number(source: SourceFile, copied: Copied) -> None:
-    """Raise NotSure unless what is copied is a count, or a loss without its gradients."""
+    """Raise Refusal unless what is copied is a count, or a loss without its gradients."""
     if not (copied.is_count or (is_real(source, _bare(copied.there), copied.node) and not copied.is_array)):
-        raise NotSure(f"{source.code(copied.node)} is not known to be a count, or one number without gradients")
+        raise NotSafe(f"{source.code(copied.node)} is not known to be a count, or one number without gradients")
     if not copied.is_count and not _is_detached(copied.there):
-        raise NotSure(f"{source.code(copied.node)} keeps the gradients of each step: detach it")
+        raise NotSafe(f"{source.code(copied.node)} keeps the gradients of each step: detach it")
 
 
 def _as_copied(source: SourceFile, call: cst.Call) -> Copied | None:
@@ -138,7 +138,7 @@ def _copy_of(source: SourceFile, node: cst.BaseExpression, copied: Copied, *, is
         if parent.attr.value in READING:
             return []
         if parent.attr.value not in PERHAPS_THE_SAME:
-            raise NotSure(f"line {source.line(node)} may change the sum itself")
+            raise NotSafe(f"line {source.line(node)} may change the sum itself")
         is_sure = True  # a number of Python would fail there, too
     if copied.is_count and is_value_of_text(source, node):
         return []
@@ -164,7 +164,7 @@ def _called(source: SourceFile, node: cst.CSTNode) -> str:
 
 
 def _check_is_used_up(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure where a sum is kept: what is added later changes it, and would not change a copy."""
+    """Raise Refusal where a sum is kept: what is added later changes it, and would not change a copy."""
     outer: cst.CSTNode = node
     while isinstance(parent := source.parent(outer), cst.Attribute) and parent.attr.value in PERHAPS_THE_SAME:
         outer = source.parent(parent) or parent
@@ -175,7 +175,7 @@ def _check_is_used_up(source: SourceFile, node: cst.CSTNode) -> None:
     )
     is_new = isinstance(around, cst.BinaryOperation | cst.ComparisonTarget | cst.Comparison)
     if not (is_returned or is_new or _called(source, outer) or is_shown(source, outer)):
-        raise NotSure(f"line {source.line(node)} may keep the sum, which changes later")
+        raise NotSafe(f"line {source.line(node)} may keep the sum, which changes later")
 
 
 def _read_as_numbers(
@@ -184,13 +184,13 @@ def _read_as_numbers(
     """Return what stays on the GPU of a count of numpy, and where it becomes a number: it reads alike in a text."""
     kinds = {"int" if source.code(value) == "0" else "float" for value in starts if isinstance(value, cst.BaseNumber)}
     if len(kinds) != 1:
-        raise NotSure(f"{source.code(added.total)} begins at 0 and at 0.0")
+        raise NotSafe(f"{source.code(added.total)} begins at 0 and at 0.0")
     (kind,) = kinds
     check_is_builtin(source, kind)
     rewrites = []
     for node in reads:
         if not is_shown(source, _calculated(source, node)):
-            raise NotSure(f"line {source.line(node)} may need a number of numpy")
+            raise NotSafe(f"line {source.line(node)} may need a number of numpy")
         rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
     there = copied.there if kind == "int" else call_of("X.double()", X=atom(copied.there))
     return there, rewrites

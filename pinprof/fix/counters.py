@@ -4,7 +4,7 @@ import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.names import follows, is_grown, is_remainder, is_target, line_of
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, walk
 from pinprof.fix.source import SourceFile
 
 COUNTED = (
@@ -36,10 +36,10 @@ def is_counted(test: cst.BaseExpression) -> bool:
 
 
 def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
-    """Raise NotSure unless each variable of a condition is a number whenever it is asked, whatever came before."""
+    """Raise Refusal unless each variable of a condition is a number whenever it is asked, whatever came before."""
     for node in walk(test):
         if isinstance(node, cst.Name) and not (_is_of_loop(source, node) or _is_always_set(source, node)):
-            raise NotSure(f"{node.value} may not be a number each time: the first condition may guard it")
+            raise NotSafe(f"{node.value} may not be a number each time: the first condition may guard it")
 
 
 def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:

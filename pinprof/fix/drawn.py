@@ -8,7 +8,7 @@ from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.calls import last_name
 from pinprof.fix.iterators import asked_for
 from pinprof.fix.names import check_is_builtin
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe, Refusal
 from pinprof.fix.source import Loop, SourceFile
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
@@ -56,10 +56,10 @@ class Batch(NamedTuple):
 
 
 def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
-    """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises NotSure."""
+    """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises Refusal."""
     loop = source.loop(call)
     if loop is None:
-        raise NotSure(NOT_DRAWN)
+        raise NotSafe(NOT_DRAWN)
     draw = _draw_of(source, loop, name, call)
     if draw:
         return Batch(draw, _keys_in(draw.target, name), name)
@@ -74,12 +74,12 @@ def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
             return Batch(draw, [*_keys_in(draw.target, whole), *keys], whole, value)
         break
     if isinstance(loop, cst.While):
-        raise NotSure(NOT_DRAWN)
-    raise NotSure(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")
+        raise NotSafe(NOT_DRAWN)
+    raise NotSafe(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")
 
 
 def _draw_of(source: SourceFile, loop: Loop, name: str, at: cst.CSTNode) -> Draw | None:
-    """Return what draws a name for each step of a loop, before `at`; None where nothing does. Raises NotSure."""
+    """Return what draws a name for each step of a loop, before `at`; None where nothing does. Raises Refusal."""
     if isinstance(loop, cst.For) and binds(loop.target, name):
         return Draw(loop, _target_of(source, loop), (source.line(loop),))
     asked = asked_for(source, loop, name, at)
@@ -99,14 +99,14 @@ def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:
             or drawn.args[0].keyword
             or drawn.args[0].star
         ):
-            raise NotSure("the loop goes through more than a DataLoader")
+            raise NotSafe("the loop goes through more than a DataLoader")
         if name == "enumerate":
             if not isinstance(target, cst.Tuple) or len(target.elements) != 2:  # noqa: PLR2004  number and batch
-                raise NotSure("the loop does not name its batch")
+                raise NotSafe("the loop does not name its batch")
             target = target.elements[1].value
         drawn = drawn.args[0].value
     if not isinstance(drawn, cst.Name | cst.Attribute):
-        raise NotSure("the loop goes through more than a DataLoader")
+        raise NotSafe("the loop goes through more than a DataLoader")
     return target
 
 
@@ -119,7 +119,7 @@ def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
         return True
     try:
         check_is_builtin(source, function.value)
-    except NotSure:
+    except Refusal:
         return not _is_of_libraries(source, function.value)
     return False
 
@@ -141,10 +141,10 @@ def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:
     if isinstance(target, cst.Tuple | cst.List):
         for place, element in enumerate(target.elements):
             if isinstance(element, cst.StarredElement):
-                raise NotSure("the loop takes its batch apart with a star")
+                raise NotSafe("the loop takes its batch apart with a star")
             if binds(element.value, name):
                 return [place, *_keys_in(element.value, name)]
-    raise NotSure(f"{name} is not a part of the batch")
+    raise NotSafe(f"{name} is not a part of the batch")
 
 
 def part(batch: object, keys: list[str | int]) -> object:

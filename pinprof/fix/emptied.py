@@ -6,7 +6,7 @@ import libcst as cst
 
 from pinprof.fix.grown import given_to, is_counted, is_empty, is_shared, numbers_of
 from pinprof.fix.names import Uses, asks_remainder, check_is_builtin, comes_after
-from pinprof.fix.rewrite import NotSure, Remake, Rewrite, walk
+from pinprof.fix.rewrite import NotSafe, Refusal, Remake, Rewrite, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.waits import catches, check_errors_pass
 
@@ -30,7 +30,7 @@ def is_used_within(source: SourceFile, node: cst.BaseSmallStatement, uses: Uses,
 def read_in_blocks(
     source: SourceFile, name: str, node: cst.BaseSmallStatement, uses: Uses, loop: Loop, *, function: str, real: bool
 ) -> list[Rewrite]:
-    """Return the rewrites that read a list where a block begins that uses it every N steps. Raises NotSure.
+    """Return the rewrites that read a list where a block begins that uses it every N steps. Raises Refusal.
 
     Where each block empties the list, it is always of tensors alone outside of them. Where one does not, numbers and
     tensors are mixed: that is for real numbers only, for `float()` leaves those as they are that it has made.
@@ -41,13 +41,13 @@ def read_in_blocks(
         each for each in uses.read if not (source.is_within(each, node) or each in clears or is_counted(source, each))
     ]
     if not used:
-        raise NotSure(f"nothing reads {name}; remove the line")
+        raise NotSafe(f"nothing reads {name}; remove the line")
     blocks = [_block(source, each, loop) for each in used]
     empties = [*starts, *map(source.statement, clears)]
     try:
         for each, block in zip(used, blocks, strict=True):
             _check_empties(source, each, block, empties)
-    except NotSure:
+    except Refusal:
         if not real:
             raise
         check_is_builtin(source, "float")
@@ -66,32 +66,32 @@ def read_in_blocks(
 def _starts(
     source: SourceFile, name: str, node: cst.BaseSmallStatement, uses: Uses, loop: Loop
 ) -> list[cst.SimpleStatementLine]:
-    """Return where a list begins as an empty one. Raises NotSure unless it only ever does, first before its loop."""
+    """Return where a list begins as an empty one. Raises Refusal unless it only ever does, first before its loop."""
     if any(each is not node for each in uses.changed):
-        raise NotSure(f"something else is added to {name}")
+        raise NotSafe(f"something else is added to {name}")
     if not all(is_empty(source, value) for _, value in uses.set):
-        raise NotSure(f"{name} is also set to something else than an empty list")
+        raise NotSafe(f"{name} is also set to something else than an empty list")
     starts = [source.statement(start) for start, _ in uses.set]
     if any(map(is_shared, starts)):
-        raise NotSure(f"{name} has another name")
+        raise NotSafe(f"{name} has another name")
     if not any(comes_after(source, loop, start) for start in starts):
-        raise NotSure(f"{name} does not begin as [] before its loop, in the same function")
+        raise NotSafe(f"{name} does not begin as [] before its loop, in the same function")
     return starts
 
 
 def _check_begins_anew(source: SourceFile, starts: list[cst.SimpleStatementLine], loop: Loop) -> None:
-    """Raise NotSure where an error may leave a list of numbers, to which tensors are added later."""
+    """Raise Refusal where an error may leave a list of numbers, to which tensors are added later."""
     first = [each for each in starts if comes_after(source, loop, each)]
     for around in source.around(loop):
         if catches(source, around) and not any(source.is_within(each, around) for each in first):
-            raise NotSure(f"line {source.line(around)} may catch an error, and the list goes on with what is in it")
+            raise NotSafe(f"line {source.line(around)} may catch an error, and the list goes on with what is in it")
 
 
 def _check_is_not_kept(source: SourceFile, used: list[cst.Name], why: str) -> None:
-    """Raise NotSure where a use may keep a list that is the same one later."""
+    """Raise Refusal where a use may keep a list that is the same one later."""
     for each in used:
         if not _is_looked_at(source, each):
-            raise NotSure(f"line {source.line(each)} may keep {each.value}, which is {why}")
+            raise NotSafe(f"line {source.line(each)} may keep {each.value}, which is {why}")
 
 
 def is_cleared(source: SourceFile, node: cst.Name) -> bool:
@@ -115,7 +115,7 @@ def _is_looked_at(source: SourceFile, node: cst.Name) -> bool:
 
 
 def _block(source: SourceFile, node: cst.Name, loop: Loop) -> cst.IndentedBlock:
-    """Return the block around a use that runs every so many steps. Raises NotSure."""
+    """Return the block around a use that runs every so many steps. Raises Refusal."""
     inner: cst.CSTNode = node
     found: cst.IndentedBlock | None = None
     for each in source.around(node):
@@ -127,22 +127,22 @@ def _block(source: SourceFile, node: cst.Name, loop: Loop) -> cst.IndentedBlock:
         inner = each
     line = source.line(node)
     if not source.is_within(node, loop.body):
-        raise NotSure(f"{node.value} is emptied within its loop, and also used behind it or before, in line {line}")
-    raise NotSure(f"{node.value} is also used within its loop, in line {line}, and not under `if step % N == 0:`")
+        raise NotSafe(f"{node.value} is emptied within its loop, and also used behind it or before, in line {line}")
+    raise NotSafe(f"{node.value} is also used within its loop, in line {line}, and not under `if step % N == 0:`")
 
 
 def _check_empties(
     source: SourceFile, use: cst.Name, block: cst.IndentedBlock, emptied: list[cst.SimpleStatementLine]
 ) -> None:
-    """Raise NotSure unless a block empties its list behind a use, in whatever way it ends."""
+    """Raise Refusal unless a block empties its list behind a use, in whatever way it ends."""
     last = [each for each in emptied if source.parent(each) is block]
     if not any(_is_before(source, use, each, block) for each in last):
-        raise NotSure(
+        raise NotSafe(
             f"line {source.line(use)} uses {use.value} every N steps, and the list is not emptied behind it, in the "
             "same block"
         )
     if any(isinstance(each, LEAVES) for each in walk(block)):
-        raise NotSure(f"the block around line {source.line(use)} may end before it empties {use.value}")
+        raise NotSafe(f"the block around line {source.line(use)} may end before it empties {use.value}")
 
 
 def _is_before(source: SourceFile, use: cst.Name, line: cst.SimpleStatementLine, block: cst.IndentedBlock) -> bool:
@@ -152,12 +152,12 @@ def _is_before(source: SourceFile, use: cst.Name, line: cst.SimpleStatementLine,
 
 
 def _check_memory(source: SourceFile, name: str, node: cst.CSTNode, blocks: Iterable[cst.IndentedBlock]) -> None:
-    """Raise NotSure unless one block empties the list every so many times that it grows, whatever else holds."""
+    """Raise Refusal unless one block empties the list every so many times that it grows, whatever else holds."""
     for block in blocks:
         condition = cst.ensure_type(source.parent(block), cst.If)
         if _is_certain_to_come(source, condition.test) and source.is_within(node, _outer(source, condition)):
             return
-    raise NotSure(f"{name} is used on a further condition, and would keep memory of the GPU until then")
+    raise NotSafe(f"{name} is used on a further condition, and would keep memory of the GPU until then")
 
 
 def _is_certain_to_come(source: SourceFile, test: cst.BaseExpression) -> bool:

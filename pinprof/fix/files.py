@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pinprof.fix.program import Program, program_around
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe, Refusal
 from pinprof.fix.source import SourceFile
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources, project_of
@@ -37,34 +37,34 @@ class Files:
         self._sources = Sources(trace_path)
         self._scripts = [Path(script) for script in scripts]
         self.folder = (folder or project_of(Path.cwd())).resolve()
-        self._taken: dict[str, SourceFile | str] = {}
+        self._taken: dict[str, SourceFile | Refusal] = {}
         self._programs: dict[str, Program] = {}
 
     def at(self, place: Place) -> SourceFile:
-        """Return the file of a place. Raises NotSure where it may not be changed, or is not what ran."""
+        """Return the file of a place. Raises Refusal where it may not be changed, or is not what ran."""
         if place.file is None or place.line is None:
-            raise NotSure(RECORD_IT)
+            raise NotSafe(RECORD_IT)
         source = self.taken(place.file)
         if place.line > len(source.content.splitlines()) or not source.function_fits(
             place.function or "<module>", place.line
         ):
-            raise NotSure(f"this line is not in {place.function}, so this is not the file that ran")
+            raise NotSafe(f"this line is not in {place.function}, so this is not the file that ran")
         return source
 
     def taken(self, file: str) -> SourceFile:
-        """Return a file by the name that the trace has for it. Raises NotSure."""
+        """Return a file by the name that the trace has for it. Raises Refusal."""
         if file not in self._taken:
             try:
                 self._taken[file] = self._take(file)
-            except NotSure as reason:
-                self._taken[file] = str(reason)
+            except Refusal as reason:
+                self._taken[file] = reason
         found = self._taken[file]
-        if isinstance(found, str):
-            raise NotSure(found)
+        if isinstance(found, Refusal):
+            raise found
         return found
 
     def program(self, file: str) -> Program:
-        """Return the program around a file. Raises NotSure, as `taken`, and for one that is too large."""
+        """Return the program around a file. Raises Refusal, as `taken`, and for one that is too large."""
         if file not in self._programs:
             self._programs[file] = program_around(self.taken(file), self.folder, self._most_bytes)
         return self._programs[file]
@@ -72,31 +72,31 @@ class Files:
     def _take(self, file: str) -> SourceFile:
         path = self._path(file)
         if path is None:
-            raise NotSure("the file is not here; name it after the trace")
+            raise NotSafe("the file is not here; name it after the trace")
         try:
             path = path.resolve(strict=True)
             if any(part in INSTALLED for part in path.parts):
-                raise NotSure("it is in an installed library")
+                raise NotSafe("it is in an installed library")
             if not path.is_relative_to(self.folder):
-                raise NotSure(f"the file is outside of the program's folder ({self.folder})")
+                raise NotSafe(f"the file is outside of the program's folder ({self.folder})")
             if path.stat().st_size > MAX_BYTES:
-                raise NotSure("the file is too large to be a program that people wrote")
+                raise NotSafe("the file is too large to be a program that people wrote")
             content = path.read_bytes()
             self._check_is_as_recorded(file, path, content)
             return SourceFile(file, path, content)
         except (OSError, ValueError) as error:
-            raise NotSure(f"the file cannot be read ({error})") from error
+            raise NotSafe(f"the file cannot be read ({error})") from error
 
     def _check_is_as_recorded(self, file: str, path: Path, content: bytes) -> None:
-        """Raise NotSure for a file that is not the one that ran."""
+        """Raise Refusal for a file that is not the one that ran."""
         known = self._recorded.get(file)
         if known is not None:
             if sha256(content).hexdigest() != known:
-                raise NotSure(f"the file is not as it was recorded; {RECORD_AGAIN}")
+                raise NotSafe(f"the file is not as it was recorded; {RECORD_AGAIN}")
         elif not self._trace.is_file():
-            raise NotSure("the trace is not a file here, so it is unknown whether the program has changed since")
+            raise NotSafe("the trace is not a file here, so it is unknown whether the program has changed since")
         elif path.stat().st_mtime > self._trace.stat().st_mtime + EDITED_AFTER_S:
-            raise NotSure(f"the file was changed after the recording; {RECORD_AGAIN}")
+            raise NotSafe(f"the file was changed after the recording; {RECORD_AGAIN}")
 
     def _path(self, file: str) -> Path | None:
         """Return where a file is: among those that were named, else where the trace names it."""
@@ -105,7 +105,7 @@ class Files:
             best = max(named, key=lambda path: _shared_end(path, Path(file)))
             same = [path for path in named if _shared_end(path, Path(file)) == _shared_end(best, Path(file))]
             if len(same) > 1:
-                raise NotSure("several of the named files may be it")
+                raise NotSafe("several of the named files may be it")
             return best
         return self._sources.path(file)
 

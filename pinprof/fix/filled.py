@@ -8,7 +8,7 @@ import libcst as cst
 from pinprof.fix.batches import VIEWS, is_copy
 from pinprof.fix.calls import argument, check_has_no_comments, method, with_argument
 from pinprof.fix.chains import CASTS, chain_of, is_move, moved_to
-from pinprof.fix.rewrite import NotSure, Rewrite
+from pinprof.fix.rewrite import NotSafe, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.waits import check_no_other, check_runs_in_order
 
@@ -59,25 +59,25 @@ def _are_alike(one: Filling, other: Filling) -> bool:
 def full_there(source: SourceFile, call: cst.Call, chain: Sequence[cst.BaseExpression]) -> list[Rewrite]:
     """Return the rewrite of `torch.tensor(0.5, device=d)`, or `torch.tensor([0.5]).to(d)`, to `torch.full`.
 
-    Raises NotSure.
+    Raises Refusal.
     """
     values = next(each.value for each in call.args if not each.keyword)
     filling = filling_of(values)
     if filling is None:
-        raise NotSure(f"{source.code(values)} is not one number")
+        raise NotSafe(f"{source.code(values)} is not one number")
     dtype = argument(call, "dtype")
     named = source.qualified(dtype.value) if dtype else None
     if dtype and named not in REAL | (WHOLE if isinstance(number_of(filling.number), int) else set()):
-        raise NotSure("its dtype may not hold the number")
+        raise NotSafe("its dtype may not hold the number")
     if not isinstance(call.func, cst.Attribute) or argument(call, "requires_grad"):
-        raise NotSure("it is not made by torch.tensor() under this name, or has gradients")
+        raise NotSafe("it is not made by torch.tensor() under this name, or has gradients")
     if filling.shape:
         _check_comments(source, call)
     if argument(call, "device") is not None:
         return [source.rewrite(call, "made on the GPU", lambda node: _full(node, filling))]
     device = moved_to(source, chain[0]) if chain else None
     if device is None:
-        raise NotSure("the source does not show that it goes to a device, and to which")
+        raise NotSafe("the source does not show that it goes to a device, and to which")
     _check_comments(source, chain[0])
     full = cst.ensure_type(with_argument("device", source.code(device))(_full(call, filling)), cst.Call)
     around = cst.ensure_type(chain[0], cst.Call)
@@ -99,11 +99,11 @@ def _full(node: cst.CSTNode, filling: Filling) -> cst.Call:
 
 
 def filled_there(source: SourceFile, line: int) -> list[Rewrite]:
-    """Return the rewrites that let `torch.ones(n).long().to(device)` be made on the device. Raises NotSure."""
+    """Return the rewrites that let `torch.ones(n).long().to(device)` be made on the device. Raises Refusal."""
     made = [call for call in source.calls(line) if source.qualified(call.func) in MAKERS]
     copies = [call for call in source.calls(line) if is_copy(call)]
     if not made or len(made) != len(copies):
-        raise NotSure("what the line copies is more than tensors of one number")
+        raise NotSafe("what the line copies is more than tensors of one number")
     check_no_other(source)
     return [each for call in made for each in _made_there(source, call, copies)]
 
@@ -112,16 +112,16 @@ def _made_there(source: SourceFile, call: cst.Call, copies: Sequence[cst.Call]) 
     check_runs_in_order(source, call)
     keywords = {each.keyword.value for each in call.args if each.keyword}
     if keywords - {"dtype"} or any(each.star == "**" for each in call.args):
-        raise NotSure("its arguments are not a shape and a type")
+        raise NotSafe("its arguments are not a shape and a type")
     chain = chain_of(source, call)
     place = next((number for number, each in enumerate(chain) if is_move(each)), None)
     if place is None or not any(each is chain[place] for each in copies):
-        raise NotSure("what is copied is made elsewhere")
+        raise NotSafe("what is copied is made elsewhere")
     if not all(_keeps_numbers(each) for each in chain[:place]):
-        raise NotSure("something else is made of it before it is copied")
+        raise NotSafe("something else is made of it before it is copied")
     device = moved_to(source, chain[place])
     if device is None:
-        raise NotSure("the source does not show that it goes to a device, and to which")
+        raise NotSafe("the source does not show that it goes to a device, and to which")
     there = with_argument("device", source.code(device))
     _check_comments(source, chain[place])
     return [

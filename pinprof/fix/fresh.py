@@ -3,7 +3,7 @@
 import libcst as cst
 
 from pinprof.fix.names import uses_of
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import Refusal
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
 from pinprof.fix.transfers import Copied, copy_calls, loader_of
@@ -20,7 +20,7 @@ OTHER_MEMORY = {"pin_memory", "out"}
 def copies_of(source: SourceFile, place: Place, told: Told) -> list[Copied]:
     """Return the calls on a line that copy parts of a batch to the GPU, or what the line itself pins.
 
-    Raises NotSure unless all of its calls do.
+    Raises Refusal unless all of its calls do.
     """
     calls = copy_calls(source, place, told)
     copies = told.copies_at(place)
@@ -52,7 +52,7 @@ def _is_unpinned(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -
         return False
     try:
         uses = uses_of(source, node)
-    except NotSure:
+    except Refusal:
         return False
     made = [value for _, value in uses.set if not _is_moved(source, value, call)]
     return bool(made) and not uses.changed and all(_is_maker(source, value) for value in made)

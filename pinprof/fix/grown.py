@@ -4,7 +4,7 @@ import libcst as cst
 
 from pinprof.fix.names import check_is_builtin
 from pinprof.fix.reads import Read
-from pinprof.fix.rewrite import NotSure, call_of
+from pinprof.fix.rewrite import NotSafe, NotThisForm, call_of
 from pinprof.fix.source import SourceFile
 
 
@@ -22,9 +22,9 @@ def grown(source: SourceFile, read: Read) -> tuple[cst.Name, cst.BaseSmallStatem
         if isinstance(value, cst.List) and len(value.elements) == 1 and value.elements[0].value is read.node:
             name = small.target
     if name is None:
-        raise NotSure("the number goes into no list")
+        raise NotThisForm("the number goes into no list")
     if not isinstance(name, cst.Name):
-        raise NotSure(f"{source.code(name)} is not a variable of the function: other code may read it")
+        raise NotSafe(f"{source.code(name)} is not a variable of the function: other code may read it")
     return name, small
 
 

@@ -11,7 +11,7 @@ from pinprof.fix.filled import filled_there
 from pinprof.fix.fresh import copies_of
 from pinprof.fix.loaders import check_pinnable, made_loader, with_options
 from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
-from pinprof.fix.rewrite import NotSure, Refused, Rewrite, Waits
+from pinprof.fix.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.timed import check_clocks, waits_at
 from pinprof.fix.transfers import non_blocking
 from pinprof.fix.work import Work
@@ -54,7 +54,7 @@ def copies(finding: Finding, work: Work) -> Iterator[Outcome]:
             new += [each for one in copied if (each := non_blocking(one))]
             waits = waits_at(work.files.at(place), place)
             check_clocks([waits] if new else [], work)
-        except NotSure as reason:
+        except Refusal as reason:
             yield Refused(finding.rule, place, str(reason))
             continue
         if not new:
@@ -76,22 +76,22 @@ def _constant(place: Place, work: Work) -> list[Rewrite]:
 
 
 def _pinned(loader: MadeLoader, place: Place, work: Work, *, casts: bool) -> list[Rewrite]:
-    """Return the rewrites that let a DataLoader pin; none if it does. Raises NotSure.
+    """Return the rewrites that let a DataLoader pin; none if it does. Raises Refusal.
 
     `casts`: what is copied there is not its memory now, but that of `x.float()`.
     """
     copies = work.told.copies_at(place)
     if loader.pin_memory:
         if not casts and (copies is None or not copies.pinned):
-            raise NotSure("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
+            raise NotSafe("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
         if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
-            raise NotSure("the batches are made by the program's own code, which may yield the same memory again")
+            raise NotSafe("the batches are made by the program's own code, which may yield the same memory again")
         return []
     return _pinning(loader, work)
 
 
 def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
-    """Return the rewrites that make a DataLoader pin; none if it does. Raises NotSure."""
+    """Return the rewrites that make a DataLoader pin; none if it does. Raises Refusal."""
     if loader.pin_memory:
         return []
     check_pinnable(loader)
@@ -144,13 +144,13 @@ def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite
     cpus = work.told.made.cpus if work.told.made else None
     options = more_workers(loader, cpus, work.told.processes)
     if any(each.iterable for each in work.told.loaders_at(loader.place)):
-        raise NotSure("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
+        raise NotSafe("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
     source, call = made_loader(work.files, loader)
     if not loader.num_workers:
         check_can_start(source, work.told.made.starts_by if work.told.made else None)
     changes = may_change_data(source, call)
     if same and changes:
-        raise NotSure(f"the program may change the data set while workers read it; {ALLOWED}")
+        raise NotSafe(f"the program may change the data set while workers read it; {ALLOWED}")
     if same or changes:
         options.pop("persistent_workers", None)
     return with_options(work.files, loader, options)

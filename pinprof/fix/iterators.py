@@ -7,7 +7,7 @@ import libcst as cst
 
 from pinprof.fix.bindings import bound_to, uses_in
 from pinprof.fix.names import Uses, check_is_builtin, is_grown, is_set_by_others, is_target, uses_of
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe
 from pinprof.fix.source import Loop, SourceFile
 
 LEAVES = (cst.Break, cst.Continue, cst.Return, cst.Raise)
@@ -26,7 +26,7 @@ class Asked(NamedTuple):
 
 
 def asked_for(source: SourceFile, loop: Loop, name: str, at: cst.CSTNode) -> Asked | None:
-    """Return how a loop asks for what it binds to a name before `at`; None where it does not. Raises NotSure."""
+    """Return how a loop asks for what it binds to a name before `at`; None where it does not. Raises Refusal."""
     assigns = list(_asking(source, loop, name))
     if not assigns:
         return None
@@ -35,10 +35,10 @@ def asked_for(source: SourceFile, loop: Loop, name: str, at: cst.CSTNode) -> Ask
     asked = [_iterator_of(source, cst.ensure_type(each.value, cst.Call)) for each in assigns]
     targets = tuple(each.targets[0].target for each in assigns)
     if len({each.value for each in asked}) > 1 or len({source.code(each) for each in targets}) > 1:
-        raise NotSure(f"{name} is drawn in several ways")
+        raise NotSafe(f"{name} is drawn in several ways")
     drawing = _drawing(source, loop, name, [source.statement(each.value) for each in assigns])
     if source.line(at) <= source.end(drawing):
-        raise NotSure(
+        raise NotSafe(
             f"{name} is drawn in line {source.line(drawing)}, behind the line: it is the batch of another step"
         )
     begun = _beginnings(source, loop, asked[0])
@@ -53,7 +53,7 @@ def _asking(source: SourceFile, loop: Loop, name: str) -> Iterator[cst.Assign]:
             continue
         assign = source.statement(node).body[0]
         if not (isinstance(assign, cst.Assign) and assign.value is value):
-            raise NotSure(f"{name} is drawn beside something else, in line {source.line(node)}")
+            raise NotSafe(f"{name} is drawn beside something else, in line {source.line(node)}")
         yield assign
 
 
@@ -64,26 +64,26 @@ def _is_call_of(node: cst.CSTNode | None, function: str) -> bool:
 def _iterator_of(source: SourceFile, call: cst.Call) -> cst.Name:
     """Return the variable of which a call of `next()` asks for a batch."""
     if len(call.args) != 1 or call.args[0].star or call.args[0].keyword:
-        raise NotSure("next() may return its default, which is no batch")
+        raise NotSafe("next() may return its default, which is no batch")
     of = call.args[0].value
     if isinstance(of, cst.Call):
-        raise NotSure("each step makes an iterator of its own: draw all batches from one, and it can work ahead")
+        raise NotSafe("each step makes an iterator of its own: draw all batches from one, and it can work ahead")
     if not isinstance(of, cst.Name):
-        raise NotSure(f"{source.code(of)} is not a variable of the function: other code may draw from it or change it")
+        raise NotSafe(f"{source.code(of)} is not a variable of the function: other code may draw from it or change it")
     return of
 
 
 def _drawing(
     source: SourceFile, loop: Loop, name: str, statements: Sequence[cst.SimpleStatementLine]
 ) -> cst.BaseCompoundStatement | cst.SimpleStatementLine:
-    """Return the statement of a loop's body that draws in each step. Raises NotSure unless that is certain."""
+    """Return the statement of a loop's body that draws in each step. Raises Refusal unless that is certain."""
     first = statements[0]
     if len(statements) == 1 and source.parent(first) is loop.body:
         return first
     around = next((each for each in source.around(first) if source.parent(each) is loop.body), None)
     if isinstance(around, cst.Try) and _always_draws(around, statements):
         return around
-    raise NotSure(f"{name} is drawn in several places, or not in each step, in line {source.line(first)}")
+    raise NotSafe(f"{name} is drawn in several places, or not in each step, in line {source.line(first)}")
 
 
 def _always_draws(tried: cst.Try, statements: Sequence[cst.SimpleStatementLine]) -> bool:
@@ -104,29 +104,29 @@ def _leaves(block: cst.BaseSuite) -> bool:
 
 
 def _beginnings(source: SourceFile, loop: Loop, iterator: cst.Name) -> list[cst.Call]:
-    """Return the calls of `iter()` that make an iterator, which nothing but `next()` uses. Raises NotSure."""
+    """Return the calls of `iter()` that make an iterator, which nothing but `next()` uses. Raises Refusal."""
     name, uses = iterator.value, uses_of(source, iterator)
     if not uses.set:
-        raise NotSure(f"{name} is not made in the same function")
+        raise NotSafe(f"{name} is not made in the same function")
     for node in uses.read:
         argument = source.parent(node)
         if not (isinstance(argument, cst.Arg) and _is_call_of(source.parent(argument), "next")):
-            raise NotSure(f"{name} is also used in line {source.line(node)}, by what may draw from it or keep it")
+            raise NotSafe(f"{name} is also used in line {source.line(node)}, by what may draw from it or keep it")
     return list(_made(source, loop, name, uses))
 
 
 def _made(source: SourceFile, loop: Loop, name: str, uses: Uses) -> Iterator[cst.Call]:
-    """Yield the calls of `iter()` whose values an iterator's name gets; it gets nothing else. Raises NotSure."""
+    """Yield the calls of `iter()` whose values an iterator's name gets; it gets nothing else. Raises Refusal."""
     for node, value in uses.set:
         line = source.line(node)
         is_plain = isinstance(value, cst.Call) and len(value.args) == 1 and not value.args[0].star
         if uses.changed or not (is_plain and _is_call_of(value, "iter")) or bound_to(source, node) is None:
-            raise NotSure(f"{name} is more than iter() of a DataLoader, in line {line}")
+            raise NotSafe(f"{name} is more than iter() of a DataLoader, in line {line}")
         if source.parent(source.statement(node)) is loop.body:
-            raise NotSure("each step makes an iterator of its own: draw all batches from one, and it can work ahead")
+            raise NotSafe("each step makes an iterator of its own: draw all batches from one, and it can work ahead")
         made = cst.ensure_type(value, cst.Call)
         if sum(_is_call_of(each, "iter") for each in source.calls(source.line(made))) > 1:
-            raise NotSure(f"several iterators begin in line {line}")
+            raise NotSafe(f"several iterators begin in line {line}")
         yield made
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.names import TotalUses, check_is_builtin, comes_after, sort_use, uses_of
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe
 from pinprof.fix.source import Loop, Scope, SourceFile
 
 AT_ONCE = {"sum", "min", "max", "any", "all", "list", "tuple", "dict", "set", "sorted", "join"}
@@ -21,15 +21,15 @@ class KeyUses(NamedTuple):
 
 
 def uses_of_key(source: SourceFile, at: cst.Subscript, added: cst.CSTNode) -> KeyUses:
-    """Return all uses of a key of a dictionary in its function. Raises NotSure where there may be others."""
+    """Return all uses of a key of a dictionary in its function. Raises Refusal where there may be others."""
     name, key = at.value, _key(at)
     if not isinstance(name, cst.Name):
-        raise NotSure(f"{source.code(at)} is not a variable of the function: other code may read it")
+        raise NotSafe(f"{source.code(at)} is not a variable of the function: other code may read it")
     if key is None:
-        raise NotSure(f"{source.code(at)} is not an element of a dictionary by a constant key")
+        raise NotSafe(f"{source.code(at)} is not an element of a dictionary by a constant key")
     whole = uses_of(source, name, keyed=True)
     if whole.changed:
-        raise NotSure(f"{name.value} is also changed in line {source.line(whole.changed[0])}")
+        raise NotSafe(f"{name.value} is also changed in line {source.line(whole.changed[0])}")
     begun = [entry for node, value in whole.set for entry in _entries(source, node, value) if entry[0] == key]
     found = TotalUses([(each, number) for _, each, number in begun])
     handed: list[cst.Name] = []
@@ -42,7 +42,7 @@ def uses_of_key(source: SourceFile, at: cst.Subscript, added: cst.CSTNode) -> Ke
     if not handed:
         return KeyUses(found, None)
     if len(begun) < len(whole.set):
-        raise NotSure(f"{name.value} is handed on, and does not begin with {source.code(at)} everywhere")
+        raise NotSafe(f"{name.value} is handed on, and does not begin with {source.code(at)} everywhere")
     loop = _filling(source, name.value, added, [source.statement(each) for _, each, _ in begun])
     for node in handed:
         _check_is_behind(source, node, loop)
@@ -67,10 +67,10 @@ def _key(part: cst.Subscript) -> str | None:
 def _entries(
     source: SourceFile, node: cst.BaseExpression, value: cst.BaseExpression
 ) -> list[tuple[str, cst.BaseExpression, cst.BaseExpression]]:
-    """Return the keys of a dictionary where it begins, with a node and the value of each. Raises NotSure."""
+    """Return the keys of a dictionary where it begins, with a node and the value of each. Raises Refusal."""
     assign = next(each for each in source.around(node) if isinstance(each, cst.Assign | cst.AnnAssign))
     if isinstance(assign, cst.Assign) and len(assign.targets) != 1:
-        raise NotSure(f"{source.code(node)} has another name, in line {source.line(node)}")
+        raise NotSafe(f"{source.code(node)} has another name, in line {source.line(node)}")
     pairs: list[tuple[str, cst.BaseExpression, cst.BaseExpression]] = []
     if isinstance(value, cst.Call) and source.code(value.func) == "dict":
         check_is_builtin(source, "dict")
@@ -83,7 +83,7 @@ def _entries(
                 pairs.append((str(each.key.evaluated_value), each.key, each.value))
         if len({key for key, _, _ in pairs}) == len(value.elements):
             return pairs
-    raise NotSure(f"{source.code(node)} does not begin as a dictionary of constant keys, in line {source.line(node)}")
+    raise NotSafe(f"{source.code(node)} does not begin as a dictionary of constant keys, in line {source.line(node)}")
 
 
 def _filling(source: SourceFile, name: str, added: cst.CSTNode, starts: list[cst.CSTNode]) -> Loop:
@@ -96,19 +96,19 @@ def _filling(source: SourceFile, name: str, added: cst.CSTNode, starts: list[cst
         if isinstance(each, cst.For | cst.While) and any(comes_after(source, each, start) for start in begun):
             found = each
     if found is None:
-        raise NotSure(f"{name} is handed on, and does not begin anew before its loop")
+        raise NotSafe(f"{name} is handed on, and does not begin anew before its loop")
     return found
 
 
 def _check_is_behind(source: SourceFile, node: cst.Name, loop: Loop) -> None:
-    """Raise NotSure unless something gets the whole dictionary behind its loop, and uses it there."""
+    """Raise Refusal unless something gets the whole dictionary behind its loop, and uses it there."""
     where = f"in line {source.line(node)}"
     if not comes_after(source, node, loop):
-        raise NotSure(f"something else than a constant key of {node.value} is used {where}, which may see the tensor")
+        raise NotSafe(f"something else than a constant key of {node.value} is used {where}, which may see the tensor")
     for each in source.around(node):
         call = source.parent(source.parent(each) or each)
         if isinstance(each, cst.GeneratorExp) and not (isinstance(call, cst.Call) and _goes_through(call)):
-            raise NotSure(f"a generator may use {node.value} later, {where}")
+            raise NotSafe(f"a generator may use {node.value} later, {where}")
         if isinstance(each, cst.BaseStatement):
             return
 
@@ -128,7 +128,7 @@ def _in_comprehension(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _before(source: SourceFile, uses: TotalUses, loop: Loop) -> TotalUses:
-    """Return the uses that do not come after a loop. Raises NotSure where others may see what is set behind it."""
+    """Return the uses that do not come after a loop. Raises Refusal where others may see what is set behind it."""
     before = TotalUses(
         [(node, value) for node, value in uses.set if not comes_after(source, node, loop)],
         [each for each in uses.changed if not comes_after(source, each, loop)],
@@ -137,5 +137,5 @@ def _before(source: SourceFile, uses: TotalUses, loop: Loop) -> TotalUses:
     elsewhere = [each for each in (*before.read, *before.changed) if not source.is_within(each, loop)]
     is_set_behind = len(before.set) < len(uses.set) or len(before.changed) < len(uses.changed)
     if elsewhere and is_set_behind:
-        raise NotSure(f"line {source.line(elsewhere[0])} may see another number, which is set behind the loop")
+        raise NotSafe(f"line {source.line(elsewhere[0])} may see another number, which is set behind the loop")
     return before

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from pinprof.fix.names import is_builtin, uses_of
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import Refusal, walk
 from pinprof.fix.source import SourceFile
 
 COMPARING = {"eq", "ne", "gt", "lt", "ge", "le"}
@@ -52,7 +52,7 @@ def _returns_real(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
     method = call.func.attr.value
     if method in {"type", "to"}:
         return any(source.qualified(each.value) in REAL_TYPES for each in call.args)
-    if method == "mean" and any(word in source.text for word in MANY_PARTS):
+    if method == "mean" and source.mentions(MANY_PARTS):
         return is_real(source, call.func.value, at)
     keeps = method in KEEPING and not call.args and is_real(source, call.func.value, at)
     return method in REAL or keeps
@@ -100,7 +100,7 @@ def _only_has_losses(source: SourceFile, tensor: cst.Name, at: cst.CSTNode) -> b
     """Return whether a variable is only ever a loss: of a function of torch, or of a criterion that torch made."""
     try:
         uses = uses_of(source, tensor)
-    except NotSure:
+    except Refusal:
         return False
     values = [value for _, value in uses.set]
     return bool(values) and not uses.changed and all(_is_loss(source, each, at) for each in values)
@@ -199,7 +199,7 @@ def _counts(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a variable only ever has such numbers."""
     try:
         uses = uses_of(source, node)
-    except NotSure:
+    except Refusal:
         return False
     values = [value for _, value in uses.set] + [each.value for each in uses.changed]
     return bool(uses.set) and all(not isinstance(each, cst.Name) and is_host_number(source, each) for each in values)

@@ -13,7 +13,7 @@ from pinprof.fix.names import (
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Waits, atom, call_of, walk
+from pinprof.fix.rewrite import Change, NotSafe, NotThisForm, Waits, atom, call_of, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.waits import check_may_come_later, check_no_other, loop_of_read
 
@@ -22,20 +22,20 @@ PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min",
 
 
 def read_where_used(source: SourceFile, line: int) -> Change:
-    """Return the change that lets a number be read where it is used: `x = loss.item()`. Raises NotSure."""
+    """Return the change that lets a number be read where it is used: `x = loss.item()`. Raises Refusal."""
     read = read_at(source, line)
     small = source.statement(read.node).body[0]
     if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is read.node):
-        raise NotSure("the number goes neither into a sum nor into a variable of its own")
+        raise NotThisForm("the number goes neither into a sum nor into a variable of its own")
     name = small.targets[0].target
     if not isinstance(name, cst.Name):
-        raise NotSure(f"{source.code(name)} is not a variable of the function: other code may read it")
+        raise NotSafe(f"{source.code(name)} is not a variable of the function: other code may read it")
     loop = loop_of_read(source, small, "reads the number")
     uses = uses_of(source, name)
     if len(uses.set) != 1 or uses.changed:
-        raise NotSure(f"{name.value} is set in several places")
+        raise NotSafe(f"{name.value} is set in several places")
     if not uses.read:
-        raise NotSure(f"nothing uses {name.value}; remove the line")
+        raise NotSafe(f"nothing uses {name.value}; remove the line")
     _check_tensor(source, read)
     _check_uses(source, small, uses, loop)
     check_may_come_later(source, read.node, loop)
@@ -49,31 +49,31 @@ def read_where_used(source: SourceFile, line: int) -> Change:
 def _check_tensor(source: SourceFile, read: Read) -> None:
     check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, read.tensor, read.node):
-        raise NotSure(f"{source.code(read.tensor)} may be no tensor")
+        raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
 
 
 def _check_uses(source: SourceFile, small: cst.CSTNode, uses: Uses, loop: Loop) -> None:
-    """Raise NotSure unless a number is used behind the line that reads it, and not in each step."""
+    """Raise Refusal unless a number is used behind the line that reads it, and not in each step."""
     for node in uses.read:
         check_is_not_shown(source, node)
         if not is_seldom(source, node, loop):
-            raise NotSure(f"{node.value} is used in each step, in line {source.line(node)}: use it every N steps")
+            raise NotSafe(f"{node.value} is used in each step, in line {source.line(node)}: use it every N steps")
         if source.line(node) <= source.line(small):
-            raise NotSure(f"{node.value} is used before it is set, in line {source.line(node)}")
+            raise NotSafe(f"{node.value} is used before it is set, in line {source.line(node)}")
 
 
 def cheap_first(source: SourceFile, line: int) -> Change:
-    """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises NotSure."""
+    """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises Refusal."""
     found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
     test = found[0].test if len(found) == 1 else None
     if not isinstance(test, cst.BooleanOperation):
-        raise NotSure("a decision in each step depends on the value")
+        raise NotThisForm("a decision in each step depends on the value")
     if not isinstance(test.operator, cst.And):
-        raise NotSure("a decision in each step depends on the value")
+        raise NotThisForm("a decision in each step depends on the value")
     if not is_counted(test.right):
-        raise NotSure("a decision in each step depends on the value")
+        raise NotThisForm("a decision in each step depends on the value")
     if not _is_pure(source, test.left):
-        raise NotSure(f"{source.code(test.left)} may change something")
+        raise NotSafe(f"{source.code(test.left)} may change something")
     check_are_numbers(source, test.right)
     check_no_other(source)
     waits = Waits(source.file, (test.left,), (found[0].body,))

@@ -13,7 +13,7 @@ from pinprof.fix.names import (
     uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
+from pinprof.fix.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import Loop, Scope, SourceFile
 from pinprof.fix.waits import check_may_come_later, loop_of_read
 
@@ -22,7 +22,7 @@ ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 
 
 def kept_in_list(source: SourceFile, line: int) -> Change:
-    """Return the change that keeps the tensors of a list, and reads them where it is used. Raises NotSure."""
+    """Return the change that keeps the tensors of a list, and reads them where it is used. Raises Refusal."""
     read = read_at(source, line)
     name, node = grown(source, read)
     inner = loop_of_read(source, node, f"fills {name.value}")
@@ -35,7 +35,7 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
     check_may_come_later(source, read.node, inner)
     check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, read.tensor, read.node):
-        raise NotSure(f"{source.code(read.tensor)} may be no tensor")
+        raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
     kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
     lost = (*(start for start, _ in uses.set), *(each for each in uses.read if is_cleared(source, each)))
     return Change([kept, *rewrites], Waits(source.file, (read.node,), tuple(each.node for each in rewrites), lost))
@@ -44,7 +44,7 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
 def _read_behind(
     source: SourceFile, read: Read, name: cst.Name, node: cst.BaseSmallStatement, uses: Uses, inner: Loop
 ) -> Rewrite:
-    """Return the rewrite that reads a list behind its loop, where nothing uses it before. Raises NotSure."""
+    """Return the rewrite that reads a list behind its loop, where nothing uses it before. Raises Refusal."""
     loop = _filling(source, name, node, uses)
     _check_memory(source, loop, inner)
     _check_uses(source, name, node, uses, loop)
@@ -62,7 +62,7 @@ def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) 
     """
     starts = [source.statement(start) for start, value in uses.set if is_empty(source, value)]
     if any(map(is_shared, starts)):
-        raise NotSure(f"{name.value} has another name")
+        raise NotSafe(f"{name.value} has another name")
     others = [start for start, value in uses.set if not is_empty(source, value)]
     for loop in _loops(source, node):
         begun = [start for start in starts if comes_after(source, loop, start) and _beside(source, start, loop)]
@@ -72,10 +72,10 @@ def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) 
             break
         if isinstance(loop, cst.For):
             return loop
-        raise NotSure("a while loop fills the list: nobody knows how much memory of the GPU it would keep")
+        raise NotSafe("a while loop fills the list: nobody knows how much memory of the GPU it would keep")
     if others:
-        raise NotSure(f"{name.value} is also set to something else than an empty list")
-    raise NotSure(f"{name.value} does not begin as [] before its loop, in the same function")
+        raise NotSafe(f"{name.value} is also set to something else than an empty list")
+    raise NotSafe(f"{name.value} does not begin as [] before its loop, in the same function")
 
 
 def _beside(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
@@ -92,24 +92,24 @@ def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
 
 
 def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
-    """Raise NotSure where a list may grow over more than an epoch: each number keeps 512 bytes of the GPU's memory."""
+    """Raise Refusal where a list may grow over more than an epoch: each number keeps 512 bytes of the GPU's memory."""
     if source.loop(loop) is not None:
         return  # the list begins anew in each pass of the outer loop
     if inner is not loop:
-        raise NotSure("the list grows over several loops, and each number would keep memory of the GPU")
+        raise NotSafe("the list grows over several loops, and each number would keep memory of the GPU")
     for each in source.names_in(loop.iter):
         if each in ENDLESS:
-            raise NotSure(f"the loop over {each}() may have any number of steps, each of which would keep memory")
+            raise NotSafe(f"the loop over {each}() may have any number of steps, each of which would keep memory")
 
 
 def _check_uses(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses, loop: cst.For) -> None:
-    """Raise NotSure unless a list is used behind its loop alone, or before it begins."""
+    """Raise Refusal unless a list is used behind its loop alone, or before it begins."""
     others = [each for each in uses.read if not source.is_within(each, node) and not is_counted(source, each)]
     others += [cst.ensure_type(each.target, cst.Name) for each in uses.changed if each is not node]
     for each in others:
         if source.is_within(each, loop):
-            raise NotSure(f"{name.value} is also used within its loop, in line {source.line(each)}")
+            raise NotSafe(f"{name.value} is also used within its loop, in line {source.line(each)}")
         if not comes_after(source, each, loop):
-            raise NotSure(f"{name.value} is also used in line {source.line(each)}, which may not follow its loop")
+            raise NotSafe(f"{name.value} is also used in line {source.line(each)}, which may not follow its loop")
     if not others and all(source.is_within(each, node) for each in uses.read):
-        raise NotSure(f"nothing uses {name.value}; remove the line")
+        raise NotSafe(f"nothing uses {name.value}; remove the line")

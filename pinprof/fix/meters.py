@@ -6,7 +6,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.names import Uses
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, NotThisForm, walk
 from pinprof.fix.source import SourceFile
 
 HARMLESS = {"__init__", "__str__", "__repr__"}
@@ -33,39 +33,39 @@ class Meter(NamedTuple):
 
 
 def meter_of(source: SourceFile, uses: Uses) -> Meter:
-    """Return the class of meters of which a variable always is an instance. Raises NotSure."""
+    """Return the class of meters of which a variable always is an instance. Raises Refusal."""
     calls = [value for _, value in uses.set]
     names = {value.func.value for value in calls if isinstance(value, cst.Call) and isinstance(value.func, cst.Name)}
     is_call = all(isinstance(value, cst.Call) and isinstance(value.func, cst.Name) for value in calls)
     found = [each for each in source.nodes if isinstance(each, cst.ClassDef) and each.name.value in names]
     if not is_call or len(names) != 1 or len(found) != 1 or source.parent(found[0]) is not source.module:
-        raise NotSure("the number does not go to a meter whose class the file shows")
+        raise NotThisForm("the number does not go to a meter whose class the file shows")
     made = found[0]
     _check_class(source, made)
     methods = {each.name.value: each for each in made.body.body if isinstance(each, cst.FunctionDef)}
     if "update" not in methods:
-        raise NotSure("the number does not go to a meter whose class has an update() of its own")
+        raise NotThisForm("the number does not go to a meter whose class has an update() of its own")
     started = frozenset(name for each in BEGINNING if each in methods for name in _starts(source, methods[each]))
     return _meter(source, methods["update"], started)
 
 
 def _check_class(source: SourceFile, made: cst.ClassDef) -> None:
-    """Raise NotSure for a class that may do more than its methods show, or that is more than a class."""
+    """Raise Refusal for a class that may do more than its methods show, or that is more than a class."""
     name = made.name.value
     if made.decorators or made.keywords or any(source.code(base.value) != "object" for base in made.bases):
-        raise NotSure(f"{name} is made of another class, or changed by a decorator")
+        raise NotSafe(f"{name} is made of another class, or changed by a decorator")
     for each in made.body.body:
         if isinstance(each, cst.FunctionDef):
             is_special = each.name.value.startswith("__") and each.name.value not in HARMLESS
             if is_special or each.decorators:
-                raise NotSure(f"{name}.{each.name.value}() may look at what is set")
+                raise NotSafe(f"{name}.{each.name.value}() may look at what is set")
         elif not _is_text(each):
-            raise NotSure(f"{name} has attributes of its class, in line {source.line(each)}")
+            raise NotSafe(f"{name} has attributes of its class, in line {source.line(each)}")
     for node in source.nodes:
         if isinstance(node, cst.Name) and node.value == name and node is not made.name:
             parent = source.parent(node)
             if not (isinstance(parent, cst.Call) and parent.func is node):
-                raise NotSure(f"{name} is used otherwise than to make a meter, in line {source.line(node)}")
+                raise NotSafe(f"{name} is used otherwise than to make a meter, in line {source.line(node)}")
 
 
 def _is_text(node: cst.CSTNode) -> bool:
@@ -78,7 +78,7 @@ def _is_text(node: cst.CSTNode) -> bool:
 
 
 def _starts(source: SourceFile, method: cst.FunctionDef) -> Iterator[str]:
-    """Yield the attributes that a method sets to 0. Raises NotSure where it does more than to set attributes."""
+    """Yield the attributes that a method sets to 0. Raises Refusal where it does more than to set attributes."""
     for small in _statements(source, method):
         if isinstance(small, cst.Expr):
             if isinstance(small.value, cst.BaseString) or source.code(small.value) == "self.reset()":
@@ -88,7 +88,7 @@ def _starts(source: SourceFile, method: cst.FunctionDef) -> Iterator[str]:
             if all(_attribute(target) and isinstance(value, PLAIN) for target, value in pairs):
                 yield from (str(_attribute(target)) for target, value in pairs if source.code(value) in ZEROS)
                 continue
-        raise NotSure(f"{method.name.value}() of the meter does more than to set numbers, in line {source.line(small)}")
+        raise NotSafe(f"{method.name.value}() of the meter does more than to set numbers, in line {source.line(small)}")
 
 
 def _assigned(
@@ -101,7 +101,7 @@ def _assigned(
 
 
 def _meter(source: SourceFile, update: cst.FunctionDef, started: frozenset[str]) -> Meter:
-    """Return what `update()` makes of its value. Raises NotSure where it does more than arithmetic."""
+    """Return what `update()` makes of its value. Raises Refusal where it does more than arithmetic."""
     value, *others = _parameters(source, update)
     lines = [(small, *_set_by(source, small)) for small in _statements(source, update) if not _is_said(small)]
     made: set[str] = set()
@@ -109,18 +109,18 @@ def _meter(source: SourceFile, update: cst.FunctionDef, started: frozenset[str])
         made |= {target for _, target, given in lines if _is_of_value(given, value, made)}
     for small, target, given in lines:
         if isinstance(small, cst.AugAssign) and target not in started:
-            raise NotSure(f"{target} of the meter does not begin at 0")
+            raise NotSafe(f"{target} of the meter does not begin at 0")
         if isinstance(given, cst.Name) and sum(other == target for _, other, _ in lines) > 1:
-            raise NotSure(f"update() of the meter sets {target} twice")
+            raise NotSafe(f"update() of the meter sets {target} twice")
         if isinstance(given, cst.Attribute):
-            raise NotSure(f"update() of the meter gives a sum two names, in line {source.line(small)}")
+            raise NotSafe(f"update() of the meter gives a sum two names, in line {source.line(small)}")
         _check_is_arithmetic(source, given, (value, *others), frozenset(started | made), made)
     divides = any(isinstance(each, cst.Divide) for _, _, given in lines for each in walk(given))
     return Meter(value, tuple(others), frozenset(made), frozenset(started | made), divides)
 
 
 def _parameters(source: SourceFile, update: cst.FunctionDef) -> list[str]:
-    """Return the parameters of `update()`, without the meter itself. Raises NotSure unless it has one or two."""
+    """Return the parameters of `update()`, without the meter itself. Raises Refusal unless it has one or two."""
     params = update.params
     has_more = (
         params.star_kwarg or params.kwonly_params or params.posonly_params or isinstance(params.star_arg, cst.Param)
@@ -128,16 +128,16 @@ def _parameters(source: SourceFile, update: cst.FunctionDef) -> list[str]:
     weights = [source.code(each.default) for each in params.params if each.default is not None]
     first, *given = (each.name.value for each in params.params)
     if has_more or first != "self" or len(given) not in {1, 2} or any(weight != "1" for weight in weights):
-        raise NotSure("update() of the meter has other arguments than a value and its weight")
+        raise NotSafe("update() of the meter has other arguments than a value and its weight")
     return given
 
 
 def _statements(source: SourceFile, method: cst.FunctionDef) -> Iterator[cst.BaseSmallStatement]:
-    """Yield the statements of a method. Raises NotSure where it has others than simple ones."""
+    """Yield the statements of a method. Raises Refusal where it has others than simple ones."""
     body = method.body.body if isinstance(method.body, cst.IndentedBlock) else ()
     for line in body:
         if not isinstance(line, cst.SimpleStatementLine):
-            raise NotSure(f"{method.name.value}() of the meter decides, in line {source.line(line)}")
+            raise NotSafe(f"{method.name.value}() of the meter decides, in line {source.line(line)}")
         yield from (each for each in line.body if not isinstance(each, cst.Pass))
 
 
@@ -152,14 +152,14 @@ def _is_said(small: cst.BaseSmallStatement) -> bool:
 
 
 def _set_by(source: SourceFile, small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]:
-    """Return the attribute that a statement sets, and of what. Raises NotSure for what does something else."""
+    """Return the attribute that a statement sets, and of what. Raises Refusal for what does something else."""
     target = None
     if isinstance(small, cst.Assign) and len(small.targets) == 1:
         target = _attribute(small.targets[0].target)
     elif isinstance(small, cst.AugAssign) and isinstance(small.operator, GROWING):
         target = _attribute(small.target)
     if target is None or not isinstance(small, cst.Assign | cst.AugAssign):
-        raise NotSure(f"update() of the meter does more than arithmetic, in line {source.line(small)}")
+        raise NotSafe(f"update() of the meter does more than arithmetic, in line {source.line(small)}")
     return target, small.value
 
 
@@ -175,21 +175,21 @@ def _is_of_value(node: cst.CSTNode, value: str, made: Collection[str]) -> bool:
 def _check_is_arithmetic(
     source: SourceFile, node: cst.BaseExpression, params: Sequence[str], numbers: Collection[str], made: Collection[str]
 ) -> None:
-    """Raise NotSure unless an expression is arithmetic with arguments, attributes and constants."""
+    """Raise Refusal unless an expression is arithmetic with arguments, attributes and constants."""
     if isinstance(node, cst.IfExp):
         if _is_of_value(node.test, params[0], made):
-            raise NotSure(f"update() of the meter decides by its value, in line {source.line(node)}")
+            raise NotSafe(f"update() of the meter decides by its value, in line {source.line(node)}")
         if isinstance(node.body, cst.Attribute) or isinstance(node.orelse, cst.Attribute):
-            raise NotSure(f"update() of the meter gives a sum two names, in line {source.line(node)}")
+            raise NotSafe(f"update() of the meter gives a sum two names, in line {source.line(node)}")
         parts = [node.test, node.body, node.orelse]
     elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, ARITHMETIC):
         parts = [node.left, node.right]
         if isinstance(node.operator, cst.Divide) and _is_of_value(node.right, params[0], made):
-            raise NotSure(f"update() of the meter divides by its value, in line {source.line(node)}")
+            raise NotSafe(f"update() of the meter divides by its value, in line {source.line(node)}")
     elif _is_operand(node, params, numbers):
         parts = []
     else:
-        raise NotSure(f"update() of the meter does more than arithmetic, in line {source.line(node)}")
+        raise NotSafe(f"update() of the meter does more than arithmetic, in line {source.line(node)}")
     for each in parts:
         _check_is_arithmetic(source, each, params, numbers, made)
 

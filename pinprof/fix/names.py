@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias, TypeVar
 import libcst as cst
 
 from pinprof.fix.bindings import bound_to
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, Refusal, walk
 from pinprof.fix.source import NESTED, Loop, Scope, SourceFile
 
 NodeT = TypeVar("NodeT", bound=cst.BaseExpression)
@@ -35,18 +35,18 @@ TotalUses: TypeAlias = UsesOf[cst.BaseExpression]
 
 
 def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
-    """Return all uses of a variable in the function around one of them. Raises NotSure where there may be others.
+    """Return all uses of a variable in the function around one of them. Raises Refusal where there may be others.
 
     Of a dictionary (`keyed`), what takes an element or sets it is a read, and what is in a comprehension, too.
     """
     scope, name = source.scope(at), at.value
     if isinstance(scope, cst.ClassDef | cst.Lambda):
-        raise NotSure(f"{name} belongs to a class or a lambda")
+        raise NotSafe(f"{name} belongs to a class or a lambda")
     found = Uses()
     if isinstance(scope, cst.FunctionDef) and any(
         param.name.value == name for param in walk(scope.params) if isinstance(param, cst.Param)
     ):
-        raise NotSure(f"{name} is an argument of its function")
+        raise NotSafe(f"{name} is an argument of its function")
     for own in _own(source, scope, name, through=cst.BaseComp if keyed else ()):
         parent = source.parent(own)
         if keyed and isinstance(parent, cst.Subscript) and parent.value is own:
@@ -58,16 +58,16 @@ def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
 
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
-    """Raise NotSure where something may look at a variable of a scope without naming it."""
+    """Raise Refusal where something may look at a variable of a scope without naming it."""
     if isinstance(scope, cst.Module) and exports(source, name):
-        raise NotSure(f"__all__ names {name}: other code may read it")
+        raise NotSafe(f"__all__ names {name}: other code may read it")
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
-            raise NotSure(f"{node.func.value}() may look at {name}")
+            raise NotSafe(f"{node.func.value}() may look at {name}")
         if isinstance(node, cst.SimpleString) and f"@{name}" in node.value:
-            raise NotSure(f"a text in line {source.line(node)} names {name}")
-    if "f_locals" in source.text:
-        raise NotSure(f"f_locals may look at {name}")
+            raise NotSafe(f"a text in line {source.line(node)} names {name}")
+    if source.mentions(("f_locals",)):
+        raise NotSafe(f"f_locals may look at {name}")
 
 
 def exports(source: SourceFile, name: str) -> bool:
@@ -107,7 +107,7 @@ def _own(
 ) -> Iterator[cst.Name]:
     """Yield the uses of a name in a scope's own frame, and in what else is looked through.
 
-    Raises NotSure for those in what is nested in it otherwise.
+    Raises Refusal for those in what is nested in it otherwise.
     """
     waiting: list[cst.CSTNode] = [scope.body] if isinstance(scope, cst.FunctionDef) else [*scope.children]
     while waiting:
@@ -116,10 +116,10 @@ def _own(
             if _is_local_to(source, node, name):
                 continue
             if any(isinstance(each, cst.Name) and each.value == name and _is_use(source, each) for each in walk(node)):
-                raise NotSure(f"{name} is used in a nested function or in a comprehension")
+                raise NotSafe(f"{name} is used in a nested function or in a comprehension")
             continue
         if isinstance(node, cst.Global | cst.Nonlocal) and any(item.name.value == name for item in node.names):
-            raise NotSure(f"{name} is global")
+            raise NotSafe(f"{name} is global")
         if isinstance(node, cst.Name) and node.value == name and _is_use(source, node):
             yield node
         waiting[:0] = node.children
@@ -153,7 +153,7 @@ def _is_use(source: SourceFile, node: cst.Name) -> bool:
 
 
 def sort_use(source: SourceFile, node: NodeT, name: str, found: UsesOf[NodeT]) -> None:
-    """Add a use of a variable to others, by what it does. Raises NotSure for what is bound in another way."""
+    """Add a use of a variable to others, by what it does. Raises Refusal for what is bound in another way."""
     parent = source.parent(node)
     if isinstance(parent, cst.AugAssign) and parent.target is node:
         found.changed.append(parent)
@@ -168,11 +168,11 @@ def sort_use(source: SourceFile, node: NodeT, name: str, found: UsesOf[NodeT]) -
     bound = bound_to(source, node)
     if bound is not None:
         if bound[1]:
-            raise NotSure(f"{name} is bound to a part of something")
+            raise NotSafe(f"{name} is bound to a part of something")
         found.set.append((node, bound[0]))
         return
     if is_target(source, node):
-        raise NotSure(f"{name} is bound in another way than by an assignment")
+        raise NotSafe(f"{name} is bound in another way than by an assignment")
     found.read.append(node)
 
 
@@ -204,13 +204,13 @@ def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def check_is_builtin(source: SourceFile, name: str) -> None:
-    """Raise NotSure where a file gives a name of Python's own another meaning: `float`, `len`."""
+    """Raise Refusal where a file gives a name of Python's own another meaning: `float`, `len`."""
     for node in source.nodes:
         is_alias = isinstance(node, cst.ImportAlias) and name in {node.evaluated_alias, node.evaluated_name}
         is_definition = isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param) and node.name.value == name
         is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)
         if is_alias or is_definition or is_bound:
-            raise NotSure(f"the program has a {name} of its own, in line {source.line(node)}")
+            raise NotSafe(f"the program has a {name} of its own, in line {source.line(node)}")
 
 
 def is_builtin(source: SourceFile, name: str) -> bool:
@@ -219,7 +219,7 @@ def is_builtin(source: SourceFile, name: str) -> bool:
         return False
     try:
         check_is_builtin(source, name)
-    except NotSure:
+    except Refusal:
         return False
     return True
 
@@ -253,12 +253,12 @@ def follows(source: SourceFile, node: cst.CSTNode, other: cst.CSTNode) -> bool:
 
 
 def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure where a text shows the code of a read itself: `f"{total=}"`."""
+    """Raise Refusal where a text shows the code of a read itself: `f"{total=}"`."""
     for each in source.around(node):
         if isinstance(each, cst.FormattedStringExpression | cst.TemplatedStringExpression) and each.equal is not None:
-            raise NotSure(f"line {source.line(node)} shows its own code")
+            raise NotSafe(f"line {source.line(node)} shows its own code")
         if isinstance(each, cst.Call) and isinstance(each.func, cst.Name) and each.func.value in SHOWS:
-            raise NotSure(f"line {source.line(node)} shows its own code")
+            raise NotSafe(f"line {source.line(node)} shows its own code")
         if isinstance(each, cst.BaseStatement):
             return
 

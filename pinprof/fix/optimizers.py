@@ -11,7 +11,7 @@ from pinprof.fix.calls import (
     without_argument,
 )
 from pinprof.fix.files import Files
-from pinprof.fix.rewrite import NotSure, Rewrite
+from pinprof.fix.rewrite import NotSafe, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
 from pinprof.trace.made import MadeOptimizer
@@ -40,33 +40,33 @@ LIBRARIES = ("apex", "deepspeed", "colossalai")
 
 
 def made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile, cst.Call]:
-    """Return the call that made an optimizer. Raises NotSure unless it is the only one on its line."""
+    """Return the call that made an optimizer. Raises Refusal unless it is the only one on its line."""
     if not optimizer.direct:
-        raise NotSure("a library made the optimizer; ask it to")
+        raise NotSafe("a library made the optimizer; ask it to")
     if not optimizer.kind.startswith("torch.optim."):
-        raise NotSure(f"{optimizer.kind} is not an optimizer of torch")
+        raise NotSafe(f"{optimizer.kind} is not an optimizer of torch")
     source = files.at(optimizer.place)
     name = optimizer.kind.rpartition(".")[2]
     known = {optimizer.kind, f"torch.optim.{name}"}
     calls = [call for call in source.calls(optimizer.line or 0) if source.qualified(call.func) in known]
     if len(calls) != 1:
-        raise NotSure(source.names(len(calls), f"{name} by its imported name"))
+        raise NotSafe(source.names(len(calls), f"{name} by its imported name"))
     return source, calls[0]
 
 
 def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[Rewrite]:
-    """Return the rewrites that let an optimizer make few launches. Raises NotSure where it may not, or does."""
+    """Return the rewrites that let an optimizer make few launches. Raises Refusal where it may not, or does."""
     source, call = made_optimizer(files, optimizer)
     name = optimizer.kind.rpartition(".")[2]
     check_plain(call, MOST_OF_FUSED if optimizer.kind in FUSED else MOST_POSITIONAL, name)
     _check_options(source, call, optimizer)
     _check_others(optimizer, told)
     if optimizer.fused:
-        raise NotSure(f"{name} is fused already")
+        raise NotSafe(f"{name} is fused already")
     if optimizer.differentiable:
-        raise NotSure(f"{name} is differentiable, which neither fused nor foreach can be")
+        raise NotSafe(f"{name} is differentiable, which neither fused nor foreach can be")
     if not optimizer.plain_on_gpu:
-        raise NotSure("its parameters are not all dense and on a GPU, or were not when it was made")
+        raise NotSafe("its parameters are not all dense and on a GPU, or were not when it was made")
     foreach = argument(call, "foreach")
     said = source.code(foreach.value) if foreach is not None else None
     if optimizer.kind in FUSED and not (said == "False" and _has_scaler(told, source)):
@@ -75,55 +75,55 @@ def fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[R
         if said is None:
             return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
         if argument(call, "fused") is not None:
-            raise NotSure("the source says both fused and foreach")
+            raise NotSafe("the source says both fused and foreach")
         return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
     if optimizer.kind in {*FOREACH, *FUSED} and said == "False":
         return [_without(source, call, "foreach")]
-    raise NotSure(f"{name} has no certain fused form, and already updates all parameters at once")
+    raise NotSafe(f"{name} has no certain fused form, and already updates all parameters at once")
 
 
 def _check_others(optimizer: MadeOptimizer, told: Told) -> None:
-    """Raise NotSure where the same call makes another optimizer, for which the change is not right."""
+    """Raise Refusal where the same call makes another optimizer, for which the change is not right."""
     made = told.made.optimizers if told.made else ()
     for other in made:
         if other.place == optimizer.place and (other.kind != optimizer.kind or not other.plain_on_gpu):
-            raise NotSure("the line also makes an optimizer whose parameters are not all dense and on a GPU")
+            raise NotSafe("the line also makes an optimizer whose parameters are not all dense and on a GPU")
 
 
 def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
-    """Raise NotSure where the call does not show the options that decide."""
+    """Raise Refusal where the call does not show the options that decide."""
     for option in ("fused", "foreach", "differentiable", "capturable"):
         given = argument(call, option)
         if given is not None and source.code(given.value) not in {"None", "False", "True"}:
-            raise NotSure(f"the source says {option}={source.code(given.value)}; change it where that is set")
+            raise NotSafe(f"the source says {option}={source.code(given.value)}; change it where that is set")
     for option, kept in (("fused", optimizer.fused), ("foreach", optimizer.foreach)):
         if kept is not None and argument(call, option) is None:
-            raise NotSure(f"its parameter groups set {option} themselves")
+            raise NotSafe(f"its parameter groups set {option} themselves")
 
 
 def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
     if told.torch_version < FIRST_FUSED:
-        raise NotSure(f"it is unknown whether this version of torch has a fused {name}")
+        raise NotSafe(f"it is unknown whether this version of torch has a fused {name}")
     if told.has_sparse_gradients:
-        raise NotSure(f"gradients are sparse, which a fused {name} does not take")
+        raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
     library = source.imported(LIBRARIES)
     if library:
-        raise NotSure(f"{library} changes the optimizer, and may not know a fused one")
+        raise NotSafe(f"{library} changes the optimizer, and may not know a fused one")
     if _has_scaler(told, source):
-        raise NotSure(
+        raise NotSafe(
             "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
         )
 
 
 def _has_scaler(told: Told, source: SourceFile) -> bool:
-    return told.has_scaler or "GradScaler" in source.text
+    return told.has_scaler or source.mentions(("GradScaler",)) is not None
 
 
 def _check_state(source: SourceFile, call: cst.Call) -> None:
-    """Raise NotSure where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
+    """Raise Refusal where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
     for node in source.nodes:
         if isinstance(node, cst.Attribute) and node.attr.value == "state" and _is_optimizer(source, node.value, call):
-            raise NotSure(f"line {source.line(node)} uses what the optimizer keeps, which a fused one keeps on the GPU")
+            raise NotSafe(f"line {source.line(node)} uses what the optimizer keeps, which a fused one keeps on the GPU")
 
 
 def _is_optimizer(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:

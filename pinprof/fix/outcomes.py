@@ -6,7 +6,7 @@ from operator import or_
 from typing import TypeAlias, TypeVar
 
 from pinprof.fix.files import RECORD_IT
-from pinprof.fix.rewrite import Change, Mend, NotSure, Refused, Rewrite, Waits
+from pinprof.fix.rewrite import Change, Mend, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.source import SourceFile
 from pinprof.fix.timed import before_clocks
 from pinprof.fix.work import Work
@@ -42,7 +42,7 @@ def each_place(change: OfPlace, what: str, safe_if: str) -> OfFinding:
                 continue
             try:
                 changes.append(before_clocks(change(work.files.at(place), place, work), work))
-            except NotSure as reason:
+            except Refusal as reason:
                 yield Refused(finding.rule, place, str(reason))
                 continue
             mended.append(site)
@@ -106,6 +106,6 @@ def tried(change: Callable[[], list[Rewrite]], reasons: list[str]) -> list[Rewri
     """Return the rewrites of a change; none where it is not certain, and the reason goes to `reasons`."""
     try:
         return change()
-    except NotSure as reason:
+    except Refusal as reason:
         reasons.append(str(reason))
         return []

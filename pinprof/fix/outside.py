@@ -4,12 +4,12 @@ import libcst as cst
 
 from pinprof.fix.bindings import binds, uses_in
 from pinprof.fix.names import is_target
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe
 from pinprof.fix.source import Loop, Scope, SourceFile
 
 
 def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
-    """Raise NotSure where something else than a loop's body may use the last batch, or the one that it copies."""
+    """Raise Refusal where something else than a loop's body may use the last batch, or the one that it copies."""
     scope = source.scope(loop)
     for node in uses_in(source, scope, name):
         around = [node, *source.around(node)]
@@ -18,11 +18,11 @@ def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
         line = source.line(node)
         if source.scope(node) is not scope:
             if not _is_of_another(source, node, scope):
-                raise NotSure(f"a function or a class uses {name}, in line {line}, and may write to it")
+                raise NotSafe(f"a function or a class uses {name}, in line {line}, and may write to it")
         elif line > source.end(loop.body) or loop in around:
-            raise NotSure(f"{name} is used after its loop, in line {line}")
+            raise NotSafe(f"{name} is used after its loop, in line {line}")
         elif not is_target(source, node) and _comes_again(source, loop, around):
-            raise NotSure(f"{name} is used before its loop, in line {line}, where it may be the batch of another pass")
+            raise NotSafe(f"{name} is used before its loop, in line {line}, where it may be the batch of another pass")
 
 
 def _is_bound_around(loop: Loop, name: str, around: list[cst.CSTNode]) -> bool:

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from pinprof.fix.files import Files
-from pinprof.fix.rewrite import Mend, NotSure, Refused, Rewrite, rewritten
+from pinprof.fix.rewrite import Mend, NotSafe, Refusal, Refused, Rewrite, rewritten
 from pinprof.rules.rule import Saving
 from pinprof.trace.sources import project_of
 
@@ -51,7 +51,7 @@ def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) ->
         trial = [*kept, *mend.rewrites]
         try:
             new = {files.taken(file).path: _made(files, file, trial) for file in mend.files}
-        except NotSure as reason:
+        except Refusal as reason:
             refused.append(Refused(mend.rule, mend.places[0], str(reason)))
             continue
         parts = []
@@ -69,7 +69,7 @@ def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) ->
 
 
 def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
-    """Return a file with some rewrites. Raises NotSure where that is no program."""
+    """Return a file with some rewrites. Raises Refusal where that is no program."""
     source = files.taken(file)
     made = rewritten(source.module, [each for each in rewrites if each.file == file]).bytes
     try:
@@ -77,7 +77,7 @@ def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
             warnings.simplefilter("ignore")  # the program's own, as of `"\d"`
             compile(made, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NotSure("the changed file would not be valid in this version of Python") from error
+        raise NotSafe("the changed file would not be valid in this version of Python") from error
     return made
 
 

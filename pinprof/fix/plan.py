@@ -7,7 +7,7 @@ from pinprof.fix.constants import SAFE_CONSTANT
 from pinprof.fix.inputs import ALLOWED, copies, workers
 from pinprof.fix.joint import joint_saving
 from pinprof.fix.outcomes import OfFinding, Outcome, by_hand, each_place
-from pinprof.fix.rewrite import Mend, NotSure, Refused, Rewrite
+from pinprof.fix.rewrite import Mend, Refusal, Refused, Rewrite
 from pinprof.fix.settings import optimizers, precision
 from pinprof.fix.source import SourceFile
 from pinprof.fix.steps import allocations, constants, decisions, numbers_copied, numbers_read, synchronized
@@ -58,7 +58,7 @@ def _taken(mend: Mend, work: Work) -> Outcome:
             return Refused(mend.rule, mend.places[0], f"the change for {rule} is in the same place")
     try:
         check_clocks(mend.waits, work)
-    except NotSure as reason:
+    except Refusal as reason:
         return Refused(mend.rule, mend.places[0], str(reason))
     work.waits += mend.waits
     for rewrite in new:

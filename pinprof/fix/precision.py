@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.rewrite import NotSure, Rewrite
+from pinprof.fix.rewrite import NotSafe, Rewrite
 from pinprof.fix.source import SourceFile
 
 SETTER = "torch.set_float32_matmul_precision"
@@ -12,15 +12,15 @@ TURNED_OFF = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.all
 
 
 def with_tf32(source: SourceFile) -> list[Rewrite]:
-    """Return the rewrites that turn TF32 on, where a file turns it off, else behind its imports. Raises NotSure."""
+    """Return the rewrites that turn TF32 on, where a file turns it off, else behind its imports. Raises Refusal."""
     found = list(_set_here(source))
     if found:
         return found
-    if "allow_tf32" in source.text or "fp32_precision" in source.text or SETTER.rpartition(".")[2] in source.text:
-        raise NotSure("the program sets the precision of float32 itself, in a way that the source does not show")
+    if source.mentions(("allow_tf32", "fp32_precision", SETTER.rpartition(".")[2])):
+        raise NotSafe("the program sets the precision of float32 itself, in a way that the source does not show")
     last, torch = _last_import(source)
     if last is None or not torch:
-        raise NotSure("the file does not import torch by its name at its beginning")
+        raise NotSafe("the file does not import torch by its name at its beginning")
     line = cst.parse_statement(f'{SETTER}("high")  # TF32 for matrix products', config=source.module.config_for_parsing)
 
     def insert(node: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":

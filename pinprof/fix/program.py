@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import libcst as cst
 
 from pinprof.fix.clocks import NAMES, is_timer
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, Refusal, walk
 from pinprof.fix.source import SourceFile
 from pinprof.trace.sources import MAX_BYTES
 
@@ -128,11 +128,11 @@ def _bound(target: cst.BaseExpression) -> Iterator[str]:
 def program_around(source: SourceFile, folder: Path, most_bytes: int | None = None) -> Program:
     """Return the program of a file in a folder: with what it imports from there, and what imports it.
 
-    Raises NotSure where that is more than `most_bytes`.
+    Raises Refusal where that is more than `most_bytes`.
     """
     paths = _paths_around(source.path, folder)
     if most_bytes is not None and sum(path.stat().st_size for path in paths) > most_bytes:
-        raise NotSure("the program is too large to be read on the way")
+        raise NotSafe("the program is too large to be read on the way")
     others = (_taken(path, folder) for path in paths if path != source.path)
     return Program([source, *(other for other in others if other is not None)])
 
@@ -166,7 +166,7 @@ def _text_of(path: Path) -> str:
 
 def _taken(path: Path, folder: Path) -> SourceFile | None:
     """Return a file of the program; None for one that cannot be read."""
-    with suppress(NotSure, OSError, ValueError):
+    with suppress(Refusal, OSError, ValueError):
         return SourceFile(path.relative_to(folder).as_posix(), path, path.read_bytes())
     return None
 

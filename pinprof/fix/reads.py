@@ -7,7 +7,7 @@ import libcst as cst
 from pinprof.fix.calls import last_name
 from pinprof.fix.kinds import compared_there, is_count
 from pinprof.fix.names import check_is_builtin, is_seldom, uses_of
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, Refusal, walk
 from pinprof.fix.source import SourceFile
 
 SAME = {"cpu", "detach"}
@@ -26,13 +26,13 @@ class Read(NamedTuple):
 
 
 def read_at(source: SourceFile, line: int) -> Read:
-    """Return the only expression on a line that reads a number. Raises NotSure if there are several, or none."""
+    """Return the only expression on a line that reads a number. Raises Refusal if there are several, or none."""
     found = [read for call in source.calls(line) if (read := as_read(call))]
     if len(found) > 1:
         said = _said_around(source, found[0].node) or "each needs a line of its own"
-        raise NotSure(f"the line reads {len(found)} numbers, and {said.replace('the number', 'each')}")
+        raise NotSafe(f"the line reads {len(found)} numbers, and {said.replace('the number', 'each')}")
     if not found:
-        raise NotSure(source.names(0, ".item() or float()"))
+        raise NotSafe(source.names(0, ".item() or float()"))
     if found[0].function != "item":
         check_is_builtin(source, found[0].function)
     return _compared_on_gpu(source, found[0])
@@ -77,14 +77,14 @@ def is_copy(call: cst.Call) -> bool:
 
 
 def check_is_tensor(source: SourceFile, read: Read) -> cst.BaseExpression:
-    """Return what is read. Raises NotSure where it may be no tensor of the GPU."""
+    """Return what is read. Raises Refusal where it may be no tensor of the GPU."""
     for node in walk(read.tensor):
         if isinstance(node, cst.Attribute) and node.attr.value in {"cpu", "numpy", "tolist", "item"}:
-            raise NotSure(f"{source.code(read.tensor)} is on the host before it is read")
+            raise NotSafe(f"{source.code(read.tensor)} is on the host before it is read")
         if isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.IfExp | cst.BooleanOperation):
-            raise NotSure(f"{source.code(read.tensor)} may be no tensor")
+            raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
     if isinstance(read.tensor, cst.Name) and _may_be_number(source, read.tensor):
-        raise NotSure(f"{read.tensor.value} may be no tensor")
+        raise NotSafe(f"{read.tensor.value} may be no tensor")
     return read.tensor
 
 
@@ -92,7 +92,7 @@ def _may_be_number(source: SourceFile, name: cst.Name) -> bool:
     """Return whether a variable is also set to what is no tensor: `loss = 0` or `loss = None`."""
     try:
         uses = uses_of(source, name)
-    except NotSure:
+    except Refusal:
         return False
     return any(_has_number(source, value) for _, value in uses.set)
 

@@ -14,8 +14,16 @@ NewNode: TypeAlias = "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cs
 Remake: TypeAlias = Callable[[cst.CSTNode], NewNode]
 
 
-class NotSure(Exception):  # noqa: N818  not an error: the answer to whether a change is certain
-    """A change that is not certain; its text says why, in a clause."""
+class Refusal(Exception):  # noqa: N818  not an error: the answer to whether a change is certain
+    """A change that is not made; its text says why, in a clause."""
+
+
+class NotThisForm(Refusal):
+    """The program does something else there than what the change is for: another change may be for it."""
+
+
+class NotSafe(Refusal):
+    """The change is for this form, and something in the program, or unknown, may make it wrong."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Waits(NamedTuple):
     lost: tuple[cst.CSTNode, ...] = ()
     """Names that get another value, so that what reads them does not wait."""
     early: Callable[[cst.SimpleStatementLine], Rewrite] | None = None
-    """Returns the rewrite that waits before a line, too. Raises NotSure."""
+    """Returns the rewrite that waits before a line, too. Raises Refusal."""
 
 
 class Change(NamedTuple):

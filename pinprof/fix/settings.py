@@ -6,7 +6,7 @@ from functools import partial
 from pinprof.fix.optimizers import fewer_launches, zero_grads
 from pinprof.fix.outcomes import NOT_RECORDED, Outcome, at_each, mend_of, tried
 from pinprof.fix.precision import with_tf32
-from pinprof.fix.rewrite import NotSure, Refused, Rewrite
+from pinprof.fix.rewrite import Refusal, Refused, Rewrite
 from pinprof.fix.work import Work
 from pinprof.rules.rule import Finding
 
@@ -47,7 +47,7 @@ def precision(finding: Finding, work: Work) -> Iterator[Outcome]:
         return
     try:
         rewrites = with_tf32(work.files.at(places[0]))
-    except NotSure as reason:
+    except Refusal as reason:
         yield Refused(finding.rule, places[0], str(reason))
         return
     yield mend_of(finding, "TF32", rewrites, finding.sites, "different", finding.rule.safe_if, waits=(), part=True)

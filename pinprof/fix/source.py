@@ -1,6 +1,5 @@
 """A source file as a syntax tree, and what is asked of it: what stands on a line, in which loop, what names mean."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ from libcst.metadata import (
     QualifiedNameSource,
 )
 
-from pinprof.fix.rewrite import NotSure, Rewrite, walk
+from pinprof.fix.rewrite import NotSafe, NotThisForm, Rewrite, walk
 
 Loop: TypeAlias = cst.For | cst.While
 Scope: TypeAlias = cst.FunctionDef | cst.Module | cst.ClassDef | cst.Lambda
@@ -26,7 +25,7 @@ NESTED = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.GeneratorExp, cst.ListC
 
 
 class SourceFile:
-    """One file of the program. Raises NotSure if its text cannot be taken apart and put together again."""
+    """One file of the program. Raises Refusal if its text cannot be taken apart and put together again."""
 
     def __init__(self, file: str, path: Path, content: bytes) -> None:
         self.file = file
@@ -37,9 +36,9 @@ class SourceFile:
             module = cst.parse_module(content)
             same = module.bytes == content
         except (cst.ParserSyntaxError, UnicodeError, LookupError, ValueError, RecursionError) as error:
-            raise NotSure("LibCST cannot read the file as Python") from error
+            raise NotSafe("LibCST cannot read the file as Python") from error
         if not same or b"\r" in content.replace(b"\r\n", b""):
-            raise NotSure("the layout of the file would not be kept")
+            raise NotSafe("the layout of the file would not be kept")
         self._wrapper = MetadataWrapper(module)
         self.module = self._wrapper.module
 
@@ -66,9 +65,14 @@ class SourceFile:
         return tuple(node for node in self.nodes if isinstance(node, cst.Call))
 
     @cached_property
-    def text(self) -> str:
-        """Its text, in Unicode."""
-        return self.module.code
+    def _words(self) -> frozenset[str]:
+        """All names and texts of the source: neither its comments nor its layout."""
+        texts = (cst.Name, cst.SimpleString, cst.FormattedStringText)
+        return frozenset(node.value for node in self.nodes if isinstance(node, texts))
+
+    def mentions(self, parts: Iterable[str]) -> str | None:
+        """Return the first of some parts of words that is in a name or a text of the source."""
+        return next((part for part in parts if any(part in word for word in self._words)), None)
 
     def line(self, node: cst.CSTNode) -> int:
         """Return the line where a node begins."""
@@ -127,19 +131,27 @@ class SourceFile:
 
     def imported(self, libraries: Iterable[str]) -> str | None:
         """Return the first of some libraries that the source imports."""
-        found = re.search(rf"(?:import|from)\s+({'|'.join(libraries)})\b", self.text)
-        return found[1] if found else None
+        names: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, cst.Import | cst.ImportFrom):
+                of = node.module if isinstance(node, cst.ImportFrom) else None
+                parts = [
+                    *([] if of is None else [of]),
+                    *([] if isinstance(node.names, cst.ImportStar) else [each.name for each in node.names]),
+                ]
+                names |= {self.code(part).partition(".")[0] for part in parts}
+        return next((library for library in libraries if library in names), None)
 
     def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
-        """Return the line of simple statements around a node. Raises NotSure if it has several, or none is."""
+        """Return the line of simple statements around a node. Raises Refusal if it has several, or none is."""
         for each in self.around(node):
             if isinstance(each, cst.SimpleStatementLine):
                 if len(each.body) != 1:
-                    raise NotSure("several statements stand on the line")
+                    raise NotSafe("several statements stand on the line")
                 return each
             if isinstance(each, cst.BaseCompoundStatement):
                 break
-        raise NotSure("it is in the head of a compound statement")
+        raise NotThisForm("it is in the head of a compound statement")
 
     def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether a node is within another one."""

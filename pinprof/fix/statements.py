@@ -2,7 +2,7 @@
 
 import libcst as cst
 
-from pinprof.fix.rewrite import NotSure, Rewrite
+from pinprof.fix.rewrite import NotSafe, Rewrite
 from pinprof.fix.source import SourceFile
 
 EMPTY_CACHE = "torch.cuda.empty_cache"
@@ -28,21 +28,21 @@ SYNCHRONIZE = "torch.cuda.synchronize"
 
 
 def without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
-    """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises NotSure."""
+    """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises Refusal."""
     statement = _statement_of(source, line, EMPTY_CACHE)
     if any(isinstance(each, cst.ExceptHandler | cst.ExceptStarHandler) for each in source.around(statement)):
-        raise NotSure("it follows an error, and is not for each step")
-    other = source.imported(LIBRARIES) or next((word for word in SHORT if word in source.text), None)
+        raise NotSafe("it follows an error, and is not for each step")
+    other = source.imported(LIBRARIES) or source.mentions(SHORT)
     if other:
-        raise NotSure(f"the program may need the memory that torch keeps ({other})")
-    told = next((word for word in OF_MEMORY if word in source.text), None)
+        raise NotSafe(f"the program may need the memory that torch keeps ({other})")
+    told = source.mentions(OF_MEMORY)
     if told:
-        raise NotSure(f"the program looks at memory ({told}), and would see the memory that torch keeps")
+        raise NotSafe(f"the program looks at memory ({told}), and would see the memory that torch keeps")
     return [_removal(source, statement)]
 
 
 def without_second_wait(source: SourceFile, line: int) -> list[Rewrite]:
-    """Return the rewrite that takes out the second of two synchronizations in a row. Raises NotSure."""
+    """Return the rewrite that takes out the second of two synchronizations in a row. Raises Refusal."""
     statement = _statement_of(source, line, SYNCHRONIZE)
     block = source.parent(statement)
     body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else [statement]
@@ -50,7 +50,7 @@ def without_second_wait(source: SourceFile, line: int) -> list[Rewrite]:
     for first, second in ((place, place + 1), (place - 1, place)):
         if first >= 0 and second < len(body) and _are_alike(source, body[first], body[second]):
             return [_removal(source, cst.ensure_type(body[second], cst.SimpleStatementLine))]
-    raise NotSure("the source does not show what relies on the wait: a measured time, or memory that is used again")
+    raise NotSafe("the source does not show what relies on the wait: a measured time, or memory that is used again")
 
 
 def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
@@ -73,13 +73,13 @@ def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool
 def _statement_of(source: SourceFile, line: int, function: str) -> cst.SimpleStatementLine:
     calls = [call for call in source.calls(line) if source.qualified(call.func) == function]
     if len(calls) != 1:
-        raise NotSure(source.names(len(calls), f"{function}() by its imported name"))
+        raise NotSafe(source.names(len(calls), f"{function}() by its imported name"))
     statement = source.statement(calls[0])
     small = statement.body[0]
     if not (isinstance(small, cst.Expr) and small.value is calls[0]):
-        raise NotSure("the call is a part of a larger statement")
+        raise NotSafe("the call is a part of a larger statement")
     if calls[0].args and function == EMPTY_CACHE:
-        raise NotSure("the call has arguments")
+        raise NotSafe("the call has arguments")
     return statement
 
 
@@ -89,5 +89,5 @@ def _removal(source: SourceFile, statement: cst.SimpleStatementLine) -> Rewrite:
     if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
         return source.anew(statement.body[0], "taken out", cst.Pass())
     if any(line.comment for line in statement.leading_lines):
-        raise NotSure("a comment stands above the line; take both out by hand")
+        raise NotSafe("a comment stands above the line; take both out by hand")
     return source.anew(statement, "taken out", cst.RemoveFromParent())

@@ -11,7 +11,7 @@ from pinprof.fix.lists import kept_in_list
 from pinprof.fix.metered import kept_in_meter
 from pinprof.fix.outcomes import Outcome, by_hand, mend_of, tried
 from pinprof.fix.reads import as_read, why_it_waits
-from pinprof.fix.rewrite import Change, NotSure, Refused, Rewrite, Waits
+from pinprof.fix.rewrite import Change, NotSafe, NotThisForm, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.source import SourceFile
 from pinprof.fix.statements import without_empty_cache, without_second_wait
 from pinprof.fix.sums import kept_on_gpu
@@ -26,46 +26,43 @@ SAFE_CACHE = "No other process needs the GPU memory that torch keeps for the nex
 def numbers_read(source: SourceFile, place: Place, work: Work) -> Change:
     """Return the change for a number that the host reads: in a sum, a list, a variable, or a condition."""
     line = place.line or 0
-    reasons: list[str] = []
+    reasons: list[Refusal] = []
     for keep in (kept_on_gpu, kept_in_meter, kept_in_list, read_where_used, cheap_first):
         try:
             change = keep(source, line)
-        except NotSure as reason:
-            reasons.append(str(reason))
+        except Refusal as reason:
+            reasons.append(reason)
             continue
         if keep in {kept_on_gpu, kept_in_meter}:
             _check_is_of_one_gpu(work)
         return change._replace(part=change.part and work.told.waits_in_a_loop(place))
-    raise NotSure(_most_telling(reasons) or why_it_waits(source, line))
+    raise _most_telling(reasons) or NotThisForm(why_it_waits(source, line))
 
 
 def numbers_copied(source: SourceFile, place: Place, work: Work) -> Change:
     """Return the change for a number that each step copies to the host: in a sum, or where it is read at once."""
     line = place.line or 0
-    reasons: list[str] = []
+    reasons: list[Refusal] = []
     try:
         change = kept_until_copied(source, line)
-    except NotSure as reason:
-        reasons.append(str(reason))
+    except Refusal as reason:
+        reasons.append(reason)
     else:
         _check_is_of_one_gpu(work)
         return change
     if any(as_read(call) for call in source.calls(line)):
         return numbers_read(source, place, work)
-    raise NotSure(_most_telling(reasons) or by_hand("PIN203"))
+    raise _most_telling(reasons) or NotThisForm(by_hand("PIN203"))
 
 
 def _check_is_of_one_gpu(work: Work) -> None:
     if work.told.gpus > 1:
-        raise NotSure("the process uses several GPUs, and a sum must stay on one")
+        raise NotSafe("the process uses several GPUs, and a sum must stay on one")
 
 
-OTHER_FORM = ("the number does not go", "the number goes", "a decision in each step", "it is in the head")
-"""How reasons begin that say that the line is not of the form which a change is for."""
-
-
-def _most_telling(reasons: Sequence[str]) -> str | None:
-    return next((reason for reason in reasons if not reason.startswith(OTHER_FORM)), None)
+def _most_telling(reasons: Sequence[Refusal]) -> Refusal | None:
+    """Return why the change that is for the form of a line is not safe; None where no change is for it."""
+    return next((reason for reason in reasons if not isinstance(reason, NotThisForm)), None)
 
 
 def decisions(source: SourceFile, place: Place, _work: Work) -> Change:

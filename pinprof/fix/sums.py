@@ -13,7 +13,7 @@ from pinprof.fix.names import (
     is_seldom,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, atom, call_of
+from pinprof.fix.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.texts import has_real_format
 from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
@@ -25,7 +25,7 @@ NO_FLOAT64 = ("mps", "directml")
 
 
 def kept_on_gpu(source: SourceFile, line: int) -> Change:
-    """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises NotSure."""
+    """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises Refusal."""
     read = read_at(source, line)
     added = sum_at(source, read.node)
     loop = loop_of_read(source, added.node, "makes the sum")
@@ -43,7 +43,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     if kind == "int":
         _check_shares(source, added, changed, uses)
     elif any(isinstance(each.operator, cst.MultiplyAssign) for each in apart) and _begins_whole(source, uses):
-        raise NotSure(f"{source.code(added.total)} begins at the whole number 0, which times a number is a whole one")
+        raise NotSafe(f"{source.code(added.total)} begins at the whole number 0, which times a number is a whole one")
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     waiting = [node for node in uses.read if _waits(source, node, added, apart)]
     for node in waiting:
@@ -53,7 +53,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
     if behind is not None:
         if kind == "float" and _begins_whole(source, uses):
-            raise NotSure(f"{source.code(added.total)} begins at the whole number 0, and its dictionary is handed on")
+            raise NotSafe(f"{source.code(added.total)} begins at the whole number 0, and its dictionary is handed on")
         rewrites.append(_read_behind(source, source.code(added.total), kind, behind))
     behind_it = [behind] if behind else []
     outer, read_in = source.loop(loop), [*waiting, *apart, *behind_it]
@@ -67,9 +67,9 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
 
 
 def check_has_float64(source: SourceFile) -> None:
-    """Raise NotSure where a program may run on a GPU that cannot sum as Python does."""
-    if any(word in source.text for word in NO_FLOAT64):
-        raise NotSure("the program may run on Apple's GPUs or others, which have no float64 to sum in")
+    """Raise Refusal where a program may run on a GPU that cannot sum as Python does."""
+    if source.mentions(NO_FLOAT64):
+        raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
 
 
 def _read_behind(source: SourceFile, total: str, kind: Kind, loop: Loop) -> Rewrite:
@@ -85,14 +85,14 @@ def _read_behind(source: SourceFile, total: str, kind: Kind, loop: Loop) -> Rewr
 def _read_first(
     source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: TotalUses
 ) -> Rewrite:
-    """Return the rewrite that reads a sum before a line. Raises NotSure where it may be no sum there."""
+    """Return the rewrite that reads a sum before a line. Raises Refusal where it may be no sum there."""
     starts = [source.statement(node) for node, _ in uses.set if not source.is_within(node, added.node)]
     if source.scope(line) is not source.scope(added.node) or not any(
         comes_after(source, line, each) for each in starts
     ):
-        raise NotSure("the sum is not known there")
+        raise NotSafe("the sum is not known there")
     if kind == "float" and _begins_whole(source, uses) and not is_added_before(source, line, added, loop, uses):
-        raise NotSure("the sum may begin there at a whole number")
+        raise NotSafe("the sum may begin there at a whole number")
     total = source.code(added.total)
 
     def preceded(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
@@ -103,11 +103,11 @@ def _read_first(
 
 
 def _check_is_number(source: SourceFile, uses: TotalUses) -> None:
-    """Raise NotSure where a sum is more than a number: it is called, or has attributes."""
+    """Raise Refusal where a sum is more than a number: it is called, or has attributes."""
     for node in uses.read:
         parent = source.parent(node)
         if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
-            raise NotSure(f"{source.code(node)} is not a number in line {source.line(node)}")
+            raise NotSafe(f"{source.code(node)} is not a number in line {source.line(node)}")
 
 
 def _waits(source: SourceFile, node: cst.BaseExpression, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
@@ -124,21 +124,21 @@ def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: 
 
 
 def _kind(source: SourceFile, read: Read, added: Sum, uses: TotalUses) -> Kind:
-    """Return what the sum is of, as Python has it. Raises NotSure where the source does not show it."""
+    """Return what the sum is of, as Python has it. Raises Refusal where the source does not show it."""
     check_factor(source, read.node, added.value)
     tensor = check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, tensor, read.node):
-        raise NotSure(f"{source.code(tensor)} may be no tensor")
+        raise NotSafe(f"{source.code(tensor)} may be no tensor")
     is_whole = not is_real(source, tensor, read.node)
     if is_whole and not is_count(source, tensor):
-        raise NotSure(f"the source does not show whether {source.code(tensor)} is a whole number")
+        raise NotSafe(f"the source does not show whether {source.code(tensor)} is a whole number")
     if read.function == "int" and not is_whole:
-        raise NotSure("int() cuts the number off")
+        raise NotSafe("int() cuts the number off")
     if not is_whole or is_divided(added.value) or read.function == "float":
         return "float"
     starts = {isinstance(value, cst.Float) for _, value in uses.set if _is_literal(value)}
     if len(starts) > 1:
-        raise NotSure(f"{source.code(added.total)} begins at 0 and at 0.0")
+        raise NotSafe(f"{source.code(added.total)} begins at 0 and at 0.0")
     return "float" if True in starts else "int"
 
 
@@ -150,7 +150,7 @@ def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
 
 
 def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: TotalUses) -> None:
-    """Raise NotSure unless a count that becomes a share begins anew before more is added to it, or is read as one."""
+    """Raise Refusal unless a count that becomes a share begins anew before more is added to it, or is read as one."""
     starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
     for each in apart:
         line = source.statement(each)
@@ -165,11 +165,11 @@ def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign]
         reads = [node for node in uses.read if not source.is_within(node, added.node)]
         is_sure = between and all(comes_after(source, node, between[-1]) for node in reads)
         if isinstance(each.operator, cst.DivideAssign) and not is_sure:
-            raise NotSure(f"{source.code(added.total)} is a whole number, and a share of one later")
+            raise NotSafe(f"{source.code(added.total)} is a whole number, and a share of one later")
 
 
 def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: TotalUses) -> None:
-    """Raise NotSure where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
+    """Raise Refusal where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
     if kind == "int" or not _begins_whole(source, uses):
         return
     parent = source.parent(node)
@@ -178,7 +178,7 @@ def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: 
     if has_real_format(parent):
         return
     where = f"line {source.line(node)} would show 0.0 if nothing was added"
-    raise NotSure(f"{source.code(node)} begins at the whole number 0, and {where}")
+    raise NotSafe(f"{source.code(node)} begins at the whole number 0, and {where}")
 
 
 def _begins_whole(source: SourceFile, uses: TotalUses) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 
 from pinprof.fix.names import is_seldom
-from pinprof.fix.rewrite import Change, NotSure, Rewrite, Waits, walk
+from pinprof.fix.rewrite import Change, NotSafe, Refusal, Rewrite, Waits, walk
 from pinprof.fix.source import SourceFile
 from pinprof.fix.undone import Clock, Undone
 from pinprof.fix.work import Work
@@ -18,7 +18,7 @@ def waits_at(source: SourceFile, place: Place) -> Waits:
 
 
 def check_clocks(waits: Iterable[Waits], work: Work) -> None:
-    """Raise NotSure where a clock would be read before the GPU has done its work, beside the changes made already.
+    """Raise Refusal where a clock would be read before the GPU has done its work, beside the changes made already.
 
     Nor may those rely on a wait that these take away.
     """
@@ -27,39 +27,39 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
     for each in together if new else ():
         clocks = _clocks(each, together, work)
         if clocks:
-            raise NotSure(_said(clocks[0], each.file))
+            raise NotSafe(_said(clocks[0], each.file))
 
 
 def before_clocks(change: Change, work: Work) -> Change:
-    """Return a change that reads before each clock what is read in the place of a wait. Raises NotSure."""
+    """Return a change that reads before each clock what is read in the place of a wait. Raises Refusal."""
     waits, rewrites, part = change.waits, [*change.rewrites], change.part
     while waits.gone and (clocks := _clocks(waits, [*work.waits, waits], work)):
         clock = min(clocks, key=lambda each: each.source.line(each.node))  # those behind it may need no more
         line = _line_of(clock, waits)
         if waits.early is None or line is None or line in waits.read:
-            raise NotSure(_said(clock, waits.file))
+            raise NotSafe(_said(clock, waits.file))
         try:
             early, again = _read_early(clock.source, line, waits)
-        except NotSure:
-            raise NotSure(_said(clock, waits.file)) from None
+        except Refusal:
+            raise NotSafe(_said(clock, waits.file)) from None
         waits, part = waits._replace(read=(*waits.read, line)), part or again
         rewrites.append(early)
     return change._replace(rewrites=rewrites, waits=waits, part=part)
 
 
 def _read_early(source: SourceFile, line: cst.SimpleStatementLine, waits: Waits) -> tuple[Rewrite, bool]:
-    """Return what reads before a line, and whether each pass of an outer loop does. Raises NotSure for each step."""
+    """Return what reads before a line, and whether each pass of an outer loop does. Raises Refusal for each step."""
     assert waits.early is not None
     loop = source.loop(waits.gone[0])
     if loop is None or not is_seldom(source, line, loop):
-        raise NotSure("the clock is read in each step")
+        raise NotSafe("the clock is read in each step")
     outer = source.loop(loop)
     again = outer is not None and source.is_within(line, outer.body) and not is_seldom(source, line, outer)
     return waits.early(line), again
 
 
 def _clocks(waits: Waits, together: Sequence[Waits], work: Work) -> list[Clock]:
-    """Return the clocks that need the waits. Raises NotSure where the program is too large to see that."""
+    """Return the clocks that need the waits. Raises Refusal where the program is too large to see that."""
     program = work.files.program(waits.file)
     if not program.has_clock:
         return []
@@ -67,7 +67,7 @@ def _clocks(waits: Waits, together: Sequence[Waits], work: Work) -> list[Clock]:
     try:
         return [*Undone(program, waits, removed, work.told.waiting).walked()]
     except RecursionError:
-        raise NotSure("the program calls its functions too deep to see which clocks need the wait") from None
+        raise NotSafe("the program calls its functions too deep to see which clocks need the wait") from None
 
 
 def _line_of(clock: Clock, waits: Waits) -> cst.SimpleStatementLine | None:

@@ -7,7 +7,7 @@ import libcst as cst
 from pinprof.fix.keys import KeyUses, uses_of_key
 from pinprof.fix.kinds import is_host_number
 from pinprof.fix.names import TotalUses, check_is_not_shown, comes_after, is_seldom, uses_of
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe, NotThisForm
 from pinprof.fix.source import Loop, SourceFile
 
 APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
@@ -33,13 +33,13 @@ def sum_at(source: SourceFile, read: cst.CSTNode) -> Sum:
     if isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
         if is_slot(small.target):
             return Sum(small.target, small.value, small)
-        raise NotSure(f"{source.code(small.target)} is not a variable of the function: other code may read it")
+        raise NotSafe(f"{source.code(small.target)} is not a variable of the function: other code may read it")
     if isinstance(small, cst.Assign) and len(small.targets) == 1 and is_slot(small.targets[0].target):
         total, value = small.targets[0].target, small.value
         is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add) and not value.lpar
         if isinstance(value, cst.BinaryOperation) and is_sum and source.code(value.left) == source.code(total):
             return Sum(total, value.right, small)
-    raise NotSure("the number does not go into a sum in a variable")
+    raise NotThisForm("the number does not go into a sum in a variable")
 
 
 def is_slot(target: cst.BaseExpression) -> bool:
@@ -48,7 +48,7 @@ def is_slot(target: cst.BaseExpression) -> bool:
 
 
 def uses_of_total(source: SourceFile, added: Sum) -> KeyUses:
-    """Return all uses of a sum in its function. Raises NotSure where there may be others."""
+    """Return all uses of a sum in its function. Raises Refusal where there may be others."""
     if isinstance(added.total, cst.Subscript):
         return uses_of_key(source, added.total, added.node)
     uses = uses_of(source, cst.ensure_type(added.total, cst.Name))
@@ -56,21 +56,21 @@ def uses_of_total(source: SourceFile, added: Sum) -> KeyUses:
 
 
 def check_sum(source: SourceFile, uses: TotalUses, added: Sum, loop: Loop) -> None:
-    """Raise NotSure unless a sum begins at 0, and is used every so many steps only."""
+    """Raise Refusal unless a sum begins at 0, and is used every so many steps only."""
     name = source.code(added.total)
     _check_starts(source, uses, added, loop)
     for statement in uses.changed:
         if statement is added.node:
             continue
         if not is_seldom(source, statement, loop):
-            raise NotSure(f"{name} is also changed in line {source.line(statement)}")
+            raise NotSafe(f"{name} is also changed in line {source.line(statement)}")
         source.statement(statement)
         if type(statement.operator) not in APART or not is_host_number(source, statement.value):
-            raise NotSure(f"{name} is changed in line {source.line(statement)} by what may be a tensor")
+            raise NotSafe(f"{name} is changed in line {source.line(statement)} by what may be a tensor")
     for node in uses.read:
         check_is_not_shown(source, node)
         if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
-            raise NotSure(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
+            raise NotSafe(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
 
 
 def _check_starts(source: SourceFile, uses: TotalUses, added: Sum, loop: Loop) -> None:
@@ -78,15 +78,15 @@ def _check_starts(source: SourceFile, uses: TotalUses, added: Sum, loop: Loop) -
     starts = [(node, value) for node, value in uses.set if not source.is_within(node, added.node)]
     for node, value in starts:
         if source.code(value) not in {"0", "0.0", "0."}:
-            raise NotSure(f"{name} is also set in line {source.line(node)}")
+            raise NotSafe(f"{name} is also set in line {source.line(node)}")
         if source.is_within(node, loop.body) and not is_seldom(source, node, loop):
-            raise NotSure(f"{name} starts again in each step, in line {source.line(node)}")
+            raise NotSafe(f"{name} starts again in each step, in line {source.line(node)}")
     if not any(source.line(node) < source.line(loop) for node, _ in starts):
-        raise NotSure(f"{name} does not begin at 0 before the loop, in the same function")
+        raise NotSafe(f"{name} does not begin at 0 before the loop, in the same function")
 
 
 def check_factor(source: SourceFile, number: cst.BaseExpression, value: cst.BaseExpression) -> None:
-    """Raise NotSure unless what is added is the number, alone, or times or divided by a number of the host."""
+    """Raise Refusal unless what is added is the number, alone, or times or divided by a number of the host."""
     if value is number:
         return
     if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply | cst.Divide):
@@ -95,8 +95,8 @@ def check_factor(source: SourceFile, number: cst.BaseExpression, value: cst.Base
         if other is not None and is_host_number(source, other):
             return
         if other is not None:
-            raise NotSure(f"{source.code(other)} may not be a number on the host")
-    raise NotSure("what is added to the sum is more than the number, or that times another one")
+            raise NotSafe(f"{source.code(other)} may not be a number on the host")
+    raise NotSafe("what is added to the sum is more than the number, or that times another one")
 
 
 def is_divided(value: cst.BaseExpression) -> bool:
@@ -114,11 +114,11 @@ def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loo
 
 
 def check_has_torch(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure where a file cannot ask whether something is a tensor yet."""
+    """Raise Refusal where a file cannot ask whether something is a tensor yet."""
     for each in source.module.body:
         for small in each.body if isinstance(each, cst.SimpleStatementLine) else ():
             if isinstance(small, cst.Import) and any(
                 name.evaluated_name == "torch" and name.asname is None for name in small.names
             ):
                 return
-    raise NotSure(f"nothing may have been added in line {source.line(node)}, and the file does not import torch to ask")
+    raise NotSafe(f"nothing may have been added in line {source.line(node)}, and the file does not import torch to ask")

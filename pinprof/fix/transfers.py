@@ -9,7 +9,7 @@ from pinprof.fix.calls import argument, check_plain, method, with_argument
 from pinprof.fix.chains import moved_to
 from pinprof.fix.drawn import batch_of, part
 from pinprof.fix.kinds import REAL_TYPES
-from pinprof.fix.rewrite import NotSure, Rewrite
+from pinprof.fix.rewrite import NotSafe, Rewrite
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
 from pinprof.fix.waits import check_no_other, check_runs_in_order
@@ -27,12 +27,12 @@ class Copied(NamedTuple):
 
 
 def copy_calls(source: SourceFile, place: Place, told: Told) -> list[cst.Call]:
-    """Return the calls on a line that copy to the GPU. Raises NotSure where the line may do something else."""
+    """Return the calls on a line that copy to the GPU. Raises Refusal where the line may do something else."""
     if not told.are_to_gpu(place):
-        raise NotSure("the trace has no copy to the GPU at this line alone")
+        raise NotSafe("the trace has no copy to the GPU at this line alone")
     calls = [call for call in source.calls(place.line or 0) if is_copy(call)]
     if not calls:
-        raise NotSure("no call of .to(), .cuda() or .type() begins on the line")
+        raise NotSafe("no call of .to(), .cuda() or .type() begins on the line")
     return calls
 
 
@@ -45,17 +45,17 @@ def non_blocking(copied: Copied) -> Rewrite | None:
     _check_arguments(source, call)
     cast = cast_before(call)
     if cast is not None and not _only_moves(source, call):
-        raise NotSure("the copy itself may change the type, too")
+        raise NotSafe("the copy itself may change the type, too")
     check_no_other(source)
     check_runs_in_order(source, call)
     given = argument(call, "non_blocking")
     says = source.code(given.value) if given is not None else "False"
     if says not in {"True", "False"}:
-        raise NotSure(f"the source says non_blocking={says}; change it where that is set")
+        raise NotSafe(f"the source says non_blocking={says}; change it where that is set")
     if says == "True" and cast is None:
         return None
     if argument(call, "copy") or argument(call, "memory_format"):
-        raise NotSure("the copy has arguments that change what it makes")
+        raise NotSafe("the copy has arguments that change what it makes")
     remake = with_argument("non_blocking", "True")
     if cast is None:
         return source.rewrite(call, "non_blocking=True", remake)
@@ -80,24 +80,24 @@ def _cast_there(copy: cst.Call) -> cst.BaseExpression:
 
 
 def _check_arguments(source: SourceFile, call: cst.Call) -> None:
-    """Raise NotSure for a copy that may say by position whether it blocks: `x.to(device, torch.half)` does not."""
+    """Raise Refusal for a copy that may say by position whether it blocks: `x.to(device, torch.half)` does not."""
     given = [each.value for each in call.args if not each.keyword]
     is_typed = method(call) == "to" and len(given) == 2 and source.qualified(given[1]) in REAL_TYPES  # noqa: PLR2004
     check_plain(call, 2 if is_typed else 1, "the copy")
 
 
 def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
-    """Return the DataLoader whose batch a call copies. Raises NotSure where the batch may come from elsewhere."""
+    """Return the DataLoader whose batch a call copies. Raises Refusal where the batch may come from elsewhere."""
     copied = copied_by(call)
     each_of = gone_through(source, call)
     name, keys = each_of.path if each_of else path_of(copied)
     batch = batch_of(source, call, name)
     loader = told.loader_of(place, batch.draw.begun, alike=batch.draw.alike)
     if loader is None:
-        raise NotSure("the trace does not show that the loop draws from one DataLoader")
+        raise NotSafe("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*batch.keys, *keys])
     if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
-        raise NotSure(f"{source.code(copied)} is not known to be a tensor of the batch")
+        raise NotSafe(f"{source.code(copied)} is not known to be a tensor of the batch")
     names: list[tuple[str, cst.CSTNode]] = [(name, each_of.node if each_of else call)]
     if batch.apart:
         names.append((batch.name, batch.apart))

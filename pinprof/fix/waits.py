@@ -7,7 +7,7 @@ import libcst as cst
 from pinprof.fix.bindings import bound_to, uses_in
 from pinprof.fix.calls import last_name
 from pinprof.fix.names import follows, is_seldom
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, walk
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.written import written
 
@@ -26,77 +26,77 @@ def catches(source: SourceFile, node: cst.CSTNode) -> bool:
 def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:
     """Return the loop that reaches a node in each step; `does` says what it does there.
 
-    Raises NotSure where no loop of the same function does, or only every few steps.
+    Raises Refusal where no loop of the same function does, or only every few steps.
     """
     loop = source.loop(node)
     if loop is None:
-        raise NotSure(f"no loop of the same function {does}")
+        raise NotSafe(f"no loop of the same function {does}")
     if is_seldom(source, node, loop):
-        raise NotSure("the program already reads it only every few steps")
+        raise NotSafe("the program already reads it only every few steps")
     return loop
 
 
 def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise NotSure where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
+    """Raise Refusal where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
     check_errors_pass(source, node, loop)
     check_no_other(source)
     check_runs_in_order(source, node)
 
 
 def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise NotSure where a loop goes on after an error of a read, which would come later."""
+    """Raise Refusal where a loop goes on after an error of a read, which would come later."""
     for each in source.around(node):
         if each is loop:
             return
         if catches(source, each):
-            raise NotSure(f"line {source.line(each)} may catch an error of the read, which would come later")
+            raise NotSafe(f"line {source.line(each)} may catch an error of the read, which would come later")
 
 
 def check_no_other(source: SourceFile) -> None:
-    """Raise NotSure where memory that is copied, or an event, may rely on a wait somewhere in a file."""
+    """Raise Refusal where memory that is copied, or an event, may rely on a wait somewhere in a file."""
     for call in source.every_call:
         if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
-            raise NotSure(f"line {source.line(call)} copies without its own wait, and may rely on this one")
+            raise NotSafe(f"line {source.line(call)} copies without its own wait, and may rely on this one")
         if source.qualified(call.func) == "os.fork":
-            raise NotSure(f"line {source.line(call)} makes a process that cannot read the GPU")
+            raise NotSafe(f"line {source.line(call)} makes a process that cannot read the GPU")
         if last_name(call) == "query" and not call.args and isinstance(call.func, cst.Attribute):
-            raise NotSure(f"line {source.line(call)} asks whether the GPU is done, which depends on the wait")
+            raise NotSafe(f"line {source.line(call)} asks whether the GPU is done, which depends on the wait")
         if last_name(call) == "elapsed_time" and not _is_synchronized(source, call):
-            raise NotSure(f"line {source.line(call)} asks events for a time, which fails before the GPU is done")
+            raise NotSafe(f"line {source.line(call)} asks events for a time, which fails before the GPU is done")
     _check_refills(source)
 
 
 def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure where a node may run on another stream than what uses its result, or is compiled with it."""
+    """Raise Refusal where a node may run on another stream than what uses its result, or is compiled with it."""
     _check_is_not_compiled(source, node)
     if any(last_name(call) == "set_stream" for call in source.every_call):
-        raise NotSure("the program sets the current stream: work on another one may rely on the wait")
+        raise NotSafe("the program sets the current stream: work on another one may rely on the wait")
     scope = source.scope(node)
     name = scope.name.value if isinstance(scope, cst.FunctionDef) else None
     for block in _with_streams(source):
         is_called = name is not None and any(isinstance(each, cst.Name) and each.value == name for each in walk(block))
         if is_called or source.is_within(node, block):
-            raise NotSure(f"line {source.line(block)} changes the stream: work on another one may rely on the wait")
+            raise NotSafe(f"line {source.line(block)} changes the stream: work on another one may rely on the wait")
 
 
 def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure in a function that is compiled: what stays on the GPU may be fused with it, and round otherwise."""
+    """Raise Refusal in a function that is compiled: what stays on the GPU may be fused with it, and round otherwise."""
     names = set()
     for each in source.around(node):
         if isinstance(each, cst.FunctionDef):
             names.add(each.name.value)
             if any(word in source.code(one.decorator) for one in each.decorators for word in COMPILING):
-                raise NotSure(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
+                raise NotSafe(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
     for call in source.every_call:
         if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):
-            raise NotSure(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
+            raise NotSafe(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
 
 
 def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise NotSure where a tensor may be made in inference mode, and changed outside of it, which torch refuses."""
+    """Raise Refusal where a tensor may be made in inference mode, and changed outside of it, which torch refuses."""
     for each in source.around(node):
         if isinstance(each, cst.With) and any(_says_mode(source, item.item) for item in each.items):
-            raise NotSure(f"line {source.line(each)} turns inference mode on and off, and the sum may outlive it")
+            raise NotSafe(f"line {source.line(each)} turns inference mode on and off, and the sum may outlive it")
 
 
 def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
@@ -149,15 +149,15 @@ def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _check_refills(source: SourceFile) -> None:
-    """Raise NotSure where the program writes to pinned memory of its own, which it copies without a wait."""
+    """Raise Refusal where the program writes to pinned memory of its own, which it copies without a wait."""
     if not any(_is_later(source, call) for call in source.every_call):
         return
     for call in source.every_call:
         asks = any(each.keyword and each.keyword.value == "pin_memory" for each in call.args)
         if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
-            raise NotSure(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
+            raise NotSafe(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
         if last_name(call) == "pin_memory" and _is_written(source, call):
-            raise NotSure(f"line {source.line(call)} pins memory that the program writes to, and copies without a wait")
+            raise NotSafe(f"line {source.line(call)} pins memory that the program writes to, and copies without a wait")
 
 
 def _is_written(source: SourceFile, pinned: cst.Call) -> bool:

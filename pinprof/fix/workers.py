@@ -3,7 +3,7 @@
 import libcst as cst
 
 from pinprof.fix.calls import argument
-from pinprof.fix.rewrite import NotSure
+from pinprof.fix.rewrite import NotSafe
 from pinprof.fix.source import SourceFile
 from pinprof.fix.told import Told
 from pinprof.rules.workers import workers_wanted
@@ -35,38 +35,38 @@ def yields_the_same(loader: MadeLoader, saving_ns: float, told: Told) -> bool:
 
 
 def more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[str, str]:
-    """Return the options that give a DataLoader more workers. Raises NotSure where that may change its batches."""
+    """Return the options that give a DataLoader more workers. Raises Refusal where that may change its batches."""
     if loader.iterable:
-        raise NotSure("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
+        raise NotSafe("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
     if not cpus:
-        raise NotSure("the trace does not show how many cores the program has")
+        raise NotSafe("the trace does not show how many cores the program has")
     wanted = workers_wanted(loader.num_workers, cpus, processes)
     if loader.num_workers == 0:
         _check_can_be_shared(loader)
     if wanted <= loader.num_workers:
-        raise NotSure(f"its {loader.num_workers} workers already share {cpus} cores with the program")
+        raise NotSafe(f"its {loader.num_workers} workers already share {cpus} cores with the program")
     options = {"num_workers": str(wanted)}
     return options if loader.persistent_workers else {**options, "persistent_workers": "True"}
 
 
 def _check_can_be_shared(loader: MadeLoader) -> None:
-    """Raise NotSure unless other processes can make its batches: by torch and torchvision alone."""
+    """Raise Refusal unless other processes can make its batches: by torch and torchvision alone."""
     foreign = (loader.dataset,) if loader.foreign is None and loader.dataset != IN_MEMORY else loader.foreign
     if foreign:
         makers = listed(foreign, MOST_NAMED)
-        raise NotSure(f"{makers} makes its samples; the source does not show whether several processes can do that")
+        raise NotSafe(f"{makers} makes its samples; the source does not show whether several processes can do that")
     if loader.own_collate:
-        raise NotSure("a function of the program's own makes its batches, which may need the GPU or the main process")
+        raise NotSafe("a function of the program's own makes its batches, which may need the GPU or the main process")
     if loader.batch is None or any(part.startswith("cuda") for part in loader.parts):
-        raise NotSure("its batches may be on the GPU, which other processes cannot read")
+        raise NotSafe("its batches may be on the GPU, which other processes cannot read")
 
 
 def check_can_start(source: SourceFile, starts_by: str | None) -> None:
-    """Raise NotSure where a first worker may run the whole program once more, as processes do that do not fork."""
-    if "spawn" in source.text or "forkserver" in source.text:
-        raise NotSure("the program says how its processes start, and the workers may not get its data that way")
-    if starts_by != "fork" and "__name__" not in source.text:
-        raise NotSure('without `if __name__ == "__main__":` a worker that is not forked runs the whole program')
+    """Raise Refusal where a first worker may run the whole program once more, as processes do that do not fork."""
+    if source.mentions(("spawn", "forkserver")):
+        raise NotSafe("the program says how its processes start, and the workers may not get its data that way")
+    if starts_by != "fork" and not source.mentions(("__name__",)):
+        raise NotSafe('without `if __name__ == "__main__":` a worker that is not forked runs the whole program')
 
 
 def may_change_data(source: SourceFile, call: cst.Call) -> bool:

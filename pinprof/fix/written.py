@@ -6,7 +6,7 @@ import libcst as cst
 
 from pinprof.fix.batches import is_copy_of
 from pinprof.fix.bindings import bound_to
-from pinprof.fix.rewrite import NotSure, walk
+from pinprof.fix.rewrite import NotSafe, walk
 from pinprof.fix.source import SourceFile
 from pinprof.trace.lines import Place
 
@@ -24,13 +24,13 @@ def written(source: SourceFile, within: cst.CSTNode, names: Collection[str]) -> 
 
 
 def check_parts_are_not_written(source: SourceFile, begun: Place) -> None:
-    """Raise NotSure where a loop that begins at a place writes to a part of a batch: others may share its memory."""
+    """Raise Refusal where a loop that begins at a place writes to a part of a batch: others may share its memory."""
     loops = [each for each in source.nodes if isinstance(each, cst.For) and source.line(each) == begun.line]
     for loop in loops:
         names, moved = _parts_of(source, loop)
         for node, name in written(source, loop.body, names):
             if source.line(node) <= moved.get(name, source.line(node)):
-                raise NotSure(
+                raise NotSafe(
                     f"line {source.line(node)} writes to a part of a batch, and the program's own code makes the "
                     "batches: the parts may share memory until they are pinned"
                 )
