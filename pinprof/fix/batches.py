@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.bindings import bound_to, uses_in
+from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.calls import method
-from pinprof.fix.drawn import Draw
 from pinprof.fix.names import check_is_not_looked_at, is_target
 from pinprof.fix.outside import check_outside
 from pinprof.fix.rewrite import NotSafe
@@ -96,28 +95,27 @@ def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
     raise NotSafe("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
 
 
-def check_uses(source: SourceFile, draw: Draw, name: str, at: cst.CSTNode, copies: Callable[[int], bool]) -> None:
+def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, copies: Callable[[int], bool]) -> None:
     """Raise Refusal where the program may write to the host's memory of a batch, or passes it on to what may.
 
     `at` is where it is copied or taken apart; `copies` says whether the trace has copies to the GPU at a line, and
     none back.
     """
-    loop = draw.loop
     check_is_not_looked_at(source, source.scope(loop), name)
     moved: cst.CSTNode | None = None
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
         if moved is not None:
             _check_is_not_anew(source, node, at)
-        if draw.is_by(source, node) or (moved is not None and (bound is not None or line > source.end(moved))):
-            continue  # what the name means from there on is on the GPU, or was never copied, or is a batch
+        if moved is not None and (bound is not None or line > source.end(moved)):
+            continue  # what the name means from there on is on the GPU, or was never copied
         if bound is not None:
             is_moved = _is_copied_of(source, bound, name) and copies(source.line(bound[0]))
             if not _is_certain(source, node, loop, name, is_moved=is_moved):
                 raise NotSafe(f"{name} is bound anew in line {line}, on a condition")
             if is_moved:
                 moved = source.statement(node)
-            elif not (bound[1] and isinstance(bound[0], cst.Name) and draw.binds(bound[0].value)):
+            elif not (bound[1] and isinstance(bound[0], cst.Name) and binds(loop.target, bound[0].value)):
                 raise NotSafe(f"{name} is bound anew in line {line}")
         elif not (_is_taken(source, node, at) or _only_looks(source, node, copies)):
             raise NotSafe(f"{name} is used on the host in line {line}, where it may be written to while it is copied")

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pinprof.fix.calls import method
 from pinprof.fix.kinds import compared_there, is_count, is_host_number, is_real
-from pinprof.fix.names import check_is_builtin
+from pinprof.fix.names import check_is_builtin, uses_of
 from pinprof.fix.reads import is_copy
 from pinprof.fix.rewrite import Change, NotSafe, NotThisForm, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import SourceFile
@@ -19,7 +19,6 @@ from pinprof.fix.totals import (
     is_added_before,
     is_divided,
     sum_at,
-    uses_of_total,
 )
 from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
 
@@ -49,9 +48,7 @@ def kept_until_copied(source: SourceFile, line: int) -> Change:
     added = sum_at(source, copied.node)
     _check_is_number(source, copied)
     loop = loop_of_read(source, added.node, "makes the sum")
-    uses, behind = uses_of_total(source, added)
-    if behind is not None:
-        raise NotSafe(f"the dictionary of {source.code(added.total)} is handed on behind its loop")
+    uses = uses_of(source, added.total)
     check_factor(source, copied.node, added.value)
     check_sum(source, uses, added, loop)
     for each in uses.changed:
@@ -179,7 +176,7 @@ def _check_is_used_up(source: SourceFile, node: cst.CSTNode) -> None:
 
 
 def _read_as_numbers(
-    source: SourceFile, copied: Copied, added: Sum, reads: list[cst.BaseExpression], starts: list[cst.BaseExpression]
+    source: SourceFile, copied: Copied, added: Sum, reads: list[cst.Name], starts: list[cst.BaseExpression]
 ) -> tuple[cst.BaseExpression, list[Rewrite]]:
     """Return what stays on the GPU of a count of numpy, and where it becomes a number: it reads alike in a text."""
     kinds = {"int" if source.code(value) == "0" else "float" for value in starts if isinstance(value, cst.BaseNumber)}

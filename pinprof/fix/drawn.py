@@ -6,10 +6,9 @@ import libcst as cst
 
 from pinprof.fix.bindings import binds, bound_to, uses_in
 from pinprof.fix.calls import last_name
-from pinprof.fix.iterators import asked_for
 from pinprof.fix.names import check_is_builtin
-from pinprof.fix.rewrite import NotSafe, Refusal
-from pinprof.fix.source import Loop, SourceFile
+from pinprof.fix.rewrite import NotSafe, NotThisForm, Refusal
+from pinprof.fix.source import SourceFile
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
 """What passes on the batches of a DataLoader, as the last part of its name."""
@@ -21,36 +20,14 @@ NOT_DRAWN = (
 )
 
 
-class Draw(NamedTuple):
-    """What gives a loop a batch in each step: its head, or a statement of its body."""
-
-    loop: Loop
-    target: cst.BaseExpression
-    """What is bound to each batch."""
-    begun: tuple[int, ...]
-    """The lines that may begin to draw."""
-    alike: bool = True
-    """Whether all of these begin to draw from the same thing, whatever that is."""
-    asked: tuple[cst.BaseExpression, ...] = ()
-    """What the statements of the body bind to a batch: the target, wherever it stands."""
-
-    def binds(self, name: str) -> bool:
-        """Return whether a name is a batch or a part of it, as it is drawn."""
-        return binds(self.target, name)
-
-    def is_by(self, source: SourceFile, node: cst.Name) -> bool:
-        """Return whether a use of a name is where the loop's body draws it."""
-        return any(node is each or source.is_within(node, each) for each in self.asked)
-
-
 class Batch(NamedTuple):
     """Where a name comes from: which part of which batch it is."""
 
-    draw: Draw
+    loop: cst.For
     keys: list[str | int]
     """Where in the batch the name's part is."""
     name: str
-    """What the draw binds: the name itself, or that of the batch which the loop's body takes apart."""
+    """What the loop binds: the name itself, or that of the batch which the loop's body takes apart."""
     apart: cst.CSTNode | None = None
     """The node of that batch where it is taken apart, `batch` in `x, y = batch`."""
 
@@ -58,32 +35,21 @@ class Batch(NamedTuple):
 def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
     """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises Refusal."""
     loop = source.loop(call)
-    if loop is None:
-        raise NotSafe(NOT_DRAWN)
-    draw = _draw_of(source, loop, name, call)
-    if draw:
-        return Batch(draw, _keys_in(draw.target, name), name)
+    if not isinstance(loop, cst.For):
+        raise NotThisForm(NOT_DRAWN)
+    if binds(loop.target, name):
+        return Batch(loop, _keys_in(_target_of(source, loop), name), name)
     for node in uses_in(source, loop.body, name):
         bound = bound_to(source, node)
         if bound is None:
             continue
         value, keys = bound
-        whole = value.value if isinstance(value, cst.Name) else ""
-        draw = _draw_of(source, loop, whole, value) if whole else None
-        if draw and source.parent(source.statement(node)) is loop.body and source.line(node) < source.line(call):
-            return Batch(draw, [*_keys_in(draw.target, whole), *keys], whole, value)
+        if isinstance(value, cst.Name) and binds(loop.target, value.value):
+            target = _target_of(source, loop)
+            if source.parent(source.statement(node)) is loop.body and source.line(node) < source.line(call):
+                return Batch(loop, [*_keys_in(target, value.value), *keys], value.value, value)
         break
-    if isinstance(loop, cst.While):
-        raise NotSafe(NOT_DRAWN)
     raise NotSafe(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")
-
-
-def _draw_of(source: SourceFile, loop: Loop, name: str, at: cst.CSTNode) -> Draw | None:
-    """Return what draws a name for each step of a loop, before `at`; None where nothing does. Raises Refusal."""
-    if isinstance(loop, cst.For) and binds(loop.target, name):
-        return Draw(loop, _target_of(source, loop), (source.line(loop),))
-    asked = asked_for(source, loop, name, at)
-    return Draw(loop, asked.targets[0], asked.begun, asked.alike, asked.targets) if asked else None
 
 
 def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:

@@ -1,12 +1,11 @@
-"""Lists of numbers of the GPU: tensors until they are used, behind their loop or every N steps in it."""
+"""Lists of numbers of the GPU: tensors until they are used, behind their loop."""
 
 from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.emptied import is_cleared, is_used_within, read_in_blocks
 from pinprof.fix.grown import grown, is_counted, is_empty, is_shared, numbers_of
-from pinprof.fix.kinds import is_real, is_tensor
+from pinprof.fix.kinds import is_tensor
 from pinprof.fix.names import (
     Uses,
     comes_after,
@@ -27,18 +26,14 @@ def kept_in_list(source: SourceFile, line: int) -> Change:
     name, node = grown(source, read)
     inner = loop_of_read(source, node, f"fills {name.value}")
     uses = uses_of(source, name)
-    if is_used_within(source, node, uses, inner):
-        real = is_real(source, read.tensor, read.node)
-        rewrites = read_in_blocks(source, name.value, node, uses, inner, function=read.function, real=real)
-    else:
-        rewrites = [_read_behind(source, read, name, node, uses, inner)]
+    behind = _read_behind(source, read, name, node, uses, inner)
     check_may_come_later(source, read.node, inner)
     check_is_tensor(source, read)
     if read.function != "item" and not is_tensor(source, read.tensor, read.node):
         raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
     kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
-    lost = (*(start for start, _ in uses.set), *(each for each in uses.read if is_cleared(source, each)))
-    return Change([kept, *rewrites], Waits(source.file, (read.node,), tuple(each.node for each in rewrites), lost))
+    lost = tuple(start for start, _ in uses.set)
+    return Change([kept, behind], Waits(source.file, (read.node,), (behind.node,), lost))
 
 
 def _read_behind(

@@ -3,7 +3,6 @@
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
 
 import libcst as cst
 
@@ -11,7 +10,6 @@ from pinprof.fix.bindings import bound_to
 from pinprof.fix.rewrite import NotSafe, Refusal, walk
 from pinprof.fix.source import NESTED, Loop, Scope, SourceFile
 
-NodeT = TypeVar("NodeT", bound=cst.BaseExpression)
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
 MAKES = (cst.Name, cst.Call, cst.BaseComp, cst.ConcatenatedString, cst.FormattedString)
 """What makes a list of names whose texts do not stand in it."""
@@ -20,25 +18,17 @@ SHOWS = {"ic", "pp"}
 
 
 @dataclass
-class UsesOf(Generic[NodeT]):
-    """The uses of a variable, or of a part of one, in a function or a module."""
+class Uses:
+    """The uses of a variable in a function or a module."""
 
-    set: list[tuple[NodeT, cst.BaseExpression]] = field(default_factory=list)
+    set: list[tuple[cst.Name, cst.BaseExpression]] = field(default_factory=list)
     """Where it is bound, with the expression."""
     changed: list[cst.AugAssign] = field(default_factory=list)
-    read: list[NodeT] = field(default_factory=list)
+    read: list[cst.Name] = field(default_factory=list)
 
 
-Uses: TypeAlias = UsesOf[cst.Name]
-TotalUses: TypeAlias = UsesOf[cst.BaseExpression]
-"""Those of a variable, or of an element of a dictionary."""
-
-
-def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
-    """Return all uses of a variable in the function around one of them. Raises Refusal where there may be others.
-
-    Of a dictionary (`keyed`), what takes an element or sets it is a read, and what is in a comprehension, too.
-    """
+def uses_of(source: SourceFile, at: cst.Name) -> Uses:
+    """Return all uses of a variable in the function around one of them. Raises Refusal where there may be others."""
     scope, name = source.scope(at), at.value
     if isinstance(scope, cst.ClassDef | cst.Lambda):
         raise NotSafe(f"{name} belongs to a class or a lambda")
@@ -47,12 +37,8 @@ def uses_of(source: SourceFile, at: cst.Name, *, keyed: bool = False) -> Uses:
         param.name.value == name for param in walk(scope.params) if isinstance(param, cst.Param)
     ):
         raise NotSafe(f"{name} is an argument of its function")
-    for own in _own(source, scope, name, through=cst.BaseComp if keyed else ()):
-        parent = source.parent(own)
-        if keyed and isinstance(parent, cst.Subscript) and parent.value is own:
-            found.read.append(own)
-        else:
-            sort_use(source, own, name, found)
+    for own in _own(source, scope, name):
+        _sort_use(source, own, name, found)
     check_is_not_looked_at(source, scope, name)
     return found
 
@@ -102,17 +88,12 @@ def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> boo
     return function.value in LOOK_INSIDE
 
 
-def _own(
-    source: SourceFile, scope: cst.CSTNode, name: str, through: type[cst.CSTNode] | tuple[()] = ()
-) -> Iterator[cst.Name]:
-    """Yield the uses of a name in a scope's own frame, and in what else is looked through.
-
-    Raises Refusal for those in what is nested in it otherwise.
-    """
+def _own(source: SourceFile, scope: cst.CSTNode, name: str) -> Iterator[cst.Name]:
+    """Yield the uses of a name in a scope's own frame. Raises Refusal for those in what is nested in it."""
     waiting: list[cst.CSTNode] = [scope.body] if isinstance(scope, cst.FunctionDef) else [*scope.children]
     while waiting:
         node = waiting.pop(0)
-        if isinstance(node, NESTED) and not isinstance(node, through):
+        if isinstance(node, NESTED):
             if _is_local_to(source, node, name):
                 continue
             if any(isinstance(each, cst.Name) and each.value == name and _is_use(source, each) for each in walk(node)):
@@ -152,7 +133,7 @@ def _is_use(source: SourceFile, node: cst.Name) -> bool:
     return not (isinstance(parent, cst.Arg) and parent.keyword is node)
 
 
-def sort_use(source: SourceFile, node: NodeT, name: str, found: UsesOf[NodeT]) -> None:
+def _sort_use(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
     """Add a use of a variable to others, by what it does. Raises Refusal for what is bound in another way."""
     parent = source.parent(node)
     if isinstance(parent, cst.AugAssign) and parent.target is node:

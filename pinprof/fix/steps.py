@@ -8,7 +8,6 @@ from pinprof.fix.copied import kept_until_copied
 from pinprof.fix.files import RECORD_IT
 from pinprof.fix.later import cheap_first, read_where_used
 from pinprof.fix.lists import kept_in_list
-from pinprof.fix.metered import kept_in_meter
 from pinprof.fix.outcomes import Outcome, by_hand, mend_of, tried
 from pinprof.fix.reads import as_read, why_it_waits
 from pinprof.fix.rewrite import Change, NotSafe, NotThisForm, Refusal, Refused, Rewrite, Waits
@@ -27,13 +26,13 @@ def numbers_read(source: SourceFile, place: Place, work: Work) -> Change:
     """Return the change for a number that the host reads: in a sum, a list, a variable, or a condition."""
     line = place.line or 0
     reasons: list[Refusal] = []
-    for keep in (kept_on_gpu, kept_in_meter, kept_in_list, read_where_used, cheap_first):
+    for keep in (kept_on_gpu, kept_in_list, read_where_used, cheap_first):
         try:
             change = keep(source, line)
         except Refusal as reason:
             reasons.append(reason)
             continue
-        if keep in {kept_on_gpu, kept_in_meter}:
+        if keep is kept_on_gpu:
             _check_is_of_one_gpu(work)
         return change._replace(part=change.part and work.told.waits_in_a_loop(place))
     raise _most_telling(reasons) or NotThisForm(why_it_waits(source, line))

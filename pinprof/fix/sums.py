@@ -7,16 +7,17 @@ import libcst as cst
 
 from pinprof.fix.kinds import is_count, is_real, is_tensor
 from pinprof.fix.names import (
-    TotalUses,
+    Uses,
     check_is_builtin,
     comes_after,
     is_seldom,
+    uses_of,
 )
 from pinprof.fix.reads import Read, check_is_tensor, read_at
 from pinprof.fix.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of
 from pinprof.fix.source import Loop, SourceFile
 from pinprof.fix.texts import has_real_format
-from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at, uses_of_total
+from pinprof.fix.totals import APART, Sum, check_factor, check_sum, is_added_before, is_divided, sum_at
 from pinprof.fix.waits import check_is_of_one_mode, check_may_come_later, loop_of_read
 
 Kind: TypeAlias = Literal["float", "int"]
@@ -29,7 +30,7 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
     read = read_at(source, line)
     added = sum_at(source, read.node)
     loop = loop_of_read(source, added.node, "makes the sum")
-    uses, behind = uses_of_total(source, added)
+    uses = uses_of(source, added.total)
     _check_is_number(source, uses)
     check_sum(source, uses, added, loop)
     check_may_come_later(source, read.node, loop)
@@ -51,18 +52,13 @@ def kept_on_gpu(source: SourceFile, line: int) -> Change:
             _check_read(source, node, kind, uses)
         rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
     rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
-    if behind is not None:
-        if kind == "float" and _begins_whole(source, uses):
-            raise NotSafe(f"{source.code(added.total)} begins at the whole number 0, and its dictionary is handed on")
-        rewrites.append(_read_behind(source, source.code(added.total), kind, behind))
-    behind_it = [behind] if behind else []
-    outer, read_in = source.loop(loop), [*waiting, *apart, *behind_it]
+    outer, read_in = source.loop(loop), [*waiting, *apart]
     still = outer is not None and any(
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
     )
     lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
     early = None if apart else lambda line: _read_first(source, line, kind, added, loop, uses)
-    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, apart), *behind_it), lost, early)
+    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, apart)), lost, early)
     return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
 
 
@@ -72,18 +68,8 @@ def check_has_float64(source: SourceFile) -> None:
         raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
 
 
-def _read_behind(source: SourceFile, total: str, kind: Kind, loop: Loop) -> Rewrite:
-    """Return the rewrite that reads a sum behind a loop, where something gets the dictionary of which it is."""
-
-    def followed(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
-        number = cst.parse_statement(f"{total} = {kind}({total})")
-        return cst.FlattenSentinel([cst.ensure_type(made, type(loop)), number])
-
-    return source.rewrite(loop, f"{total} is read behind it", followed)
-
-
 def _read_first(
-    source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: TotalUses
+    source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: Uses
 ) -> Rewrite:
     """Return the rewrite that reads a sum before a line. Raises Refusal where it may be no sum there."""
     starts = [source.statement(node) for node, _ in uses.set if not source.is_within(node, added.node)]
@@ -102,7 +88,7 @@ def _read_first(
     return source.rewrite(line, f"{total} is read before it", preceded)
 
 
-def _check_is_number(source: SourceFile, uses: TotalUses) -> None:
+def _check_is_number(source: SourceFile, uses: Uses) -> None:
     """Raise Refusal where a sum is more than a number: it is called, or has attributes."""
     for node in uses.read:
         parent = source.parent(node)
@@ -123,7 +109,7 @@ def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: 
     return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
-def _kind(source: SourceFile, read: Read, added: Sum, uses: TotalUses) -> Kind:
+def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
     """Return what the sum is of, as Python has it. Raises Refusal where the source does not show it."""
     check_factor(source, read.node, added.value)
     tensor = check_is_tensor(source, read)
@@ -149,7 +135,7 @@ def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
     return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
 
 
-def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: TotalUses) -> None:
+def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
     """Raise Refusal unless a count that becomes a share begins anew before more is added to it, or is read as one."""
     starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
     for each in apart:
@@ -168,7 +154,7 @@ def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign]
             raise NotSafe(f"{source.code(added.total)} is a whole number, and a share of one later")
 
 
-def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: TotalUses) -> None:
+def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: Uses) -> None:
     """Raise Refusal where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
     if kind == "int" or not _begins_whole(source, uses):
         return
@@ -181,7 +167,7 @@ def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: 
     raise NotSafe(f"{source.code(node)} begins at the whole number 0, and {where}")
 
 
-def _begins_whole(source: SourceFile, uses: TotalUses) -> bool:
+def _begins_whole(source: SourceFile, uses: Uses) -> bool:
     return any(source.code(value) == "0" for _, value in uses.set if _is_literal(value))
 
 

@@ -1,7 +1,7 @@
 """What a trace tells beside its findings that a change must know: copies at each line, and what the program made."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,16 +122,11 @@ class Told:
         """Return the DataLoaders that the program makes at a place."""
         return tuple(each for each in self.made.loaders if each.place == place) if self.made else ()
 
-    def loader_of(self, place: Place, begun: Iterable[int], *, alike: bool = True) -> MadeLoader | None:
-        """Return the only DataLoader from which a program begins to draw at lines of the function of `place`.
-
-        Only where these are not `alike` does each of them have to be known to begin to draw from it.
-        """
-        begins = [Place(place.file, line, place.function) for line in begun]
-        here = [each for each in self.drawn if set(begins) & set(each.loops)]
-        if len(here) != 1 or not (alike or set(begins) <= set(here[0].loops)):
-            return None
-        return here[0]
+    def loader_of(self, place: Place, loop: int) -> MadeLoader | None:
+        """Return the only DataLoader from which the loop in a line of the function of `place` begins to draw."""
+        begins = place._replace(line=loop)
+        here = [each for each in self.drawn if begins in each.loops]
+        return here[0] if len(here) == 1 else None
 
     def waits_in_a_loop(self, place: Place) -> bool:
         """Return whether a place waits several times in a step."""

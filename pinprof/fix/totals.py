@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.keys import KeyUses, uses_of_key
 from pinprof.fix.kinds import is_host_number
-from pinprof.fix.names import TotalUses, check_is_not_shown, comes_after, is_seldom, uses_of
+from pinprof.fix.names import Uses, check_is_not_shown, comes_after, is_seldom
 from pinprof.fix.rewrite import NotSafe, NotThisForm
 from pinprof.fix.source import Loop, SourceFile
 
@@ -20,7 +19,7 @@ APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
 class Sum(NamedTuple):
     """A statement that adds to a sum."""
 
-    total: cst.BaseExpression
+    total: cst.Name
     value: cst.BaseExpression
     """What is added."""
     node: cst.CSTNode
@@ -31,10 +30,10 @@ def sum_at(source: SourceFile, read: cst.CSTNode) -> Sum:
     """Return the sum to which a number is added in its statement: `total += x` or `total = total + x`."""
     small = source.statement(read).body[0]
     if isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
-        if is_slot(small.target):
+        if isinstance(small.target, cst.Name):
             return Sum(small.target, small.value, small)
         raise NotSafe(f"{source.code(small.target)} is not a variable of the function: other code may read it")
-    if isinstance(small, cst.Assign) and len(small.targets) == 1 and is_slot(small.targets[0].target):
+    if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
         total, value = small.targets[0].target, small.value
         is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add) and not value.lpar
         if isinstance(value, cst.BinaryOperation) and is_sum and source.code(value.left) == source.code(total):
@@ -42,20 +41,7 @@ def sum_at(source: SourceFile, read: cst.CSTNode) -> Sum:
     raise NotThisForm("the number does not go into a sum in a variable")
 
 
-def is_slot(target: cst.BaseExpression) -> bool:
-    """Return whether a target is a variable, or an element of one."""
-    return isinstance(target, cst.Name) or (isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name))
-
-
-def uses_of_total(source: SourceFile, added: Sum) -> KeyUses:
-    """Return all uses of a sum in its function. Raises Refusal where there may be others."""
-    if isinstance(added.total, cst.Subscript):
-        return uses_of_key(source, added.total, added.node)
-    uses = uses_of(source, cst.ensure_type(added.total, cst.Name))
-    return KeyUses(TotalUses([*uses.set], uses.changed, [*uses.read]), None)
-
-
-def check_sum(source: SourceFile, uses: TotalUses, added: Sum, loop: Loop) -> None:
+def check_sum(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
     """Raise Refusal unless a sum begins at 0, and is used every so many steps only."""
     name = source.code(added.total)
     _check_starts(source, uses, added, loop)
@@ -73,7 +59,7 @@ def check_sum(source: SourceFile, uses: TotalUses, added: Sum, loop: Loop) -> No
             raise NotSafe(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
 
 
-def _check_starts(source: SourceFile, uses: TotalUses, added: Sum, loop: Loop) -> None:
+def _check_starts(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
     name = source.code(added.total)
     starts = [(node, value) for node, value in uses.set if not source.is_within(node, added.node)]
     for node, value in starts:
@@ -104,7 +90,7 @@ def is_divided(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Divide)
 
 
-def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loop, uses: TotalUses) -> bool:
+def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loop, uses: Uses) -> bool:
     """Return whether each step adds to a sum before it is read there, without another beginning between."""
     line = source.statement(added.node)
     if source.parent(line) is not loop.body or not comes_after(source, node, line):

@@ -92,7 +92,7 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
     each_of = gone_through(source, call)
     name, keys = each_of.path if each_of else path_of(copied)
     batch = batch_of(source, call, name)
-    loader = told.loader_of(place, batch.draw.begun, alike=batch.draw.alike)
+    loader = told.loader_of(place, source.line(batch.loop))
     if loader is None:
         raise NotSafe("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*batch.keys, *keys])
@@ -102,7 +102,7 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
     if batch.apart:
         names.append((batch.name, batch.apart))
     for each, at in names:
-        check_uses(source, batch.draw, each, at, lambda line: told.are_to_gpu(place._replace(line=line)))
+        check_uses(source, batch.loop, each, at, lambda line: told.are_to_gpu(place._replace(line=line)))
     return loader
 
 

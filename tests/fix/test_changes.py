@@ -213,56 +213,6 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         ),
         {},
     ),
-    "a list that is used and emptied every 50 steps": (
-        summing(
-            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 50 == 49 and len(losses):\n    pass\n"
-            "if step % 50 == 49:\n    # of the last steps\n    print(sum(losses) / len(losses))\n    losses = []",
-            "print(step)",
-            "losses = []",
-        ),
-        summing(
-            LOSS + "losses.append(loss.detach().clone())\nif step % 50 == 49 and len(losses):\n    pass\n"
-            "if step % 50 == 49:\n    losses = [each.item() for each in losses]\n    # of the last steps\n"
-            "    print(sum(losses) / len(losses))\n    losses = []",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-    ),
-    "two lists that are cleared every 50 steps": (
-        "import numpy as np\n"
-        + summing(
-            LOSS + "losses.append(loss.item())  #? PIN201\nright += [float(x.eq(y).float().mean())]  #? PIN201\n"
-            "if not step % 50:\n    log(np.mean(losses), max(right))\n    losses.clear()\n    right.clear()",
-            "print(step)",
-            "losses, right = [], []",
-        ),
-        "import numpy as np\n"
-        + summing(
-            LOSS + "losses.append(loss.detach().clone())\nright += [x.eq(y).float().mean().detach().clone()]\n"
-            "if not step % 50:\n    right = [float(each) for each in right]\n"
-            "    losses = [each.item() for each in losses]\n    log(np.mean(losses), max(right))\n"
-            "    losses.clear()\n    right.clear()",
-            "print(step)",
-            "losses, right = [], []",
-        ),
-        {},
-    ),
-    "a list of all steps that is used every 50": (
-        summing(
-            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 50 == 0 and step > 0:\n"
-            "    print('mean', sum(losses) / len(losses))",
-            "print(step)",
-            "losses = []",
-        ),
-        summing(
-            LOSS + "losses.append(loss.detach().clone())\nif step % 50 == 0 and step > 0:\n"
-            "    losses = [float(each) for each in losses]\n    print('mean', sum(losses) / len(losses))",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-    ),
     "a list that begins anew": (
         "import torch\nfor update in range(100):\n    clipped = []\n    for epoch in range(4):\n"
         "        for x in parts:\n            clipped += [(x > 1).float().mean().item()]  #? PIN201\n"

@@ -19,7 +19,6 @@ FIXES = {
     "a copied count": ("total = 0", "total += x.eq(y).sum().cpu()  #? PIN203", "{int(total)}", "total = 0"),
     "a list": ("losses = []", "losses.append(loss.item())  #? PIN201", "{sum(losses)}", "losses = []"),
     "a number": ("", "v = loss.item()  #? PIN201", "{v}", "pass"),
-    "a meter": ("m = Meter()", "m.update(loss.item())  #? PIN201", "{m.avg:.3f}", "m.reset()"),
     "a decision": ("", "if loss.isnan().any() and step % 30 == 0:  #? PIN202\n    raise ValueError", "", "pass"),
     "a constant": ("", "w = torch.tensor([1, 2], device='cuda')  #? PIN209\nx = x * w", "", "pass"),
     "a cache": ("", "torch.cuda.empty_cache()  #? PIN303", "", "pass"),
