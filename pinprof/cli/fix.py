@@ -185,7 +185,7 @@ def found_nothing(
 def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
     """Return what to do next; `given` are the words that make the same changes again."""
     from pinprof.fix import UNRECORDED, FixError, check_patches
-    from pinprof.fix.files import RECORD_AGAIN
+    from pinprof.fix.core.files import RECORD_AGAIN
 
     named = shlex.quote(trace)
     if writes and patches.patches:

@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pinprof.analysis import Analysis
-from pinprof.fix.files import Files
-from pinprof.fix.joint import joint_saving
-from pinprof.fix.outcomes import UNRECORDED
-from pinprof.fix.patch import Patch, Patches, patched
+from pinprof.fix.core.facts import Chosen, Told, Work
+from pinprof.fix.core.files import Files
+from pinprof.fix.core.fix import UNRECORDED
+from pinprof.fix.core.patch import Patch, Patches, joint_saving, patched
+from pinprof.fix.core.rewrite import Mend, Refusal, Refused
+from pinprof.fix.core.write import FixError, check_patches, write_patches
 from pinprof.fix.plan import planned
-from pinprof.fix.rewrite import Mend, Refusal, Refused
-from pinprof.fix.told import Told
-from pinprof.fix.work import Chosen, Work
-from pinprof.fix.write import FixError, check_patches, write_patches
 
 __all__ = [
     "UNRECORDED",

@@ -3,16 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pinprof.fix.constants import SAFE_CONSTANT
-from pinprof.fix.inputs import ALLOWED, copies, workers
-from pinprof.fix.joint import joint_saving
-from pinprof.fix.outcomes import OfFinding, Outcome, by_hand, each_place
-from pinprof.fix.rewrite import Mend, Refusal, Refused, Rewrite
-from pinprof.fix.settings import optimizers, precision
-from pinprof.fix.source import SourceFile
-from pinprof.fix.steps import allocations, constants, decisions, numbers_copied, numbers_read, synchronized
-from pinprof.fix.timed import check_clocks
-from pinprof.fix.work import Work
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.fix import ALLOWED, LineFix, Outcome, at_lines, by_hand
+from pinprof.fix.core.patch import joint_saving
+from pinprof.fix.core.rewrite import Mend, Refusal, Refused, Rewrite
+from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.timed import check_clocks
+from pinprof.fix.fixes import fixes_of
 from pinprof.rules.rule import Finding
 from pinprof.rules.wait_sites import GUARDING
 
@@ -26,7 +23,7 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
         if work.chosen.rules and finding.rule.id not in work.chosen.rules:
             others.append(finding)
             continue
-        for outcome in _of(finding)(finding, work):
+        for outcome in _outcomes(finding, work):
             taken = _taken(outcome, work) if isinstance(outcome, Mend) else outcome
             if isinstance(taken, Mend):
                 mends.append(taken)
@@ -35,7 +32,7 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
             if work.chosen.has(taken.place):
                 refused.append(taken)
     for finding in others:
-        for outcome in _of(finding)(finding, work):
+        for outcome in _outcomes(finding, work):
             mends = _also_doing(mends, outcome, work)
     return mends, refused
 
@@ -101,48 +98,26 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
     return inside or (one.whole and source.is_within(other.node, one.node))
 
 
-def _of(finding: Finding) -> OfFinding:
-    """Return what mends a finding: nothing where one of its waits guards a copy in flight."""
-    guards = finding.evidence.keep or finding.rule.mended == "kept"
-    return _guarding if guards else OF_RULE.get(finding.rule.id, _by_hand)
-
-
-def _by_hand(finding: Finding, _work: Work) -> Iterator[Refused]:
-    for site in finding.sites:
-        yield Refused(finding.rule, site.evidence.place, by_hand(finding.rule.id))
-
-
 def _guarding(finding: Finding, _work: Work) -> Iterator[Refused]:
     for site in finding.sites:
         yield Refused(finding.rule, site.evidence.place, GUARDS)
 
-
-SAFE_SUM = (
-    "Nothing else relies on the removed wait. The program reads the same Python number later; the GPU sums in "
-    "float64, as Python does. A list keeps 512 bytes of GPU memory per number until it is read."
-)
-
-SAFE_COPY = (
-    "Nothing else relies on the removed wait. The GPU adds the same numbers in the same order, of the type that they "
-    "have on the host (float64, if Python adds them), and the program reads the sum where it uses it."
-)
 
 GUARDS = (
     "a copy of pinned memory is in flight when this wait begins: without it the host would use the memory too early; "
     f"pinprof explain {GUARDING} says what to do"
 )
 
-OF_RULE: dict[str, OfFinding] = {
-    **dict.fromkeys(("PIN101", "PIN102", "PIN104", "PIN105"), copies),
-    "PIN201": each_place(numbers_read, "the number stays on the GPU until it is used", SAFE_SUM),
-    "PIN202": each_place(decisions, "the cheap condition comes first", "Both conditions only look."),
-    "PIN203": each_place(numbers_copied, "the number stays on the GPU until it is used", SAFE_COPY),
-    "PIN209": each_place(constants, "no step copies the constant", SAFE_CONSTANT),
-    "PIN210": each_place(synchronized, "one of two waits in a row is left", "They wait for one device."),
-    "PIN303": allocations,
-    "PIN401": workers,
-    "PIN402": workers,
-    "PIN602": optimizers,
-    "PIN701": precision,
-}
-"""What mends the findings of each rule; the others are for people."""
+
+def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Yield what becomes of a finding: nothing is changed where one of its waits guards a copy in flight."""
+    fixes = fixes_of(finding.rule.id)
+    lines = [each for each in fixes if isinstance(each, LineFix)]
+    if finding.evidence.keep or finding.rule.mended == "kept":
+        yield from _guarding(finding, work)
+    elif lines:
+        yield from at_lines(lines, finding, work)
+    elif fixes:
+        yield from (outcome for fix in fixes for outcome in fix.mend(finding, work))
+    else:
+        yield from (Refused(finding.rule, each.evidence.place, by_hand(finding.rule.id)) for each in finding.sites)

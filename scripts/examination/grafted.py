@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pinprof.fix.files import Files
-from pinprof.fix.patch import Patches, patched
+from pinprof.fix.core.facts import Chosen, CopiesAt, Told, Work
+from pinprof.fix.core.files import Files
+from pinprof.fix.core.patch import Patches, patched
 from pinprof.fix.plan import planned
-from pinprof.fix.told import CopiesAt, Told
-from pinprof.fix.work import Chosen, Work
 from pinprof.rules import Evidence, Finding, Saving
 from pinprof.rules.rule import rule_of
 from pinprof.trace.lines import Place

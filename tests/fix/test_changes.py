@@ -479,7 +479,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "of a dict": (
         summing(LOSS + "sums['loss'] += loss.item()  #? PIN201"),
         {},
-        "does not begin at 0 before the loop, in the same function",
+        "sums['loss'] is not a variable of the function",
     ),
     "whole or not": (summing("total += what(x).item()  #? PIN201"), {}, "whole number"),
     "twice on a line": (
@@ -549,63 +549,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "may keep losses, which is not emptied behind it",
-    ),
-    "a list that is emptied before it is used": (
-        summing(
-            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    losses = []\n    show(losses)",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-        "may keep losses, which is not emptied behind it",
-    ),
-    "a list that is emptied on a further condition": (
-        summing(
-            LOSS
-            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0 and loud:\n    show(losses)\n    losses = []",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-        "used on a further condition",
-    ),
-    "a list that is emptied in another block than it is used": (
-        summing(
-            LOSS
-            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\nif step % 8 == 0:\n    losses = []",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-        "may keep losses, which is not emptied behind it",
-    ),
-    "a list whose block may end before it is emptied": (
-        summing(
-            LOSS
-            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    if loud:\n        continue\n    losses = []",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-        "may keep losses, which is not emptied behind it",
-    ),
-    "numbers of no known kind that are used and not emptied": (
-        summing(
-            "losses.append(what.item())  #? PIN201\nif step % 9 == 0:\n    print(losses)", "print(step)", "losses = []"
-        ),
-        {},
-        "uses losses every N steps, and the list is not emptied behind it, in the same block",
-    ),
-    "numbers of no known kind in a block that may end": (
-        summing(
-            "losses.append(what.item())  #? PIN201\nif step % 9 == 0:\n    if print(losses):\n        continue\n"
-            "    losses = []",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-        "may end before it empties losses",
+        "losses is also used within its loop",
     ),
     "an emptied list that is kept and cleared": (
         summing(
@@ -615,7 +559,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "may keep losses, which is cleared later",
+        "losses is also used within its loop",
     ),
     "an emptied list that is also used behind its loop": (
         summing(
@@ -624,26 +568,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "also used behind it or before, in line 13",
-    ),
-    "an emptied list that is also used in each step": (
-        summing(
-            LOSS
-            + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    losses = []\nbar(losses[-1:])",
-            "print(step)",
-            "losses = []",
-        ),
-        {},
-        "and not under `if step % N == 0:`",
-    ),
-    "an emptied list that began with numbers": (
-        summing(
-            LOSS + "losses.append(loss.item())  #? PIN201\nif step % 9 == 0:\n    show(losses)\n    losses = []",
-            "print(step)",
-            "losses = [0.0]",
-        ),
-        {},
-        "something else than an empty list",
+        "losses is also used within its loop",
     ),
     "an emptied list to which numbers are added": (
         summing(
@@ -653,7 +578,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "something else is added to losses",
+        "losses is also used within its loop",
     ),
     "an emptied list whose errors are caught": (
         summing(
@@ -663,12 +588,19 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "losses = []",
         ),
         {},
-        "may catch an error of the read",
+        "losses is also used within its loop",
     ),
     "a list used in each step": (
         summing(LOSS + "losses.append(loss.item())  #? PIN201\nbar.set(losses[-1])", "return losses", "losses = []"),
         {},
         "used within its loop, in line 10",
+    ),
+    "a list of a loop that reads a clock": (
+        summing(
+            LOSS + "losses.append(loss.item())  #? PIN201\ntimes.append(time.time())", "return losses", "losses = []"
+        ),
+        {},
+        "reads a clock, which needs the wait",
     ),
     "a list with more in it": (
         summing(LOSS + "losses.append(loss.item())  #? PIN201\nlosses.append(1)", "return losses", "losses = []"),

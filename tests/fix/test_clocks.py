@@ -17,23 +17,12 @@ FIXES = {
     "a sum": ("total = 0.0", "total += loss.item()  #? PIN201", "{total / 20}", "total = 0.0"),
     "a count": ("total = 0", "total += (x == y).sum().item()  #? PIN201", "{total}", "total = 0"),
     "a copied count": ("total = 0", "total += x.eq(y).sum().cpu()  #? PIN203", "{int(total)}", "total = 0"),
-    "a list": ("losses = []", "losses.append(loss.item())  #? PIN201", "{sum(losses)}", "losses = []"),
     "a number": ("", "v = loss.item()  #? PIN201", "{v}", "pass"),
     "a decision": ("", "if loss.isnan().any() and step % 30 == 0:  #? PIN202\n    raise ValueError", "", "pass"),
     "a constant": ("", "w = torch.tensor([1, 2], device='cuda')  #? PIN209\nx = x * w", "", "pass"),
     "a cache": ("", "torch.cuda.empty_cache()  #? PIN303", "", "pass"),
 }
 """How each begins, what each step does with a wait, what is shown of it, and how it begins anew."""
-METER = """class Meter:
-    def __init__(self):
-        self.reset()
-    def reset(self):
-        self.sum = self.count = self.avg = 0.0
-    def update(self, value, n=1):
-        self.sum += value * n
-        self.count += n
-        self.avg = self.sum / self.count
-"""
 TIMER = "class Timer:\n    def lap(self):\n        return now()\n    {}\n"
 CLOCKS = {
     "first": ("", "dt = time.time() - t0"),
@@ -186,7 +175,7 @@ def program(fix: str, clock: str = "", before: str = "", after: str = "train(mod
     body = f"{LOSS}{step}\nif step % 20 == 19:\n{indent(logged, '    ')}"
     return (
         "import time\nimport torch\nimport torch.nn.functional as F\nfrom time import perf_counter as now\n"
-        f"{METER}{before}\ndef train(model, loader):\n    t0 = time.time()\n{indent(start, '    ')}\n"
+        f"{before}\ndef train(model, loader):\n    t0 = time.time()\n{indent(start, '    ')}\n"
         f"    for step, (x, y) in enumerate(loader):\n{indent(body, '        ')}\n{after}\n"
     )
 

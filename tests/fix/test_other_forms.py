@@ -9,7 +9,7 @@ import pytest
 import torch
 from fixing import OPTIMIZER, mended
 
-from pinprof.fix.optimizers import MOST_OF_FUSED
+from pinprof.fix.fixes.optimizers import MOST_OF_FUSED
 
 LISTED = """import numpy as np
 import torch.nn.functional as F

@@ -10,7 +10,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
 
 from pinprof.fix import changes
-from pinprof.fix.joint import joint_saving
+from pinprof.fix.core.patch import joint_saving
 from pinprof.trace.lines import Place
 from pinprof.units import duration
 

@@ -219,17 +219,6 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "line 12 compiles it",
     ),
-    "a list that an error leaves with numbers": (
-        steps(
-            "try:\n    for x, y in parts:\n        losses.append(F.mse_loss(x, y).item())  #? PIN201\n        n += 1\n"
-            "        if n % 9 == 0:\n            show(losses)\n            losses = []\n"
-            "except ValueError:\n    continue",
-            "return n",
-            "losses, n = [], 0",
-        ),
-        {},
-        "line 7 may catch an error, and the list goes on with what is in it",
-    ),
     # conditions
     "no number at first": (
         steps(CONDITION.format("last"), start="total = last = None"),

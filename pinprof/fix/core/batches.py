@@ -1,0 +1,394 @@
+"""Batches of a DataLoader in the source of a loop: their parts, and whether the host may write to their memory."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from pinprof.fix.core.calls import VIEWS, last_name, method
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal
+from pinprof.fix.core.source import Loop, Scope, SourceFile
+from pinprof.fix.core.uses import binds, bound_to, check_is_builtin, check_is_not_looked_at, is_target, uses_in
+
+THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
+"""What passes on the batches of a DataLoader, as the last part of its name."""
+PROGRESS = {"tqdm", "rich", "fastprogress", "accelerate"}
+"""Libraries of such functions."""
+NOT_DRAWN = (
+    "no loop around the line draws what it copies from a DataLoader. By hand: pin it, and copy it with "
+    "non_blocking=True, if nothing writes to it meanwhile"
+)
+
+
+class Batch(NamedTuple):
+    """Where a name comes from: which part of which batch it is."""
+
+    loop: cst.For
+    keys: list[str | int]
+    """Where in the batch the name's part is."""
+    name: str
+    """What the loop binds: the name itself, or that of the batch which the loop's body takes apart."""
+    apart: cst.CSTNode | None = None
+    """The node of that batch where it is taken apart, `batch` in `x, y = batch`."""
+
+
+def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
+    """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises Refusal."""
+    loop = source.loop(call)
+    if not isinstance(loop, cst.For):
+        raise NotThisForm(NOT_DRAWN)
+    if binds(loop.target, name):
+        return Batch(loop, _keys_in(_target_of(source, loop), name), name)
+    for node in uses_in(source, loop.body, name):
+        bound = bound_to(source, node)
+        if bound is None:
+            continue
+        value, keys = bound
+        if isinstance(value, cst.Name) and binds(loop.target, value.value):
+            target = _target_of(source, loop)
+            if source.parent(source.statement(node)) is loop.body and source.line(node) < source.line(call):
+                return Batch(loop, [*_keys_in(target, value.value), *keys], value.value, value)
+        break
+    raise NotSafe(f"{name} is not the batch of the loop around the line; it may be written to while it is copied")
+
+
+def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:
+    """Return what a loop binds to each batch: with `enumerate` its second part."""
+    drawn = loop.iter
+    target: cst.BaseExpression = loop.target
+    while isinstance(drawn, cst.Call):
+        name = last_name(drawn)
+        if (
+            name not in THROUGH
+            or _is_own(source, drawn.func)
+            or not drawn.args
+            or drawn.args[0].keyword
+            or drawn.args[0].star
+        ):
+            raise NotSafe("the loop goes through more than a DataLoader")
+        if name == "enumerate":
+            if not isinstance(target, cst.Tuple) or len(target.elements) != 2:  # noqa: PLR2004  number and batch
+                raise NotSafe("the loop does not name its batch")
+            target = target.elements[1].value
+        drawn = drawn.args[0].value
+    if not isinstance(drawn, cst.Name | cst.Attribute):
+        raise NotSafe("the loop goes through more than a DataLoader")
+    return target
+
+
+def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
+    """Return whether a function may be the program's own, not that of Python or of a library for progress."""
+    named = source.qualified(function)
+    if named is not None:
+        return named.partition(".")[0] not in PROGRESS
+    if not isinstance(function, cst.Name):
+        return True
+    try:
+        check_is_builtin(source, function.value)
+    except Refusal:
+        return not _is_of_libraries(source, function.value)
+    return False
+
+
+def _is_of_libraries(source: SourceFile, name: str) -> bool:
+    """Return whether a name is only ever imported, and from libraries for progress: in a `try`, or in both branches."""
+    found = [each for each in source.nodes if isinstance(each, cst.ImportFrom) and f" {name}" in source.code(each)]
+    return bool(found) and all(_module(source, each).partition(".")[0] in PROGRESS for each in found)
+
+
+def _module(source: SourceFile, imported: cst.ImportFrom) -> str:
+    return source.code(imported.module) if imported.module is not None and not imported.relative else ""
+
+
+def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:
+    """Return where a name stands in the target of a loop."""
+    if isinstance(target, cst.Name) and target.value == name:
+        return []
+    if isinstance(target, cst.Tuple | cst.List):
+        for place, element in enumerate(target.elements):
+            if isinstance(element, cst.StarredElement):
+                raise NotSafe("the loop takes its batch apart with a star")
+            if binds(element.value, name):
+                return [place, *_keys_in(element.value, name)]
+    raise NotSafe(f"{name} is not a part of the batch")
+
+
+def part(batch: object, keys: list[str | int]) -> object:
+    """Return what a part of a batch is, as it was recorded; None where that is not known."""
+    for key in keys:
+        if isinstance(batch, dict):
+            batch = batch.get("tuple", batch.get("dict"))
+        if isinstance(batch, dict) and isinstance(key, str):
+            batch = batch.get(key)
+        elif isinstance(batch, list) and isinstance(key, int) and 0 <= key < len(batch):
+            batch = batch[key]
+        else:
+            return None
+    return batch
+
+
+COPYING = {"to", "cuda", "type"}
+"""Methods that copy a tensor to the GPU."""
+CASTS = {"float", "double"}
+"""Methods that make real numbers of what they are called on, the same on the host and on a GPU."""
+READS = {"shape", "dtype", "device", "ndim", "requires_grad"}
+"""Attributes of a tensor that read nothing of its memory."""
+ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
+"""And methods."""
+LOOKS = {"len", "isinstance", "type"}
+"""Functions that only look."""
+
+
+def is_copy(call: cst.Call) -> bool:
+    """Return whether a call may copy a tensor to the GPU: `.type()` without an argument only asks."""
+    return method(call) in COPYING and (method(call) != "type" or bool(call.args))
+
+
+def copied_by(call: cst.Call) -> cst.BaseExpression:
+    """Return what a call copies to the GPU, as it was before its shape or type changed: `x` of `x.float().cuda()`."""
+    cast = cast_before(call)
+    node = cst.ensure_type((cast or call).func, cst.Attribute).value
+    while isinstance(node, cst.Call) and method(node) in VIEWS:
+        node = cst.ensure_type(node.func, cst.Attribute).value
+    return node
+
+
+def cast_before(call: cst.Call) -> cst.Call | None:
+    """Return the call that changes the type of what a call copies, right before: `x.float()` of `x.float().cuda()`."""
+    inner = cst.ensure_type(call.func, cst.Attribute).value
+    return inner if isinstance(inner, cst.Call) and _is_cast(inner) else None
+
+
+def _is_cast(call: cst.Call) -> bool:
+    return method(call) in CASTS and not call.args
+
+
+class Through(NamedTuple):
+    """A batch that a comprehension goes through: `[t.to(device) for t in batch]`."""
+
+    node: cst.BaseComp
+    path: tuple[str, list[str | int]]
+    kind: type
+    """`dict` for one with `.items()`, else `list`."""
+
+
+def gone_through(source: SourceFile, call: cst.Call) -> Through | None:
+    """Return the batch whose parts a comprehension copies by a call, one by one. Raises Refusal."""
+    around = next((each for each in source.around(call) if isinstance(each, cst.BaseComp | cst.BaseStatement)), None)
+    if not isinstance(around, cst.BaseComp):
+        return None
+    name = cst.ensure_type(call.func, cst.Attribute).value
+    clause = around.for_in
+    if clause.inner_for_in or clause.ifs or clause.asynchronous or not isinstance(name, cst.Name):
+        raise NotSafe("the comprehension is more than a copy of each part")
+    drawn = clause.iter
+    target: cst.BaseExpression = clause.target
+    kind: type = list
+    if isinstance(drawn, cst.Call) and method(drawn) == "items" and not drawn.args:
+        if not (isinstance(target, cst.Tuple) and len(target.elements) == 2):  # noqa: PLR2004  key and value
+            raise NotSafe("the comprehension is more than a copy of each part")
+        drawn, target, kind = cst.ensure_type(drawn.func, cst.Attribute).value, target.elements[1].value, dict
+    made = around.value if isinstance(around, cst.DictComp) else getattr(around, "elt", None)
+    if not (isinstance(target, cst.Name) and target.value == name.value and made is call):
+        raise NotSafe("the comprehension is more than a copy of each part")
+    return Through(around, path_of(drawn), kind)
+
+
+def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
+    """Return the name in `name`, `name["key"]` or `name[0]`, and the keys."""
+    if isinstance(node, cst.Name):
+        return node.value, []
+    if isinstance(node, cst.Subscript) and len(node.slice) == 1:
+        index = node.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString | cst.Integer):
+            name, keys = path_of(node.value)
+            key = index.value.evaluated_value
+            if isinstance(key, str | int):
+                return name, [*keys, key]
+    raise NotSafe("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
+
+
+def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, copies: Callable[[int], bool]) -> None:
+    """Raise Refusal where the program may write to the host's memory of a batch, or passes it on to what may.
+
+    `at` is where it is copied or taken apart; `copies` says whether the trace has copies to the GPU at a line, and
+    none back.
+    """
+    check_is_not_looked_at(source, source.scope(loop), name)
+    moved: cst.CSTNode | None = None
+    for node in uses_in(source, loop.body, name):
+        bound, line = bound_to(source, node), source.line(node)
+        if moved is not None:
+            _check_is_not_anew(source, node, at)
+        if moved is not None and (bound is not None or line > source.end(moved)):
+            continue  # what the name means from there on is on the GPU, or was never copied
+        if bound is not None:
+            is_moved = _is_copied_of(source, bound, name) and copies(source.line(bound[0]))
+            if not _is_certain(source, node, loop, name, is_moved=is_moved):
+                raise NotSafe(f"{name} is bound anew in line {line}, on a condition")
+            if is_moved:
+                moved = source.statement(node)
+            elif not (bound[1] and isinstance(bound[0], cst.Name) and binds(loop.target, bound[0].value)):
+                raise NotSafe(f"{name} is bound anew in line {line}")
+        elif not (_is_taken(source, node, at) or _only_looks(source, node, copies)):
+            raise NotSafe(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
+    if moved is None or source.line(at) < source.line(moved):
+        check_outside(source, loop, name)
+
+
+def _check_is_not_anew(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> None:
+    """Raise Refusal where a copied name means another thing before it is copied once more, at `at`."""
+    bound, line = bound_to(source, node), source.line(node)
+    if line < source.line(at) and is_target(source, node) and not (bound and _is_copied_of(source, bound, node.value)):
+        raise NotSafe(f"{node.value} is bound anew in line {line}, and the copy is of that")
+
+
+def _is_taken(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> bool:
+    """Return whether a use of a batch is where it is taken apart, or that of a comprehension that copies its parts."""
+    return node is at or (isinstance(at, cst.BaseComp) and source.is_within(node, at.for_in))
+
+
+def _is_copied_of(source: SourceFile, bound: tuple[cst.BaseExpression, list[str | int]], name: str) -> bool:
+    """Return whether what is bound to a name is a copy of it, whole."""
+    return is_copy_of(source, bound[0], name) and not bound[1]
+
+
+def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, name: str, *, is_moved: bool) -> bool:
+    """Return whether a name means another thing from a line on, in each step or where it was copied at all."""
+    statement = source.statement(node)
+    if source.parent(statement) is loop.body:
+        return True
+    inside: list[cst.CSTNode] = []
+    for each in source.around(statement):
+        if each is loop:
+            break
+        inside.append(each)
+    only_if = all(isinstance(each, cst.If | cst.Else | cst.IndentedBlock) for each in inside)
+    return is_moved and only_if and _is_only_copied_to_itself(source, loop, name)
+
+
+def _is_only_copied_to_itself(source: SourceFile, loop: Loop, name: str) -> bool:
+    """Return whether each copy of a name in a loop is bound to it: without a copy, it is free to be changed."""
+    return all(
+        is_copy_of(source, bound[0], name)
+        for use in uses_in(source, loop.body, name)
+        if bound_to(source, use) is None and _is_copied(source, use)
+        for bound in _targets(source, use, name)
+    )
+
+
+def _is_copied(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a copy is among the methods that are called on a node, and on what they return."""
+    return any(is_copy(each) for each in _chain(source, node))
+
+
+def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a node is copied in another shape, with nothing between that could write to it."""
+    chain = [each for each in _chain(source, node) if method(each) not in VIEWS]
+    copy = next(filter(is_copy, chain), None)
+    return copy is not None and (chain[0] is copy or chain[0] is cast_before(copy))
+
+
+def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the calls of methods upon methods that begin with a node."""
+    parent = source.parent(node)
+    while isinstance(parent, cst.Attribute | cst.Subscript) and parent.value is node:
+        called = source.parent(parent)
+        node = parent
+        if isinstance(called, cst.Call) and called.func is parent:
+            yield called
+            node = called
+        parent = source.parent(node)
+
+
+def _targets(source: SourceFile, use: cst.Name, name: str) -> list[tuple[cst.BaseExpression, list[str | int]]]:
+    """Return what the statement of a use binds to a name; to nothing, where it does not."""
+    statement = source.statement(use)
+    found = [bound_to(source, each) for each in uses_in(source, statement, name)]
+    return [each for each in found if each is not None] or [(use, [])]
+
+
+def is_copy_of(source: SourceFile, value: cst.BaseExpression, name: str) -> bool:
+    """Return whether an expression is a copy of a name: `x.to(...)`, which may go on, or of each of its parts."""
+    if isinstance(value, cst.BaseComp):
+        made = value.value if isinstance(value, cst.DictComp) else getattr(value, "elt", None)
+        through = gone_through(source, made) if isinstance(made, cst.Call) and is_copy(made) else None
+        return through is not None and through.path == (name, [])
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        of = copied_by(value)
+        if is_copy(value) and isinstance(of, cst.Name):
+            return of.value == name
+        value = value.func.value
+    return False
+
+
+def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool]) -> bool:
+    """Return whether a use of a batch copies it to the GPU, or asks for what is not in its memory.
+
+    Without a copy to the GPU in the trace, `.to()` and `.type()` may return the same memory.
+    """
+    inner: cst.CSTNode = node
+    parent = source.parent(inner)
+    while isinstance(parent, cst.Subscript) and parent.value is inner:
+        inner, parent = parent, source.parent(parent)
+    if isinstance(parent, cst.Attribute) and parent.value is inner:
+        called = source.parent(parent)
+        if isinstance(called, cst.Call) and called.func is parent:
+            if is_copy(called) or parent.attr.value in VIEWS | CASTS:
+                return _is_shown_and_copied(source, inner) and copies(source.line(node))
+            return parent.attr.value in ASKS
+        return parent.attr.value in READS
+    if isinstance(parent, cst.Arg):
+        call = source.parent(parent)
+        return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value in LOOKS
+    return False
+
+
+def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
+    """Raise Refusal where something else than a loop's body may use the last batch, or the one that it copies."""
+    scope = source.scope(loop)
+    for node in uses_in(source, scope, name):
+        around = [node, *source.around(node)]
+        if loop.body in around or _is_bound_around(loop, name, around):
+            continue
+        line = source.line(node)
+        if source.scope(node) is not scope:
+            if not _is_of_another(source, node, scope):
+                raise NotSafe(f"a function or a class uses {name}, in line {line}, and may write to it")
+        elif line > source.end(loop.body) or loop in around:
+            raise NotSafe(f"{name} is used after its loop, in line {line}")
+        elif not is_target(source, node) and _comes_again(source, loop, around):
+            raise NotSafe(f"{name} is used before its loop, in line {line}, where it may be the batch of another pass")
+
+
+def _is_bound_around(loop: Loop, name: str, around: list[cst.CSTNode]) -> bool:
+    """Return whether a use is in what a for loop binds, or behind it in another one: there the name is that one's."""
+    return any(
+        isinstance(each, cst.For) and binds(each.target, name) and (each is not loop or each.target in around)
+        for each in around
+    )
+
+
+def _comes_again(source: SourceFile, loop: Loop, around: list[cst.CSTNode]) -> bool:
+    """Return whether one more loop is around a loop, and a node that comes before it."""
+    return any(isinstance(each, cst.For | cst.While) and each in around for each in source.around(loop))
+
+
+def _is_of_another(source: SourceFile, node: cst.Name, scope: Scope) -> bool:
+    """Return whether a name in a function or a class within a scope is a variable of that one's own."""
+    inner = source.scope(node)
+    while inner is not scope:
+        if _has_own(source, inner, node.value):
+            return True
+        inner = source.scope(inner)
+    return False
+
+
+def _has_own(source: SourceFile, scope: Scope, name: str) -> bool:
+    """Return whether a function or a class binds a name for itself, not for the program or for what is around it."""
+    uses = [each for each in uses_in(source, scope, name) if source.scope(each) is scope]
+    around = [source.parent(each) for each in uses]
+    is_param = any(isinstance(each, cst.Param) and each.name in uses for each in around)
+    return not any(isinstance(each, cst.NameItem) for each in around) and (
+        is_param or any(is_target(source, each) for each in uses)
+    )

@@ -1,0 +1,157 @@
+"""What a fix is, and what becomes of a finding: a change at one or more of its places, or why there is none."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from operator import or_
+from typing import ClassVar, TypeAlias, TypeVar
+
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.files import RECORD_IT
+from pinprof.fix.core.rewrite import Change, Mend, NotThisForm, Refusal, Refused, Rewrite, Waits
+from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.timed import before_clocks
+from pinprof.rules.rule import Finding, FoundSite, Numbers, Saving
+from pinprof.trace.lines import Place, Placed
+from pinprof.whatif import Edits
+
+MadeT = TypeVar("MadeT", bound=Placed)
+Outcome: TypeAlias = Mend | Refused
+Programs: TypeAlias = tuple[tuple[str, str], ...]
+
+NOT_RECORDED = "the trace does not show where it was made; record the program anew with this version of pinprof run"
+UNRECORDED = (RECORD_IT, NOT_RECORDED)
+"""Reasons that another recording removes."""
+ALLOWED = "it changes numbers; allow that with --changes-numbers"
+
+
+class Fix:
+    """A change of programs for the findings of some rules.
+
+    Each module in `pinprof.fix.fixes` defines one class of it; nothing else has to name it. A program in `VALID` and
+    `INVALID` says in comments what a trace would: `#? PIN201` marks the line of a finding, `#! loader` and
+    `#! optimizer` where one is made, `#! loop` a loop that draws from the DataLoader.
+    """
+
+    rules: ClassVar[tuple[str, ...]]
+    """The rules for whose findings it is; those fixes come first whose first rule is the finding's."""
+    what: ClassVar[str]
+    """What it does, in a few words."""
+    safe_if: ClassVar[str]
+    """What has to hold that the source does not show."""
+    VALID: ClassVar[Programs]
+    """Programs that it changes, each with what becomes of it."""
+    INVALID: ClassVar[Programs]
+    """Programs that look alike and stay as they are, each with a part of the reason."""
+
+    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield the changes for a finding, and the places that stay as they are."""
+        raise NotImplementedError
+
+
+class LineFix(Fix):
+    """A fix of lines, each by itself. Several of them may be for one rule, each for another form."""
+
+    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+        """Return the change for a line. Raises NotThisForm where it is not for that, else NotSafe."""
+        raise NotImplementedError
+
+    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield one change for all lines of a finding, and the lines that stay as they are."""
+        return at_lines([self], finding, work)
+
+
+def by_hand(rule: str) -> str:
+    """Return why a finding of a rule is for people where nothing else is known."""
+    return f"no change is mechanical and certain; pinprof explain {rule} says what to do"
+
+
+def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Yield one change for all lines of a finding, each by the fix for its form, and the lines that stay."""
+    changes: list[tuple[LineFix, Change]] = []
+    mended: list[FoundSite] = []
+    for site in finding.sites:
+        place = site.evidence.place
+        if not work.chosen.has(place):
+            continue
+        try:
+            changes.append(_at_line(fixes, place, work))
+        except Refusal as reason:
+            yield Refused(finding.rule, place, str(reason))
+            continue
+        mended.append(site)
+    if changes:
+        first = changes[0][0]
+        rewrites = [rewrite for _, change in changes for rewrite in change.rewrites]
+        numbers: Numbers = "rounding" if any(change.numbers == "rounding" for _, change in changes) else "equal"
+        waits = [change.waits for _, change in changes]
+        part = any(change.part for _, change in changes)
+        yield mend_of(finding, first.what, rewrites, mended, numbers, first.safe_if, waits=waits, part=part)
+
+
+def _at_line(fixes: Sequence[LineFix], place: Place, work: Work) -> tuple[LineFix, Change]:
+    """Return the change of the first fix that has one. Raises the most telling refusal: one that the form is safe."""
+    source = work.files.at(place)
+    refusals: list[Refusal] = []
+    for fix in fixes:
+        try:
+            change = fix.change(source, place, work)
+        except Refusal as refusal:
+            refusals.append(refusal)
+            continue
+        return fix, before_clocks(change, work)
+    raise next((each for each in refusals if not isinstance(each, NotThisForm)), refusals[0])
+
+
+def mend_of(
+    finding: Finding,
+    what: str,
+    rewrites: Sequence[Rewrite],
+    mended: Sequence[FoundSite],
+    numbers: Numbers,
+    safe_if: str,
+    *,
+    waits: Sequence[Waits],
+    part: bool = False,
+) -> Mend:
+    """Return the change for a finding at some of its places, with what was predicted for all of them or for one."""
+    saving, edits = (_saving(finding, mended), _edits(finding, mended)) if not part else (None, None)
+    places = [*(site.evidence.place for site in mended), *(Place(each.file, each.line) for each in rewrites)]
+    known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
+    less = part or len(mended) < len(finding.sites)
+    return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, tuple(waits), saving, less, edits)
+
+
+def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:
+    """Return what mending these of the places of a finding saves, where a replay has been made of it."""
+    if len(mended) == len(finding.sites):
+        return finding.saving
+    return mended[0].saving if len(mended) == 1 else None
+
+
+def _edits(finding: Finding, mended: Sequence[FoundSite]) -> Edits | None:
+    """Return what mending these of the places of a finding does to the trace; None where nobody can tell."""
+    whole = len(mended) == len(finding.sites)
+    each = [finding.evidence.edits] if whole else [site.evidence.edits for site in mended]
+    return reduce(or_, each) if each and all(each) else None
+
+
+def at_each(
+    finding: Finding, made: Iterable[MadeT], change: Callable[[MadeT], list[Rewrite]]
+) -> tuple[list[Rewrite], list[Refused]]:
+    """Return the rewrites of what the program makes, and which of it stays as it is, with the reason."""
+    rewrites: list[Rewrite] = []
+    refused: list[Refused] = []
+    for thing in made:
+        reasons: list[str] = []
+        rewrites += tried(partial(change, thing), reasons)
+        refused += [Refused(finding.rule, thing.place, reason) for reason in reasons]
+    return rewrites, refused
+
+
+def tried(change: Callable[[], list[Rewrite]], reasons: list[str]) -> list[Rewrite]:
+    """Return the rewrites of a change; none where it is not certain, and the reason goes to `reasons`."""
+    try:
+        return change()
+    except Refusal as reason:
+        reasons.append(str(reason))
+        return []

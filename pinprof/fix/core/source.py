@@ -1,0 +1,228 @@
+"""A source file as a syntax tree, and what is asked of it: what stands on a line, in which loop, what names mean."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import libcst as cst
+from libcst.metadata import (
+    CodeRange,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    QualifiedName,
+    QualifiedNameProvider,
+    QualifiedNameSource,
+    ScopeProvider,
+)
+from libcst.metadata import Scope as MetadataScope
+
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Rewrite, walk
+
+Loop: TypeAlias = cst.For | cst.While
+Scope: TypeAlias = cst.FunctionDef | cst.Module | cst.ClassDef | cst.Lambda
+
+
+class SourceFile:
+    """One file of the program. Raises Refusal if its text cannot be taken apart and put together again."""
+
+    def __init__(self, file: str, path: Path, content: bytes) -> None:
+        self.file = file
+        """As the trace names it."""
+        self.path = path
+        self.content = content
+        try:
+            module = cst.parse_module(content)
+            same = module.bytes == content
+        except (cst.ParserSyntaxError, UnicodeError, LookupError, ValueError, RecursionError) as error:
+            raise NotSafe("LibCST cannot read the file as Python") from error
+        if not same or b"\r" in content.replace(b"\r\n", b""):
+            raise NotSafe("the layout of the file would not be kept")
+        self._wrapper = MetadataWrapper(module)
+        self.module = self._wrapper.module
+
+    @cached_property
+    def _ranges(self) -> Mapping[cst.CSTNode, CodeRange]:
+        return cast("Mapping[cst.CSTNode, CodeRange]", self._wrapper.resolve(PositionProvider))
+
+    @cached_property
+    def _parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        return cast("Mapping[cst.CSTNode, cst.CSTNode]", self._wrapper.resolve(ParentNodeProvider))
+
+    @cached_property
+    def _names(self) -> Mapping[cst.CSTNode, Any]:
+        return self._wrapper.resolve(QualifiedNameProvider)
+
+    @cached_property
+    def nodes(self) -> tuple[cst.CSTNode, ...]:
+        """All nodes, in the order of the source."""
+        return tuple(walk(self.module))
+
+    @cached_property
+    def every_call(self) -> tuple[cst.Call, ...]:
+        """All calls, in the order of the source."""
+        return tuple(node for node in self.nodes if isinstance(node, cst.Call))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """All names and texts of the source: neither its comments nor its layout."""
+        texts = (cst.Name, cst.SimpleString, cst.FormattedStringText)
+        return frozenset(node.value for node in self.nodes if isinstance(node, texts))
+
+    def mentions(self, parts: Iterable[str]) -> str | None:
+        """Return the first of some parts of words that is in a name or a text of the source."""
+        return next((part for part in parts if any(part in word for word in self._words)), None)
+
+    def line(self, node: cst.CSTNode) -> int:
+        """Return the line where a node begins."""
+        return self._ranges[node].start.line
+
+    def end(self, node: cst.CSTNode) -> int:
+        """Return the line where a node ends."""
+        return self._ranges[node].end.line
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return the node around a node."""
+        return self._parents.get(node)
+
+    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around a node, the innermost first."""
+        above = self.parent(node)
+        while above is not None:
+            yield above
+            above = self.parent(above)
+
+    def calls(self, line: int) -> list[cst.Call]:
+        """Return the calls that a recorded line may mean: those that begin there, or whose method's name is there."""
+        return [
+            node
+            for node in self.every_call
+            if self.line(node) == line or (isinstance(node.func, cst.Attribute) and self.line(node.func.attr) == line)
+        ]
+
+    def qualified(self, node: cst.CSTNode) -> str | None:
+        """Return what an imported name stands for, `torch.optim.AdamW`; None unless it is that alone."""
+        named = self._named(node)
+        return next(iter(self.meanings(node)), None) if len(named) == 1 else None
+
+    def meanings(self, node: cst.CSTNode) -> set[str]:
+        """Return all imports that a name may stand for: two behind `try: import a as x`, `except: import b as x`."""
+        return {each.name for each in self._named(node) if each.source is QualifiedNameSource.IMPORT}
+
+    @cached_property
+    def _scopes(self) -> Mapping[cst.CSTNode, "MetadataScope | None"]:
+        return self._wrapper.resolve(ScopeProvider)
+
+    def variables(self, node: cst.CSTNode) -> "MetadataScope | None":
+        """Return the scope in which a name is looked up; None for a name that is no variable's."""
+        return self._scopes.get(node)
+
+    @cached_property
+    def named(self) -> Mapping[str, Sequence[cst.Name]]:
+        """The nodes of each name, in the order of the source."""
+        found: dict[str, list[cst.Name]] = {}
+        for node in self.nodes:
+            if isinstance(node, cst.Name):
+                found.setdefault(node.value, []).append(node)
+        return found
+
+    def _named(self, node: cst.CSTNode) -> "set[QualifiedName]":
+        found = self._names.get(node, ())
+        return cast("set[QualifiedName]", found() if callable(found) else found)
+
+    def scope(self, node: cst.CSTNode) -> Scope:
+        """Return the function, class or module in whose frame a node runs."""
+        return next(each for each in self.around(node) if isinstance(each, Scope))
+
+    def loop(self, node: cst.CSTNode) -> Loop | None:
+        """Return the innermost loop of the same function in whose body a node is."""
+        inner = node
+        for each in self.around(node):
+            if isinstance(each, Scope):
+                return None
+            if isinstance(each, cst.For | cst.While) and inner is each.body:
+                return each
+            inner = each
+        return None
+
+    def imported(self, libraries: Iterable[str]) -> str | None:
+        """Return the first of some libraries that the source imports."""
+        names: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, cst.Import | cst.ImportFrom):
+                of = node.module if isinstance(node, cst.ImportFrom) else None
+                parts = [
+                    *([] if of is None else [of]),
+                    *([] if isinstance(node.names, cst.ImportStar) else [each.name for each in node.names]),
+                ]
+                names |= {self.code(part).partition(".")[0] for part in parts}
+        return next((library for library in libraries if library in names), None)
+
+    def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
+        """Return the line of simple statements around a node. Raises Refusal if it has several, or none is."""
+        for each in self.around(node):
+            if isinstance(each, cst.SimpleStatementLine):
+                if len(each.body) != 1:
+                    raise NotSafe("several statements stand on the line")
+                return each
+            if isinstance(each, cst.BaseCompoundStatement):
+                break
+        raise NotThisForm("it is in the head of a compound statement")
+
+    def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Return whether a node is within another one."""
+        return any(each is outer for each in self.around(node))
+
+    def code(self, node: cst.CSTNode) -> str:
+        """Return the text of a node."""
+        return self.module.code_for_node(node).strip()
+
+    def names_in(self, node: cst.CSTNode) -> list[str]:
+        """Return the names within an expression, those of attributes too."""
+        return [each.value for each in walk(node) if isinstance(each, cst.Name)]
+
+    def function_fits(self, function: str, line: int) -> bool:
+        """Return whether a line is in a function of this name, or in the module itself."""
+        if function.startswith("<"):
+            return True
+        return any(
+            isinstance(node, cst.FunctionDef | cst.ClassDef)
+            and node.name.value == function
+            and self.line(node) <= line <= self.end(node)
+            for node in self.nodes
+        )
+
+    def rewrite(self, node: cst.CSTNode, what: str, remake: Any, *, whole: bool = False) -> Rewrite:
+        """Return a rewrite of one of its nodes; `whole` says that it looks at nothing within it."""
+        return Rewrite(self.file, self.line(node), node, what, remake, whole)
+
+    def anew(self, node: cst.CSTNode, what: str, new: "cst.CSTNode | cst.RemovalSentinel") -> Rewrite:
+        """Return the rewrite that puts another node in the place of one, or nothing."""
+        return self.rewrite(node, what, lambda _: new, whole=True)
+
+    def names(self, calls: int, what: str) -> str:
+        """Return why a line with another number of calls than one tells nothing."""
+        return f"{calls or 'no'} call{'s' * (calls > 1)} of {what} on the line"
+
+
+def statement_alone(source: SourceFile, line: int, function: str) -> cst.SimpleStatementLine:
+    """Return the statement on a line that is a call of a function, and nothing else. Raises NotSafe."""
+    calls = [call for call in source.calls(line) if source.qualified(call.func) == function]
+    if len(calls) != 1:
+        raise NotSafe(source.names(len(calls), f"{function}() by its imported name"))
+    statement = source.statement(calls[0])
+    small = statement.body[0]
+    if not (isinstance(small, cst.Expr) and small.value is calls[0]):
+        raise NotSafe("the call is a part of a larger statement")
+    return statement
+
+
+def removal(source: SourceFile, statement: cst.SimpleStatementLine) -> Rewrite:
+    """Return the rewrite that takes out a statement; where it is alone in its block, `pass` stands there."""
+    block = source.parent(statement)
+    if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
+        return source.anew(statement.body[0], "taken out", cst.Pass())
+    if any(line.comment for line in statement.leading_lines):
+        raise NotSafe("a comment stands above the line; take both out by hand")
+    return source.anew(statement, "taken out", cst.RemoveFromParent())

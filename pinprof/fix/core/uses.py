@@ -1,0 +1,229 @@
+"""How a function uses one of its variables: where it is set, added to, and read; and which names are Python's own."""
+
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+from libcst.metadata import Assignment, ComprehensionScope
+
+from pinprof.fix.core.rewrite import NotSafe, Refusal, walk
+from pinprof.fix.core.source import Scope, SourceFile
+
+
+def bound_to(source: SourceFile, node: cst.BaseExpression) -> tuple[cst.BaseExpression, list[str | int]] | None:
+    """Return the expression that an assignment binds to a name, and the part of it; None for what is no target."""
+    inner: cst.CSTNode = node
+    places: list[str | int] = []
+    parent = source.parent(inner)
+    while isinstance(parent, cst.Element):
+        group = source.parent(parent)
+        if not isinstance(group, cst.Tuple | cst.List):
+            return None
+        places.insert(0, [each is parent for each in group.elements].index(True))
+        inner, parent = group, source.parent(group)
+    assign = source.parent(parent) if isinstance(parent, cst.AssignTarget) else None
+    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return None
+    value = assign.value
+    while places and isinstance(value, cst.Tuple | cst.List) and isinstance(places[0], int):
+        if places[0] >= len(value.elements):
+            return None
+        value, places = value.elements[places[0]].value, places[1:]
+    return value, places
+
+
+def binds(target: cst.BaseExpression, name: str) -> bool:
+    """Return whether the target of a loop binds a name."""
+    return any(isinstance(node, cst.Name) and node.value == name for node in walk(target))
+
+
+def uses_in(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.Name]:
+    """Yield the uses of a name as a variable, in the order of the source."""
+    for node in walk(within):
+        if isinstance(node, cst.Name) and node.value == name and _is_use(source, node):
+            yield node
+
+
+LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
+MAKES = (cst.Name, cst.Call, cst.BaseComp, cst.ConcatenatedString, cst.FormattedString)
+"""What makes a list of names whose texts do not stand in it."""
+SHOWS = {"ic", "pp"}
+"""Functions of libraries that show the code of what they are given."""
+
+
+@dataclass
+class Uses:
+    """The uses of a variable in a function or a module."""
+
+    set: list[tuple[cst.Name, cst.BaseExpression]] = field(default_factory=list)
+    """Where it is bound, with the expression."""
+    changed: list[cst.AugAssign] = field(default_factory=list)
+    read: list[cst.Name] = field(default_factory=list)
+
+
+def uses_of(source: SourceFile, at: cst.Name) -> Uses:
+    """Return all uses of a variable in the function around one of them. Raises NotSafe where there may be others."""
+    scope, own, name = source.scope(at), source.variables(at), at.value
+    if isinstance(scope, cst.ClassDef | cst.Lambda):
+        raise NotSafe(f"{name} belongs to a class or a lambda")
+    if own is None or isinstance(own, ComprehensionScope):
+        raise NotSafe(f"{name} is used in a nested function or in a comprehension")
+    if any(isinstance(each, Assignment) and isinstance(each.node, cst.Param) for each in own[name]):
+        raise NotSafe(f"{name} is an argument of its function")
+    if is_set_by_others(source, name):
+        raise NotSafe(f"{name} is global")
+    found = Uses()
+    for node in source.named.get(name, ()):
+        here = source.variables(node)
+        if not _is_use(source, node):
+            continue
+        if here is own:
+            _sort_use(source, node, name, found)
+        elif here is None or any(each.scope is own for each in here[name]):
+            raise NotSafe(f"{name} is used in a nested function or in a comprehension")
+    check_is_not_looked_at(source, scope, name)
+    return found
+
+
+def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
+    """Raise Refusal where something may look at a variable of a scope without naming it."""
+    if isinstance(scope, cst.Module) and exports(source, name):
+        raise NotSafe(f"__all__ names {name}: other code may read it")
+    for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
+            raise NotSafe(f"{node.func.value}() may look at {name}")
+        if isinstance(node, cst.SimpleString) and f"@{name}" in node.value:
+            raise NotSafe(f"a text in line {source.line(node)} names {name}")
+    if source.mentions(("f_locals",)):
+        raise NotSafe(f"f_locals may look at {name}")
+
+
+def exports(source: SourceFile, name: str) -> bool:
+    """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
+    nodes = [
+        each
+        for line in source.nodes
+        if isinstance(line, cst.SimpleStatementLine) and any(map(_is_all, walk(line)))
+        for each in _without_annotations(line)
+    ]
+    texts = [each.evaluated_value for each in nodes if isinstance(each, cst.SimpleString)]
+    is_elsewhere = sum(map(_is_all, source.nodes)) > sum(map(_is_all, nodes))
+    is_made = is_elsewhere or any(isinstance(each, MAKES) and not _is_all(each) for each in nodes)
+    return name in texts or (is_made and not name.startswith("_"))
+
+
+def _is_all(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Name) and node.value == "__all__"
+
+
+def _without_annotations(line: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    annotations = {each for node in walk(line) if isinstance(node, cst.Annotation) for each in walk(node)}
+    return (each for each in walk(line) if each not in annotations)
+
+
+def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
+    """Return whether a call may look at the variables of a scope: `vars(args)` looks at an object alone."""
+    if function.value == "vars" and call.args and not call.args[0].star:
+        return False
+    if function.value == "globals" and not isinstance(scope, cst.Module):
+        return False
+    return function.value in LOOK_INSIDE
+
+
+def _is_use(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a name is a variable's, not that of an attribute or a keyword."""
+    parent = source.parent(node)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr is not node
+    return not (isinstance(parent, cst.Arg) and parent.keyword is node)
+
+
+def _sort_use(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
+    """Add a use of a variable to others, by what it does. Raises Refusal for what is bound in another way."""
+    parent = source.parent(node)
+    if isinstance(parent, cst.AugAssign) and parent.target is node:
+        found.changed.append(parent)
+        return
+    if isinstance(parent, cst.AnnAssign) and parent.target is node and parent.value is not None:
+        found.set.append((node, parent.value))
+        return
+    if isinstance(parent, cst.AssignTarget):
+        assign = cst.ensure_type(source.parent(parent), cst.Assign)
+        found.set.append((node, assign.value))  # of `a = b = 0` too
+        return
+    bound = bound_to(source, node)
+    if bound is not None:
+        if bound[1]:
+            raise NotSafe(f"{name} is bound to a part of something")
+        found.set.append((node, bound[0]))
+        return
+    if is_target(source, node):
+        raise NotSafe(f"{name} is bound in another way than by an assignment")
+    found.read.append(node)
+
+
+def is_grown(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a name is what an augmented assignment changes: `x += 1`."""
+    parent = source.parent(node)
+    return isinstance(parent, cst.AugAssign) and parent.target is node
+
+
+def is_set_by_others(source: SourceFile, name: str) -> bool:
+    """Return whether a function says that it sets a variable of another one, or of the module."""
+    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in source.nodes)
+
+
+def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
+    inner: cst.CSTNode = node
+    for each in source.around(node):
+        if isinstance(each, cst.AsName | cst.Del | cst.Import | cst.ImportFrom | cst.MatchPattern):
+            return True
+        if isinstance(each, cst.FunctionDef | cst.ClassDef):
+            return each.name is inner
+        if isinstance(each, cst.For | cst.CompFor | cst.NamedExpr | cst.AssignTarget | cst.AnnAssign):
+            return each.target is inner
+        if isinstance(each, cst.BaseStatement):
+            return False
+        inner = each
+    return False
+
+
+def check_is_builtin(source: SourceFile, name: str) -> None:
+    """Raise Refusal where a file gives a name of Python's own another meaning: `float`, `len`."""
+    for node in source.nodes:
+        is_alias = isinstance(node, cst.ImportAlias) and name in {node.evaluated_alias, node.evaluated_name}
+        is_definition = isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param) and node.name.value == name
+        is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)
+        if is_alias or is_definition or is_bound:
+            raise NotSafe(f"the program has a {name} of its own, in line {source.line(node)}")
+
+
+def is_builtin(source: SourceFile, name: str) -> bool:
+    """Return whether a name is of Python's own, and a file gives it no other meaning."""
+    if not hasattr(builtins, name):  # or all of the file would be looked through
+        return False
+    try:
+        check_is_builtin(source, name)
+    except Refusal:
+        return False
+    return True
+
+
+def _is_bound(source: SourceFile, node: cst.Name) -> bool:
+    parent = source.parent(node)
+    if isinstance(parent, cst.Element | cst.AssignTarget | cst.AnnAssign | cst.For | cst.NamedExpr):
+        return is_target(source, node) or bound_to(source, node) is not None or isinstance(parent, cst.AssignTarget)
+    return False
+
+
+def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise Refusal where a text shows the code of a read itself: `f"{total=}"`."""
+    for each in source.around(node):
+        if isinstance(each, cst.FormattedStringExpression | cst.TemplatedStringExpression) and each.equal is not None:
+            raise NotSafe(f"line {source.line(node)} shows its own code")
+        if isinstance(each, cst.Call) and isinstance(each.func, cst.Name) and each.func.value in SHOWS:
+            raise NotSafe(f"line {source.line(node)} shows its own code")
+        if isinstance(each, cst.BaseStatement):
+            return

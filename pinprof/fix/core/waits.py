@@ -1,0 +1,227 @@
+"""What may rely on a wait that a change removes: events, copies that nobody waits for, and other streams."""
+
+from collections.abc import Collection, Iterator
+
+import libcst as cst
+
+from pinprof.fix.core.batches import is_copy_of
+from pinprof.fix.core.calls import last_name
+from pinprof.fix.core.order import follows
+from pinprof.fix.core.rewrite import NotSafe, walk
+from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.uses import bound_to, uses_in
+from pinprof.trace.lines import Place
+
+COMPILING = ("compile", "jit", "script")
+"""Words of decorators that compile a function."""
+COPYING = {"to", "cuda", "copy_"}
+
+
+def catches(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a statement may catch the errors of what is in it."""
+    if isinstance(node, cst.With):
+        return any("suppress" in source.code(item.item) for item in node.items)
+    return isinstance(node, cst.Try | cst.TryStar)
+
+
+def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
+    """Raise Refusal where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
+    check_errors_pass(source, node, loop)
+    check_no_other(source)
+    check_runs_in_order(source, node)
+
+
+def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
+    """Raise Refusal where a loop goes on after an error of a read, which would come later."""
+    for each in source.around(node):
+        if each is loop:
+            return
+        if catches(source, each):
+            raise NotSafe(f"line {source.line(each)} may catch an error of the read, which would come later")
+
+
+def check_no_other(source: SourceFile) -> None:
+    """Raise Refusal where memory that is copied, or an event, may rely on a wait somewhere in a file."""
+    for call in source.every_call:
+        if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
+            raise NotSafe(f"line {source.line(call)} copies without its own wait, and may rely on this one")
+        if source.qualified(call.func) == "os.fork":
+            raise NotSafe(f"line {source.line(call)} makes a process that cannot read the GPU")
+        if last_name(call) == "query" and not call.args and isinstance(call.func, cst.Attribute):
+            raise NotSafe(f"line {source.line(call)} asks whether the GPU is done, which depends on the wait")
+        if last_name(call) == "elapsed_time" and not _is_synchronized(source, call):
+            raise NotSafe(f"line {source.line(call)} asks events for a time, which fails before the GPU is done")
+    _check_refills(source)
+
+
+def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise Refusal where a node may run on another stream than what uses its result, or is compiled with it."""
+    _check_is_not_compiled(source, node)
+    if any(last_name(call) == "set_stream" for call in source.every_call):
+        raise NotSafe("the program sets the current stream: work on another one may rely on the wait")
+    scope = source.scope(node)
+    name = scope.name.value if isinstance(scope, cst.FunctionDef) else None
+    for block in _with_streams(source):
+        is_called = name is not None and any(isinstance(each, cst.Name) and each.value == name for each in walk(block))
+        if is_called or source.is_within(node, block):
+            raise NotSafe(f"line {source.line(block)} changes the stream: work on another one may rely on the wait")
+
+
+def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise Refusal in a function that is compiled: what stays on the GPU may be fused with it, and round otherwise."""
+    names = set()
+    for each in source.around(node):
+        if isinstance(each, cst.FunctionDef):
+            names.add(each.name.value)
+            if any(word in source.code(one.decorator) for one in each.decorators for word in COMPILING):
+                raise NotSafe(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
+    for call in source.every_call:
+        if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):
+            raise NotSafe(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
+
+
+def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise Refusal where a tensor may be made in inference mode, and changed outside of it, which torch refuses."""
+    for each in source.around(node):
+        if isinstance(each, cst.With) and any(_says_mode(source, item.item) for item in each.items):
+            raise NotSafe(f"line {source.line(each)} turns inference mode on and off, and the sum may outlive it")
+
+
+def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether inference mode depends on a value: `torch.inference_mode(phase == "val")`."""
+    return "inference_mode" in source.names_in(node) and not (isinstance(node, cst.Call) and not node.args)
+
+
+def _is_later(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a copy may not wait: by its word for that, or by position."""
+    if last_name(call) not in COPYING | {"cpu"}:
+        return False
+    said = [each for each in call.args if each.keyword and each.keyword.value == "non_blocking"]
+    said += [each for each in call.args[1:] if not each.keyword and isinstance(each.value, cst.Name)][-1:]
+    values = [(source.code(each.value), each.keyword) for each in said]
+    return any(value == "True" or (word is not None and value != "False") for value, word in values)
+
+
+def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
+    return last_name(call) == "cpu" or any(_is_host(source, each.value) for each in call.args)
+
+
+def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is the host, or a name that stands for nothing else."""
+    if isinstance(node, cst.Name):
+        bound = [each for each in _bound(source, node) if not isinstance(each, cst.Name)]
+        return bool(bound) and all(_is_host(source, each) for each in bound)
+    if isinstance(node, cst.Call) and source.qualified(node.func) == "torch.device" and node.args:
+        return _is_host(source, node.args[0].value)
+    return isinstance(node, cst.SimpleString) and node.evaluated_value == "cpu"
+
+
+def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
+    """Return what assignments bind to a name, in its function or else in the module."""
+    own = source.scope(name)
+    for scope in (own, source.module):
+        params = walk(scope.params) if isinstance(scope, cst.FunctionDef) else ()
+        if any(isinstance(each, cst.Param) and each.name.value == name.value for each in params):
+            return []
+        uses = [each for each in uses_in(source, scope, name.value) if source.scope(each) is scope]
+        found = [bound[0] for each in uses if (bound := bound_to(source, each)) is not None]
+        if found:
+            return found
+    return []
+
+
+def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a call always follows a synchronization in its function."""
+    waits = (each for each in source.every_call if last_name(each) == "synchronize")
+    return any(source.scope(call) is source.scope(each) and follows(source, call, each) for each in waits)
+
+
+def _check_refills(source: SourceFile) -> None:
+    """Raise Refusal where the program writes to pinned memory of its own, which it copies without a wait."""
+    if not any(_is_later(source, call) for call in source.every_call):
+        return
+    for call in source.every_call:
+        asks = any(each.keyword and each.keyword.value == "pin_memory" for each in call.args)
+        if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
+            raise NotSafe(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
+        if last_name(call) == "pin_memory" and _is_written(source, call):
+            raise NotSafe(f"line {source.line(call)} pins memory that the program writes to, and copies without a wait")
+
+
+def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
+    """Return whether the program writes to what a call pins, by the name that it gets."""
+    target = source.parent(pinned)
+    if not isinstance(target, cst.Assign):
+        return False
+    names = {source.code(each.target) for each in target.targets}
+    return any(written(source, source.module, names))
+
+
+def _with_streams(source: SourceFile) -> Iterator[cst.With]:
+    """Yield the blocks that run on a stream of their own, as far as the source says so."""
+    for node in source.nodes:
+        if isinstance(node, cst.With):
+            names = [name for each in node.items for name in source.names_in(each.item)]
+            if any("stream" in name.lower() for name in names):
+                yield node
+
+
+NO_WRITES = {"requires_grad_", "share_memory_"}
+"""Methods that end with an underscore, and leave the values as they are."""
+
+
+def written(source: SourceFile, within: cst.CSTNode, names: Collection[str]) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Yield where code writes to what one of some names is, with the name: `x[0] = 1`, `x += 1`, `x.add_(1)`."""
+    for node in walk(within):
+        target = _written_by(node)
+        name = _root(source, target) if target is not None else ""
+        if name in names:
+            yield node, name
+
+
+def check_parts_are_not_written(source: SourceFile, begun: Place) -> None:
+    """Raise Refusal where a loop that begins at a place writes to a part of a batch: others may share its memory."""
+    loops = [each for each in source.nodes if isinstance(each, cst.For) and source.line(each) == begun.line]
+    for loop in loops:
+        names, moved = _parts_of(source, loop)
+        for node, name in written(source, loop.body, names):
+            if source.line(node) <= moved.get(name, source.line(node)):
+                raise NotSafe(
+                    f"line {source.line(node)} writes to a part of a batch, and the program's own code makes the "
+                    "batches: the parts may share memory until they are pinned"
+                )
+
+
+def _parts_of(source: SourceFile, loop: cst.For) -> tuple[set[str], dict[str, int]]:
+    """Return the names of a batch and its parts in a loop, and the lines from which on they are copies."""
+    names, moved = set(source.names_in(loop.target)), dict[str, int]()
+    for node in walk(loop.body):
+        bound = bound_to(source, node) if isinstance(node, cst.Name) else None
+        if not (isinstance(node, cst.Name) and bound):
+            continue
+        if is_copy_of(source, bound[0], node.value):
+            moved.setdefault(node.value, source.line(node))
+        elif _root(source, bound[0]) in names:
+            names.add(node.value)
+    return names, moved
+
+
+def _written_by(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """Return what a node writes to in place, if it does."""
+    if isinstance(node, cst.AssignTarget):
+        return node.target if isinstance(node.target, cst.Subscript) else None
+    if isinstance(node, cst.AugAssign):
+        return node.target
+    function = node.func if isinstance(node, cst.Call) else None
+    if isinstance(function, cst.Attribute):
+        method = function.attr.value
+        is_writing = method.endswith("_") and not method.endswith("__") and method not in NO_WRITES
+        return function.value if is_writing else None
+    return None
+
+
+def _root(source: SourceFile, node: cst.BaseExpression) -> str:
+    """Return the name of what a part is of: `x` of `x[0]`, `self.x` of `self.x[0]`."""
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return source.code(node)

@@ -1,0 +1,25 @@
+"""The fixes, one in each module: the rules that it is for, the form that it changes, and what must hold for that."""
+
+from functools import cache
+from importlib import import_module
+from inspect import getmembers, isclass
+from pkgutil import iter_modules
+
+from pinprof.fix.core.fix import Fix
+
+
+@cache
+def every_fix() -> tuple[Fix, ...]:
+    """Return the fixes that the modules of this folder define."""
+    modules = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
+    return tuple(
+        found()
+        for module in modules
+        for _, found in getmembers(module, isclass)
+        if issubclass(found, Fix) and found.__module__ == module.__name__
+    )
+
+
+def fixes_of(rule: str) -> list[Fix]:
+    """Return the fixes for the findings of a rule: first those that are for it before all."""
+    return sorted((each for each in every_fix() if rule in each.rules), key=lambda fix: fix.rules.index(rule))

@@ -1,0 +1,331 @@
+"""Copies of batches: the DataLoader pins them, and the host does not wait for them."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import libcst as cst
+
+from pinprof.fix.core.batches import batch_of, cast_before, check_uses, copied_by, gone_through, is_copy, part, path_of
+from pinprof.fix.core.calls import argument, check_plain, method, moved_to, with_argument
+from pinprof.fix.core.facts import Told, Work
+from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
+from pinprof.fix.core.loaders import check_pinnable, with_options
+from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
+from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.timed import check_clocks, waits_at
+from pinprof.fix.core.uses import uses_of
+from pinprof.fix.core.values import REAL_TYPES
+from pinprof.fix.core.waits import check_no_other, check_parts_are_not_written, check_runs_in_order
+from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_once_or_there
+from pinprof.rules.rule import Finding, FoundSite
+from pinprof.trace.lines import Place
+from pinprof.trace.made import DENSE, MadeLoader
+
+SAFE_COPIES = (
+    "The host has memory for the pinned batches, which cannot be swapped. No code outside of the source shown writes "
+    "to a batch on the host while it is copied."
+)
+
+
+class BatchCopies(Fix):
+    """Lets the DataLoader pin the batches, and the host not wait for their copies."""
+
+    rules = ("PIN101", "PIN102", "PIN104", "PIN105")
+    what = "pin_memory=True, non_blocking=True"
+    safe_if = SAFE_COPIES
+    VALID = (
+        (
+            """
+            from torch.utils.data import DataLoader
+            loader = DataLoader(data, num_workers=2)  #! loader
+            for x, y in loader:  #! loop
+                x = x.to(device)  #? PIN104
+                model(x)
+            """,
+            """
+            from torch.utils.data import DataLoader
+            loader = DataLoader(data, num_workers=2, pin_memory=True)
+            for x, y in loader:
+                x = x.to(device, non_blocking=True)
+                model(x)
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            from torch.utils.data import DataLoader
+            loader = DataLoader(data, **options)  #! loader
+            for x, y in loader:  #! loop
+                x = x.to(device)  #? PIN104
+            """,
+            "the arguments of the DataLoader come from a list or a dict; set it there",
+        ),
+        (
+            """
+            from torch.utils.data import DataLoader
+            loader = DataLoader(data, num_workers=2)  #! loader
+            for x, y in loader:  #! loop
+                a = x.to(device)  #? PIN102
+                x.add_(1)
+            """,
+            "x is used on the host in line 5, where it may be written to while it is copied",
+        ),
+    )
+
+    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield the changes of a finding's copies, and the lines that stay as they are."""
+        rewrites: list[Rewrite] = []
+        mended: list[FoundSite] = []
+        gone: list[Waits] = []
+        for site in finding.sites:
+            place = site.evidence.place
+            if not work.chosen.has(place):
+                continue
+            constant = tried(partial(_constant, place, work), [])
+            if constant:
+                here, what = [waits_at(work.files.at(place), place)], ConstantOnGpu.what
+                yield mend_of(finding, what, constant, [site], "equal", ConstantOnGpu.safe_if, waits=here)
+                continue
+            try:
+                new, waits = _without_a_wait(place, work)
+            except Refusal as reason:
+                yield Refused(finding.rule, place, str(reason))
+                continue
+            rewrites += new
+            gone.append(waits)
+            mended.append(site)
+        if not mended and finding.rule.id == "PIN104":
+            yield from _only_pinned(finding, work)
+        elif rewrites:
+            what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+            yield mend_of(finding, what, rewrites, mended, "equal", self.safe_if, waits=gone)
+
+
+def _without_a_wait(place: Place, work: Work) -> tuple[list[Rewrite], Waits]:
+    """Return the rewrites of a line's copies and of the DataLoaders of what they copy. Raises Refusal."""
+    source = work.files.at(place)
+    copied = copies_of(source, place, work.told)
+    loaders = {one.loader.place: one.loader for one in copied if one.loader}.values()
+    casts = all(cast_before(one.call) for one in copied)
+    new = [each for loader in loaders for each in _pinned(loader, place, work, casts=casts)]
+    new += [each for one in copied if (each := non_blocking(one))]
+    waits = waits_at(source, place)
+    check_clocks([waits] if new else [], work)
+    if not new:
+        raise NotSafe("the source has pin_memory=True and non_blocking=True already")
+    return new, waits
+
+
+class Copied(NamedTuple):
+    """A copy of a batch, or of a part of it."""
+
+    source: SourceFile
+    call: cst.Call
+    loader: MadeLoader | None
+    """None where the program pins the memory itself, for this copy."""
+
+
+def copy_calls(source: SourceFile, place: Place, told: Told) -> list[cst.Call]:
+    """Return the calls on a line that copy to the GPU. Raises Refusal where the line may do something else."""
+    if not told.are_to_gpu(place):
+        raise NotSafe("the trace has no copy to the GPU at this line alone")
+    calls = [call for call in source.calls(place.line or 0) if is_copy(call)]
+    if not calls:
+        raise NotSafe("no call of .to(), .cuda() or .type() begins on the line")
+    return calls
+
+
+def non_blocking(copied: Copied) -> Rewrite | None:
+    """Return the rewrite of a copy; None where it says so already.
+
+    What `x.float()` makes is not pinned: then `x` itself is copied, and its type changes on the GPU.
+    """
+    source, call = copied.source, copied.call
+    _check_arguments(source, call)
+    cast = cast_before(call)
+    if cast is not None and not _only_moves(source, call):
+        raise NotSafe("the copy itself may change the type, too")
+    check_no_other(source)
+    check_runs_in_order(source, call)
+    given = argument(call, "non_blocking")
+    says = source.code(given.value) if given is not None else "False"
+    if says not in {"True", "False"}:
+        raise NotSafe(f"the source says non_blocking={says}; change it where that is set")
+    if says == "True" and cast is None:
+        return None
+    if argument(call, "copy") or argument(call, "memory_format"):
+        raise NotSafe("the copy has arguments that change what it makes")
+    remake = with_argument("non_blocking", "True")
+    if cast is None:
+        return source.rewrite(call, "non_blocking=True", remake)
+    what = "the type changes on the GPU" if says == "True" else "non_blocking=True"
+    return source.rewrite(call, what, lambda node: _cast_there(cst.ensure_type(remake(node), cst.Call)))
+
+
+def _only_moves(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a copy leaves the type as it is: `.to(other)` may not."""
+    given = [each for each in call.args if not (each.keyword and each.keyword.value == "non_blocking")]
+    bare = call.with_changes(args=given)
+    return method(call) == "cuda" or (method(call) == "to" and moved_to(source, bare) is not None)
+
+
+def _cast_there(copy: cst.Call) -> cst.BaseExpression:
+    """Return `x.cuda().float()` for `x.float().cuda()`."""
+    function = cst.ensure_type(copy.func, cst.Attribute)
+    cast = cst.ensure_type(function.value, cst.Call)
+    cast_function = cst.ensure_type(cast.func, cst.Attribute)
+    inner = copy.with_changes(func=function.with_changes(value=cast_function.value), lpar=cast.lpar, rpar=cast.rpar)
+    return cast.with_changes(func=cast_function.with_changes(value=inner), lpar=copy.lpar, rpar=copy.rpar)
+
+
+def _check_arguments(source: SourceFile, call: cst.Call) -> None:
+    """Raise Refusal for a copy that may say by position whether it blocks: `x.to(device, torch.half)` does not."""
+    given = [each.value for each in call.args if not each.keyword]
+    is_typed = method(call) == "to" and len(given) == 2 and source.qualified(given[1]) in REAL_TYPES  # noqa: PLR2004
+    check_plain(call, 2 if is_typed else 1, "the copy")
+
+
+def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
+    """Return the DataLoader whose batch a call copies. Raises Refusal where the batch may come from elsewhere."""
+    copied = copied_by(call)
+    each_of = gone_through(source, call)
+    name, keys = each_of.path if each_of else path_of(copied)
+    batch = batch_of(source, call, name)
+    loader = told.loader_of(place, source.line(batch.loop))
+    if loader is None:
+        raise NotSafe("the trace does not show that the loop draws from one DataLoader")
+    kind = part(loader.batch, [*batch.keys, *keys])
+    if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
+        raise NotSafe(f"{source.code(copied)} is not known to be a tensor of the batch")
+    names: list[tuple[str, cst.CSTNode]] = [(name, each_of.node if each_of else call)]
+    if batch.apart:
+        names.append((batch.name, batch.apart))
+    for each, at in names:
+        check_uses(source, batch.loop, each, at, lambda line: told.are_to_gpu(place._replace(line=line)))
+    return loader
+
+
+def _are_dense(batch: object, kind: type) -> bool:
+    """Return whether all parts of a list or a mapping, as it was recorded, are tensors."""
+    parts = batch.get("dict") if isinstance(batch, dict) and kind is dict else batch
+    values = list(parts.values()) if isinstance(parts, dict) and kind is dict else parts
+    return isinstance(values, list) and bool(values) and all(each == DENSE for each in values)
+
+
+MAKERS = {
+    f"torch.{name}"
+    for name in ("arange", "cat", "concat", "empty", "full", "ones", "rand", "randint", "randn", "randperm", "stack")
+} | {"torch.tensor", "torch.zeros"}
+"""Functions that return memory of its own, which is not pinned unless that is asked for."""
+OTHER_MEMORY = {"pin_memory", "out"}
+
+
+def copies_of(source: SourceFile, place: Place, told: Told) -> list[Copied]:
+    """Return the calls on a line that copy parts of a batch to the GPU, or what the line itself pins.
+
+    Raises Refusal unless all of its calls do.
+    """
+    calls = copy_calls(source, place, told)
+    copies = told.copies_at(place)
+    if copies is not None and copies.pinned and all(_is_pinned_there(source, call) for call in calls):
+        return [Copied(source, call, None) for call in calls]
+    return [Copied(source, call, loader_of(source, call, place, told)) for call in calls]
+
+
+def _is_pinned_there(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a call copies memory that its own line pins: `x.pin_memory().to(device)`.
+
+    Memory that is pinned already would not be pinned anew, and may be someone else's: so `x` has to be made by
+    functions of torch that pin nothing, wherever the function binds it.
+    """
+    pinned = cst.ensure_type(call.func, cst.Attribute).value
+    if not (isinstance(pinned, cst.Call) and isinstance(pinned.func, cst.Attribute)):
+        return False
+    if pinned.func.attr.value != "pin_memory" or pinned.args:
+        return False
+    return _is_unpinned(source, pinned.func.value, call)
+
+
+def _is_unpinned(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:
+    if isinstance(node, cst.Call):
+        words = {each.keyword.value for each in node.args if each.keyword}
+        starred = any(each.star == "**" for each in node.args)
+        return source.qualified(node.func) in MAKERS and not words & OTHER_MEMORY and not starred
+    if not isinstance(node, cst.Name):
+        return False
+    try:
+        uses = uses_of(source, node)
+    except Refusal:
+        return False
+    made = [value for _, value in uses.set if not _is_moved(source, value, call)]
+    return bool(made) and not uses.changed and all(_is_maker(source, value) for value in made)
+
+
+def _is_maker(source: SourceFile, value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Call) and _is_unpinned(source, value, value)
+
+
+def _is_moved(source: SourceFile, value: cst.BaseExpression, call: cst.Call) -> bool:
+    """Return whether a value is the copy itself, or another copy to a device: that is not pinned either."""
+    if value is call:
+        return True
+    return (
+        isinstance(value, cst.Call)
+        and isinstance(value.func, cst.Attribute)
+        and value.func.attr.value in {"to", "cuda"}
+        and source.line(value) >= source.line(call)
+    )
+
+
+def _constant(place: Place, work: Work) -> list[Rewrite]:
+    source, line = work.files.at(place), place.line or 0
+    return tried(partial(made_once_or_there, source, line), []) or filled_there(source, line)
+
+
+def _pinned(loader: MadeLoader, place: Place, work: Work, *, casts: bool) -> list[Rewrite]:
+    """Return the rewrites that let a DataLoader pin; none if it does. Raises Refusal.
+
+    `casts`: what is copied there is not its memory now, but that of `x.float()`.
+    """
+    copies = work.told.copies_at(place)
+    if loader.pin_memory:
+        if not casts and (copies is None or not copies.pinned):
+            raise NotSafe("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
+        if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
+            raise NotSafe("the batches are made by the program's own code, which may yield the same memory again")
+        return []
+    return _pinning(loader, work)
+
+
+def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
+    """Return the rewrites that make a DataLoader pin; none if it does. Raises Refusal."""
+    if loader.pin_memory:
+        return []
+    check_pinnable(loader)
+    for other in work.told.loaders_at(loader.place):
+        if other.num_workers and other.batch is not None:
+            check_pinnable(other)  # made by the same call
+    if loader.own_collate or loader.batch_size is None:
+        for place in loader.loops:
+            check_parts_are_not_written(work.files.at(place), place)
+    return with_options(work.files, loader, {"pin_memory": "True"})
+
+
+def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Mend the DataLoaders of pageable batches alone, where their copies cannot be made non-blocking for certain."""
+    rewrites, refused = at_each(finding, work.told.drawn, lambda loader: _pinning(loader, work))
+    yield from refused
+    if rewrites:
+        waits = [each for loader in work.told.drawn for each in _drawn(loader, work)]
+        yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
+
+
+def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:
+    """Yield that a step which draws from a DataLoader may copy its batches without a wait, wherever it does."""
+    for place in loader.loops:
+        source = work.files.at(place)
+        for node in source.nodes:
+            if isinstance(node, cst.For) and source.line(node) == place.line:
+                yield Waits(source.file, (node.target,))

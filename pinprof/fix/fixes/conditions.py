@@ -1,0 +1,199 @@
+"""Conditions on a number of the GPU and on a number of steps: the cheap one comes first."""
+
+import libcst as cst
+
+from pinprof.fix.core.calls import method
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.fix import LineFix
+from pinprof.fix.core.order import follows, is_remainder, line_of
+from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
+from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.uses import binds, bound_to, check_is_builtin, is_grown, is_target, uses_in
+from pinprof.fix.core.waits import check_no_other
+from pinprof.trace.lines import Place
+
+DECIDES = "a decision in each step depends on the value"
+PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
+"""Methods and functions of torch that only look."""
+
+
+class CheapConditionFirst(LineFix):
+    """Asks for the number of steps before it waits for the GPU: `if step % N == 0 and wait`."""
+
+    rules = ("PIN202", "PIN201")
+    what = "the cheap condition comes first"
+    safe_if = "Both conditions only look."
+    VALID = (
+        (
+            """
+            import torch
+            for step, loss in enumerate(losses):
+                if torch.isnan(loss) and step % 50 == 0:  #? PIN202
+                    print('nan')
+            """,
+            """
+            import torch
+            for step, loss in enumerate(losses):
+                if step % 50 == 0 and torch.isnan(loss):
+                    print('nan')
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            for loss in losses:
+                if loss > 9:  #? PIN202
+                    break
+            """,
+            DECIDES,
+        ),
+        (
+            """
+            for step, x in enumerate(loader):
+                if check(x) and step % 50 == 0:  #? PIN202
+                    print(x)
+            """,
+            "check(x) may change something",
+        ),
+    )
+
+    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+        """Return the change that puts the cheap condition first. Raises Refusal."""
+        del work
+        return _cheap_first(source, place.line or 0)
+
+
+def _cheap_first(source: SourceFile, line: int) -> Change:
+    """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises Refusal."""
+    found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
+    test = found[0].test if len(found) == 1 else None
+    if not (isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And)):
+        raise NotThisForm(DECIDES)
+    if not is_counted(test.right):
+        raise NotThisForm(DECIDES)
+    if not _is_pure(source, test.left):
+        raise NotSafe(f"{source.code(test.left)} may change something")
+    check_are_numbers(source, test.right)
+    check_no_other(source)
+    waits = Waits(source.file, (test.left,), (found[0].body,))
+    return Change([source.rewrite(test, "the cheap condition first", _swapped)], waits)
+
+
+def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:
+    """Return whether a condition only looks: calls of torch's own that do, comparisons, `not`, `and`, `or`."""
+    for node in walk(test):
+        if isinstance(node, cst.Call):
+            named = source.qualified(node.func)
+            is_torch = method(node) in PURE and (named is None or named.startswith(("torch.", "math.")))
+            if not (is_torch or _is_float(source, node)):
+                return False
+        if isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):
+            return False
+    return True
+
+
+def _is_float(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a call is `float(x)`; `int(x)` fails for what is no number, in the steps that look."""
+    if source.code(call.func) != "float" or len(call.args) != 1:
+        return False
+    check_is_builtin(source, "float")
+    return True
+
+
+def _swapped(node: cst.CSTNode) -> cst.CSTNode:
+    test = cst.ensure_type(node, cst.BooleanOperation)
+    return test.with_changes(left=test.right, right=test.left)
+
+
+COUNTED = (
+    *(cst.Name, cst.Integer, cst.BinaryOperation, cst.Add, cst.Subtract, cst.Modulo),
+    *(cst.LeftParen, cst.RightParen, cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.Newline),
+)
+"""What conditions on a number of steps are made of."""
+
+
+NO_NUMBERS = {"None", "True", "False"}
+
+
+def is_counted(test: cst.BaseExpression) -> bool:
+    """Return whether a condition is about a remainder of variables of the host."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        left: cst.BaseExpression = test.expression
+        rest: list[cst.BaseExpression] = []
+    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        left, rest = test.left, [test.comparisons[0].comparator]
+        if not isinstance(test.comparisons[0].operator, cst.Equal):
+            return False
+    else:
+        return False
+    if not is_remainder(left):
+        return False
+    divisor = cst.ensure_type(left, cst.BinaryOperation).right
+    if not (isinstance(divisor, cst.Integer) and divisor.evaluated_value):
+        return False
+    parts = [part for each in (left, *rest) for part in walk(each)]
+    return all(isinstance(part, COUNTED) for part in parts)
+
+
+def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
+    """Raise Refusal unless each variable of a condition is a number whenever it is asked, whatever came before."""
+    for node in walk(test):
+        if isinstance(node, cst.Name) and not (_is_of_loop(source, node) or _is_always_set(source, node)):
+            raise NotSafe(f"{node.value} may not be a number each time: the first condition may guard it")
+
+
+def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a loop around a node counts with it: `for step in ...`, with no other name for it inside."""
+    scope = source.scope(node)
+    for each in source.around(node):
+        if each is scope:
+            return False
+        if isinstance(each, cst.For) and binds(each.target, node.value):
+            return not any(_is_set(source, use) for use in uses_in(source, each.body, node.value))
+    return False
+
+
+def _is_always_set(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a variable is an argument, or is set before; and only ever to what may be a number."""
+    for scope in dict.fromkeys((source.scope(node), source.module)):
+        params = list(walk(scope.params)) if isinstance(scope, cst.FunctionDef) else []
+        if any(isinstance(each, cst.Param) and _may_be_none(source, each, node.value) for each in params):
+            return False
+        defaults = [each.default for each in params if isinstance(each, cst.Param) and each.name.value == node.value]
+        uses = [each for each in uses_in(source, scope, node.value) if source.scope(each) is scope]
+        set_there = [each for each in uses if _is_set(source, each)]
+        if not (defaults or set_there):
+            continue
+        given = [bound_to(source, each) for each in set_there if not is_grown(source, each)]
+        values = [*(each for each in defaults if each is not None), *(each[0] for each in given if each is not None)]
+        is_first = bool(defaults) or any(_comes_first(source, each, node, scope) for each in set_there)
+        return is_first and all(given) and not any(_is_no_number(source, each) for each in values)
+    return False
+
+
+def _may_be_none(source: SourceFile, param: cst.Param, name: str) -> bool:
+    """Return whether an argument of a name says that it may be None: `step: int | None`."""
+    said = source.code(param.annotation.annotation) if param.annotation else ""
+    return param.name.value == name and ("None" in said or "Optional" in said)
+
+
+def _is_set(source: SourceFile, node: cst.Name) -> bool:
+    parent = source.parent(node)
+    return is_grown(source, node) or is_target(source, node) or isinstance(parent, cst.NameItem)
+
+
+def _comes_first(source: SourceFile, first: cst.Name, node: cst.Name, scope: cst.CSTNode) -> bool:
+    """Return whether a variable is set in a line that always runs before a node, or in the module."""
+    if is_grown(source, first):
+        return False
+    if scope is not source.scope(node):
+        line = line_of(source, first)
+        return line is not None and source.parent(line) is scope
+    return follows(source, node, first)
+
+
+def _is_no_number(source: SourceFile, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.IfExp):
+        return _is_no_number(source, value.body) or _is_no_number(source, value.orelse)
+    return isinstance(value, cst.BaseString) or source.code(value) in NO_NUMBERS

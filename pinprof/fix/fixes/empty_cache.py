@@ -1,0 +1,114 @@
+"""An emptied cache is left alone: torch keeps memory of the GPU for the next step."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.files import RECORD_IT
+from pinprof.fix.core.fix import Fix, Outcome, mend_of, tried
+from pinprof.fix.core.rewrite import Change, NotSafe, Refused, Rewrite, Waits
+from pinprof.fix.core.source import SourceFile, removal, statement_alone
+from pinprof.fix.core.timed import before_clocks, waits_at
+from pinprof.rules.rule import Finding
+from pinprof.trace.lines import Place
+
+EMPTY_CACHE = "torch.cuda.empty_cache"
+OF_MEMORY = (
+    "memory_reserved",
+    "memory_allocated",
+    "memory_stats",
+    "memory_summary",
+    "memory_snapshot",
+    "peak_memory",
+    "mem_get_info",
+    "nvml",
+    "nvidia-smi",
+    "nvidia_smi",
+    *("memory_cached", "device_memory_used", "GPUtil", "gpustat", "_snapshot", "max_split_size"),
+)
+"""How a program that tells of the GPU's memory does so."""
+SHORT = ("out of memory", "OutOfMemoryError", "set_per_process_memory_fraction", "MemPool")
+"""Words of programs that go on when memory is short, or bound it."""
+LIBRARIES = ("cupy", "cudf", "jax", "tensorflow", "numba", "pycuda", "tensorrt", "onnxruntime", "vllm", "paddle")
+"""Other libraries that take memory of the GPU."""
+
+
+class NoEmptyCache(Fix):
+    """Takes `torch.cuda.empty_cache()` out of a loop or a function."""
+
+    rules = ("PIN303",)
+    what = "without empty_cache()"
+    safe_if = "No other process needs the GPU memory that torch keeps for the next step."
+    VALID = (
+        (
+            """
+            import torch
+            for x in loader:
+                train(x)
+                torch.cuda.empty_cache()  #? PIN303
+            """,
+            """
+            import torch
+            for x in loader:
+                train(x)
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            import torch
+            torch.cuda.empty_cache()  #? PIN303
+            print(torch.cuda.max_memory_reserved())
+            """,
+            "the program looks at memory (memory_reserved)",
+        ),
+        (
+            """
+            import torch
+            try:
+                f(x)
+            except RuntimeError:
+                torch.cuda.empty_cache()  #? PIN303
+            """,
+            "it follows an error, and is not for each step",
+        ),
+    )
+
+    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Mend memory that is given back in each step; where it grows for another reason, that is for people."""
+        rewrites: list[Rewrite] = []
+        waits: list[Waits] = []
+        reasons: list[str] = []
+        for place in sorted(work.told.allocating, key=finding.evidence.place.__ne__):  # its reason first
+            emptied = tried(partial(_emptied, place, work), reasons)
+            waits += [waits_at(work.files.at(place), place)] if emptied else []
+            rewrites += emptied
+        if rewrites:
+            yield mend_of(finding, self.what, rewrites, finding.sites, "equal", self.safe_if, waits=waits)
+        else:
+            yield Refused(finding.rule, finding.evidence.place, next(iter(reasons), RECORD_IT))
+
+
+def _emptied(place: Place, work: Work) -> list[Rewrite]:
+    source = work.files.at(place)
+    change = Change(_without_empty_cache(source, place.line or 0), waits_at(source, place))
+    return before_clocks(change, work).rewrites
+
+
+def _without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
+    """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises Refusal."""
+    statement = statement_alone(source, line, EMPTY_CACHE)
+    if cst.ensure_type(cst.ensure_type(statement.body[0], cst.Expr).value, cst.Call).args:
+        raise NotSafe("the call has arguments")
+    if any(isinstance(each, cst.ExceptHandler | cst.ExceptStarHandler) for each in source.around(statement)):
+        raise NotSafe("it follows an error, and is not for each step")
+    other = source.imported(LIBRARIES) or source.mentions(SHORT)
+    if other:
+        raise NotSafe(f"the program may need the memory that torch keeps ({other})")
+    told = source.mentions(OF_MEMORY)
+    if told:
+        raise NotSafe(f"the program looks at memory ({told}), and would see the memory that torch keeps")
+    return [removal(source, statement)]

@@ -1,0 +1,229 @@
+"""Fused optimizers, and gradients that are given back instead of set to zero."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from pinprof.fix.core.calls import (
+    argument,
+    check_has_no_comments,
+    check_plain,
+    in_place_of,
+    with_argument,
+    without_argument,
+)
+from pinprof.fix.core.facts import Told, Work
+from pinprof.fix.core.files import Files
+from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of, tried
+from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
+from pinprof.fix.core.source import SourceFile
+from pinprof.rules.rule import Finding
+from pinprof.trace.made import MadeOptimizer
+
+FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SGD"}
+"""Classes that have a fused form on GPUs."""
+FOREACH = {
+    "torch.optim.adadelta.Adadelta",
+    "torch.optim.adagrad.Adagrad",
+    "torch.optim.adamax.Adamax",
+    "torch.optim.asgd.ASGD",
+    "torch.optim.nadam.NAdam",
+    "torch.optim.radam.RAdam",
+    "torch.optim.rmsprop.RMSprop",
+    "torch.optim.rprop.Rprop",
+}
+"""Classes that go through all parameters at once unless told not to, and have no fused form that is certain."""
+FIRST_FUSED = (2, 4)
+"""The version of torch from which on all of `FUSED` have it."""
+MOST_POSITIONAL = 5
+"""The options come behind at least so many arguments."""
+MOST_OF_FUSED = 6
+"""Those of `FUSED` have one more: `amsgrad` or `nesterov`; the options are keywords."""
+LIBRARIES = ("apex", "deepspeed", "colossalai")
+"""Libraries that put another optimizer in the place of one."""
+
+
+SAFE_GRADIENTS = (
+    "Each parameter gets a gradient in each step: the optimizer then skips one without a gradient, instead of "
+    "updating it with 0."
+)
+
+
+class FusedOptimizer(Fix):
+    """Lets an optimizer make few launches: fused, or for all parameters at once; and gives gradients back."""
+
+    rules = ("PIN602",)
+    what = "fused=True"
+    safe_if = ""
+    VALID = (
+        (
+            """
+            import torch
+            opt = torch.optim.AdamW(model.parameters(), lr=1e-3)  #! optimizer
+            step()  #? PIN602
+            """,
+            """
+            import torch
+            opt = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+            step()
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            import torch
+            opt = torch.optim.AdamW(params, **options)  #! optimizer
+            step()  #? PIN602
+            """,
+            "the arguments of AdamW come from a list or a dict; set it there",
+        ),
+        (
+            """
+            import torch
+            opt = torch.optim.AdamW(params)  #! optimizer
+            scaler = GradScaler()
+            step()  #? PIN602
+            """,
+            "with a GradScaler, a fused optimizer unscales the gradients itself",
+        ),
+    )
+
+    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Mend optimizers that launch much; and gradients that are set to zero, where that is allowed."""
+        made = work.told.made
+        if made is None or not made.optimizers:
+            yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
+            return
+        rewrites, refused = at_each(finding, made.optimizers, lambda each: _fewer_launches(work.files, each, work.told))
+        yield from refused
+        if rewrites:
+            what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+            safe_if, part = finding.rule.safe_if, bool(refused)
+            yield mend_of(finding, what, rewrites, finding.sites, "rounding", safe_if, waits=(), part=part)
+        files = dict.fromkeys(each.file for each in made.optimizers)
+        zeroed = [each for file in files for each in tried(partial(_zeroed, file, work), [])]
+        if zeroed:
+            what = "gradients are set to None, not to zero"
+            yield mend_of(finding, what, zeroed, (), "different", SAFE_GRADIENTS, waits=(), part=True)
+
+
+def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile, cst.Call]:
+    """Return the call that made an optimizer. Raises Refusal unless it is the only one on its line."""
+    if not optimizer.direct:
+        raise NotSafe("a library made the optimizer; ask it to")
+    if not optimizer.kind.startswith("torch.optim."):
+        raise NotSafe(f"{optimizer.kind} is not an optimizer of torch")
+    source = files.at(optimizer.place)
+    name = optimizer.kind.rpartition(".")[2]
+    known = {optimizer.kind, f"torch.optim.{name}"}
+    calls = [call for call in source.calls(optimizer.line or 0) if source.qualified(call.func) in known]
+    if len(calls) != 1:
+        raise NotSafe(source.names(len(calls), f"{name} by its imported name"))
+    return source, calls[0]
+
+
+def _fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[Rewrite]:
+    """Return the rewrites that let an optimizer make few launches. Raises Refusal where it may not, or does."""
+    source, call = _made_optimizer(files, optimizer)
+    name = optimizer.kind.rpartition(".")[2]
+    check_plain(call, MOST_OF_FUSED if optimizer.kind in FUSED else MOST_POSITIONAL, name)
+    _check_options(source, call, optimizer)
+    _check_others(optimizer, told)
+    if optimizer.fused:
+        raise NotSafe(f"{name} is fused already")
+    if optimizer.differentiable:
+        raise NotSafe(f"{name} is differentiable, which neither fused nor foreach can be")
+    if not optimizer.plain_on_gpu:
+        raise NotSafe("its parameters are not all dense and on a GPU, or were not when it was made")
+    foreach = argument(call, "foreach")
+    said = source.code(foreach.value) if foreach is not None else None
+    if optimizer.kind in FUSED and not (said == "False" and _has_scaler(told, source)):
+        _check_fusible(name, told, source)
+        _check_state(source, call)
+        if said is None:
+            return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
+        if argument(call, "fused") is not None:
+            raise NotSafe("the source says both fused and foreach")
+        return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
+    if optimizer.kind in {*FOREACH, *FUSED} and said == "False":
+        return [_without(source, call, "foreach")]
+    raise NotSafe(f"{name} has no certain fused form, and already updates all parameters at once")
+
+
+def _check_others(optimizer: MadeOptimizer, told: Told) -> None:
+    """Raise Refusal where the same call makes another optimizer, for which the change is not right."""
+    made = told.made.optimizers if told.made else ()
+    for other in made:
+        if other.place == optimizer.place and (other.kind != optimizer.kind or not other.plain_on_gpu):
+            raise NotSafe("the line also makes an optimizer whose parameters are not all dense and on a GPU")
+
+
+def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
+    """Raise Refusal where the call does not show the options that decide."""
+    for option in ("fused", "foreach", "differentiable", "capturable"):
+        given = argument(call, option)
+        if given is not None and source.code(given.value) not in {"None", "False", "True"}:
+            raise NotSafe(f"the source says {option}={source.code(given.value)}; change it where that is set")
+    for option, kept in (("fused", optimizer.fused), ("foreach", optimizer.foreach)):
+        if kept is not None and argument(call, option) is None:
+            raise NotSafe(f"its parameter groups set {option} themselves")
+
+
+def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
+    if told.torch_version < FIRST_FUSED:
+        raise NotSafe(f"it is unknown whether this version of torch has a fused {name}")
+    if told.has_sparse_gradients:
+        raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
+    library = source.imported(LIBRARIES)
+    if library:
+        raise NotSafe(f"{library} changes the optimizer, and may not know a fused one")
+    if _has_scaler(told, source):
+        raise NotSafe(
+            "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
+        )
+
+
+def _has_scaler(told: Told, source: SourceFile) -> bool:
+    return told.has_scaler or source.mentions(("GradScaler",)) is not None
+
+
+def _check_state(source: SourceFile, call: cst.Call) -> None:
+    """Raise Refusal where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
+    for node in source.nodes:
+        if isinstance(node, cst.Attribute) and node.attr.value == "state" and _is_optimizer(source, node.value, call):
+            raise NotSafe(f"line {source.line(node)} uses what the optimizer keeps, which a fused one keeps on the GPU")
+
+
+def _is_optimizer(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:
+    """Return whether an expression is called as the variable that gets an optimizer, or like one."""
+    assign = source.parent(call)
+    targets = [each.target for each in assign.targets] if isinstance(assign, cst.Assign) else []
+    names = {source.names_in(each)[-1] for each in targets if source.names_in(each)}
+    last = (source.names_in(node) or [""])[-1]
+    return last in names or "optim" in last
+
+
+def _zero_grads(source: SourceFile) -> list[Rewrite]:
+    """Return the rewrites that let calls of `zero_grad` give gradients back."""
+    calls = [
+        node
+        for node in source.nodes
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == "zero_grad"
+        and (given := argument(node, "set_to_none")) is not None
+        and source.code(given.value) == "False"
+        and "#" not in source.code(node)
+    ]
+    return [_without(source, call, "set_to_none") for call in calls]
+
+
+def _without(source: SourceFile, call: cst.Call, option: str) -> Rewrite:
+    check_has_no_comments(source.code(call), f"take {option}=False out")
+    return source.rewrite(call, f"without {option}=False", without_argument(option))
+
+
+def _zeroed(file: str, work: Work) -> list[Rewrite]:
+    return _zero_grads(work.files.taken(file))

@@ -1,0 +1,126 @@
+"""TF32 for products of float32: it changes numbers."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.fix import Fix, Outcome, mend_of
+from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite
+from pinprof.fix.core.source import SourceFile
+from pinprof.rules.rule import Finding
+
+NO_FILE = "the trace does not show in which file of the program to allow it; record the program with pinprof run"
+SETTER = "torch.set_float32_matmul_precision"
+TURNED_OFF = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32")
+
+
+class Tf32(Fix):
+    """Allows TF32 for products of float32, in the file that makes an optimizer or else a DataLoader."""
+
+    rules = ("PIN701",)
+    what = "TF32"
+    safe_if = ""
+    VALID = (
+        (
+            """
+            import torch
+
+            opt = torch.optim.Adam(p)  #! optimizer
+            f()  #? PIN701
+            """,
+            """
+            import torch
+            torch.set_float32_matmul_precision("high")  # TF32 for matrix products
+
+            opt = torch.optim.Adam(p)
+            f()
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            import torch
+            torch.set_float32_matmul_precision(args.p)
+            opt = torch.optim.Adam(p)  #! optimizer
+            f()  #? PIN701
+            """,
+            "the program sets the precision of float32 itself",
+        ),
+    )
+
+    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield the change of the file that makes an optimizer or a DataLoader, or why there is none."""
+        made = work.told.made
+        places = [each.place for each in made.optimizers if each.direct] if made else []
+        places += [each.place for each in made.loaders if each.direct] if made else []
+        if not places:
+            yield Refused(finding.rule, finding.evidence.place, NO_FILE)
+            return
+        try:
+            rewrites = _with_tf32(work.files.at(places[0]))
+        except Refusal as reason:
+            yield Refused(finding.rule, places[0], str(reason))
+            return
+        safe_if = finding.rule.safe_if
+        yield mend_of(finding, self.what, rewrites, finding.sites, "different", safe_if, waits=(), part=True)
+
+
+def _with_tf32(source: SourceFile) -> list[Rewrite]:
+    """Return the rewrites that turn TF32 on, where a file turns it off, else behind its imports. Raises Refusal."""
+    found = list(_set_here(source))
+    if found:
+        return found
+    if source.mentions(("allow_tf32", "fp32_precision", SETTER.rpartition(".")[2])):
+        raise NotSafe("the program sets the precision of float32 itself, in a way that the source does not show")
+    last, torch = _last_import(source)
+    if last is None or not torch:
+        raise NotSafe("the file does not import torch by its name at its beginning")
+    line = cst.parse_statement(f'{SETTER}("high")  # TF32 for matrix products', config=source.module.config_for_parsing)
+
+    def insert(node: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        return cst.FlattenSentinel([cst.ensure_type(node, cst.SimpleStatementLine), line])
+
+    return [source.rewrite(last, "TF32", insert)]
+
+
+def _set_here(source: SourceFile) -> Iterator[Rewrite]:
+    for node in source.nodes:
+        if isinstance(node, cst.Call) and _says_highest(source, node):
+            yield source.anew(node.args[0].value, "high", cst.parse_expression('"high"'))
+        if isinstance(node, cst.Assign) and _turns_off(source, node):
+            yield source.anew(node.value, "True", cst.Name("True"))
+
+
+def _says_highest(source: SourceFile, call: cst.Call) -> bool:
+    return (
+        source.qualified(call.func) == SETTER
+        and len(call.args) == 1
+        and source.code(call.args[0].value).strip("'\"") == "highest"
+    )
+
+
+def _turns_off(source: SourceFile, assign: cst.Assign) -> bool:
+    return (
+        len(assign.targets) == 1
+        and source.qualified(assign.targets[0].target) in TURNED_OFF
+        and source.code(assign.value) == "False"
+    )
+
+
+def _last_import(source: SourceFile) -> tuple[cst.SimpleStatementLine | None, bool]:
+    """Return the last import of those at the beginning of a file, and whether they import torch."""
+    last, torch = None, False
+    for number, statement in enumerate(source.module.body):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            break
+        is_text = number == 0 and isinstance(statement.body[0], cst.Expr)
+        if not is_text and not all(isinstance(each, cst.Import | cst.ImportFrom) for each in statement.body):
+            break
+        for each in statement.body:
+            if isinstance(each, cst.Import):
+                torch = torch or any(name.evaluated_name == "torch" and not name.asname for name in each.names)
+        if not is_text:
+            last = statement
+    return last, torch

@@ -1,0 +1,85 @@
+"""The second of two synchronizations in a row is taken out."""
+
+import libcst as cst
+
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.fix import LineFix
+from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits
+from pinprof.fix.core.source import SourceFile, removal, statement_alone
+from pinprof.trace.lines import Place
+
+SYNCHRONIZE = "torch.cuda.synchronize"
+
+
+class SecondWait(LineFix):
+    """Takes out the second of two synchronizations in a row."""
+
+    rules = ("PIN210",)
+    what = "one of two waits in a row is left"
+    safe_if = "They wait for one device."
+    VALID = (
+        (
+            """
+            import torch
+            torch.cuda.synchronize()  #? PIN210
+            torch.cuda.synchronize()
+            f(x)
+            """,
+            """
+            import torch
+            torch.cuda.synchronize()
+            f(x)
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            import torch
+            torch.cuda.synchronize()  #? PIN210
+            f(x)
+            """,
+            "the source does not show what relies on the wait",
+        ),
+        (
+            """
+            import torch
+            torch.cuda.synchronize(0)  #? PIN210
+            torch.cuda.synchronize(1)
+            """,
+            "the source does not show what relies on the wait",
+        ),
+    )
+
+    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+        """Return the change; another synchronization may still wait there. Raises Refusal."""
+        del work
+        return Change(_without_second_wait(source, place.line or 0), Waits(source.file, ()), part=True)
+
+
+def _without_second_wait(source: SourceFile, line: int) -> list[Rewrite]:
+    statement = statement_alone(source, line, SYNCHRONIZE)
+    block = source.parent(statement)
+    body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else [statement]
+    place = next(number for number, each in enumerate(body) if each is statement)
+    for first, second in ((place, place + 1), (place - 1, place)):
+        if first >= 0 and second < len(body) and _are_alike(source, body[first], body[second]):
+            return [removal(source, cst.ensure_type(body[second], cst.SimpleStatementLine))]
+    raise NotSafe("the source does not show what relies on the wait: a measured time, or memory that is used again")
+
+
+def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Return whether two statements are the same synchronization of a device."""
+    if not (isinstance(one, cst.SimpleStatementLine) and isinstance(other, cst.SimpleStatementLine)):
+        return False
+    calls = [
+        line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
+        for line in (one, other)
+    ]
+    plain = [
+        isinstance(call, cst.Call)
+        and source.qualified(call.func) == SYNCHRONIZE
+        and all(isinstance(each.value, cst.Name | cst.Integer | cst.SimpleString) for each in call.args)
+        for call in calls
+    ]
+    return all(plain) and source.code(one.body[0]) == source.code(other.body[0])

@@ -1,0 +1,364 @@
+"""Sums of numbers of the GPU that are read in each step and used every N steps: they stay on the GPU."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import libcst as cst
+
+from pinprof.fix.core.facts import Work
+from pinprof.fix.core.fix import LineFix
+from pinprof.fix.core.order import comes_after, is_seldom, loop_of_read
+from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of
+from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_not_shown, uses_of
+from pinprof.fix.core.values import has_real_format, is_count, is_host_number, is_real, is_tensor
+from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
+from pinprof.trace.lines import Place
+
+Kind: TypeAlias = Literal["float", "int"]
+LATER = "the number stays on the GPU until it is used"
+SAFE_LATER = (
+    "Nothing else relies on the removed wait. The program reads the same Python number later; the GPU sums in "
+    "float64, as Python does. A list keeps 512 bytes of GPU memory per number until it is read."
+)
+NO_FLOAT64 = ("mps", "directml")
+"""Words of programs that may run on such a GPU."""
+
+
+class Sum(NamedTuple):
+    """A statement that adds to a sum."""
+
+    total: cst.Name
+    value: cst.BaseExpression
+    """What is added."""
+    node: cst.CSTNode
+    """The statement that adds."""
+
+
+def sum_of(source: SourceFile, small: cst.BaseSmallStatement) -> Sum | None:
+    """Return the sum to which a statement adds: `total += x` or `total = total + x`; None for another one."""
+    if isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
+        if isinstance(small.target, cst.Name):
+            return Sum(small.target, small.value, small)
+        raise NotSafe(f"{source.code(small.target)} is not a variable of the function: other code may read it")
+    if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
+        total, value = small.targets[0].target, small.value
+        is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add) and not value.lpar
+        if isinstance(value, cst.BinaryOperation) and is_sum and source.code(value.left) == source.code(total):
+            return Sum(total, value.right, small)
+    return None
+
+
+class SumOnGpu(LineFix):
+    """Keeps a sum of numbers on the GPU, in float64 as Python's, and reads it where it is used."""
+
+    rules = ("PIN201", "PIN203")
+    what = LATER
+    safe_if = SAFE_LATER
+    VALID = (
+        (
+            """
+            import torch.nn.functional as F
+
+            total = 0.0
+            for step, (x, y) in enumerate(loader):
+                total += F.mse_loss(model(x), y).item()  #? PIN201
+                if step % 100 == 99:
+                    print(total / 100)
+                    total = 0.0
+            """,
+            """
+            import torch.nn.functional as F
+
+            total = 0.0
+            for step, (x, y) in enumerate(loader):
+                total += F.mse_loss(model(x), y).detach().double()
+                if step % 100 == 99:
+                    print(float(total) / 100)
+                    total = 0.0
+            """,
+        ),
+        (
+            """
+            right = 0
+            for x, y in loader:
+                right += (model(x).argmax(1) == y).sum().item()  #? PIN201
+            print(right)
+            """,
+            """
+            right = 0
+            for x, y in loader:
+                right += (model(x).argmax(1) == y).sum()
+            print(int(right))
+            """,
+        ),
+    )
+    INVALID = (
+        (
+            """
+            total = 0.0
+            for x in loader:
+                total += x.mean().item()  #? PIN201
+                print(total)
+            """,
+            "total is read in each step, in line 4: read it every N steps",
+        ),
+        (
+            """
+            for x in loader:
+                self.total += x.mean().item()  #? PIN201
+            """,
+            "self.total is not a variable of the function: other code may read it",
+        ),
+    )
+
+    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+        """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises Refusal."""
+        change = _kept_on_gpu(source, place.line or 0)
+        check_is_of_one_gpu(work)
+        return change._replace(part=change.part and work.told.waits_in_a_loop(place))
+
+
+def check_is_of_one_gpu(work: Work) -> None:
+    """Raise NotSafe where a process uses several GPUs."""
+    if work.told.gpus > 1:
+        raise NotSafe("the process uses several GPUs, and a sum must stay on one")
+
+
+def _kept_on_gpu(source: SourceFile, line: int) -> Change:
+    read = read_at(source, line)
+    added = sum_of(source, statement_of(source, read))
+    if added is None:
+        raise other_form(source, read)
+    loop = loop_of_read(source, added.node, "makes the sum")
+    uses = uses_of(source, added.total)
+    _check_is_number(source, uses)
+    check_sum(source, uses, added, loop)
+    check_may_come_later(source, read.node, loop)
+    check_is_of_one_mode(source, read.node)
+    kind = _kind(source, read, added, uses)
+    check_is_builtin(source, kind)
+    if kind == "float":
+        check_has_float64(source)
+    changed = [each for each in uses.changed if each is not added.node]
+    apart = [each for each in changed if not _is_apart_already(source, each, added, changed)]
+    if kind == "int":
+        _check_shares(source, added, changed, uses)
+    elif any(isinstance(each.operator, cst.MultiplyAssign) for each in apart) and _begins_whole(source, uses):
+        raise NotSafe(f"{source.code(added.total)} begins at the whole number 0, which times a number is a whole one")
+    rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
+    waiting = [node for node in uses.read if _waits(source, node, added, apart)]
+    for node in waiting:
+        if not is_added_before(source, node, added, loop, uses):
+            _check_read(source, node, kind, uses)
+        rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
+    rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
+    outer, read_in = source.loop(loop), [*waiting, *apart]
+    still = outer is not None and any(
+        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
+    )
+    lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
+    early = None if apart else lambda line: _read_first(source, line, kind, added, loop, uses)
+    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, apart)), lost, early)
+    return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
+
+
+def check_has_float64(source: SourceFile) -> None:
+    """Raise Refusal where a program may run on a GPU that cannot sum as Python does."""
+    if source.mentions(NO_FLOAT64):
+        raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
+
+
+def _read_first(
+    source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: Uses
+) -> Rewrite:
+    """Return the rewrite that reads a sum before a line. Raises Refusal where it may be no sum there."""
+    starts = [source.statement(node) for node, _ in uses.set if not source.is_within(node, added.node)]
+    if source.scope(line) is not source.scope(added.node) or not any(
+        comes_after(source, line, each) for each in starts
+    ):
+        raise NotSafe("the sum is not known there")
+    if kind == "float" and _begins_whole(source, uses) and not is_added_before(source, line, added, loop, uses):
+        raise NotSafe("the sum may begin there at a whole number")
+    total = source.code(added.total)
+
+    def preceded(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        number = cst.parse_statement(f"{total} = {kind}({total})")
+        return cst.FlattenSentinel([number, cst.ensure_type(made, cst.SimpleStatementLine)])
+
+    return source.rewrite(line, f"{total} is read before it", preceded)
+
+
+def _check_is_number(source: SourceFile, uses: Uses) -> None:
+    """Raise Refusal where a sum is more than a number: it is called, or has attributes."""
+    for node in uses.read:
+        parent = source.parent(node)
+        if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
+            raise NotSafe(f"{source.code(node)} is not a number in line {source.line(node)}")
+
+
+def _waits(source: SourceFile, node: cst.BaseExpression, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
+    """Return whether a sum may be on the GPU where it is read: not behind `total /= n`, which makes it a number."""
+    if source.is_within(node, added.node):
+        return False  # `total = total + ...`
+    return not _is_apart_already(source, node, added, apart)
+
+
+def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
+    """Return whether a node always follows a line that makes a number of the sum, with nothing added between."""
+    lines = [source.statement(each) for each in apart if each is not node]
+    return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
+
+
+def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
+    """Return what the sum is of, as Python has it. Raises Refusal where the source does not show it."""
+    check_factor(source, read.node, added.value)
+    tensor = check_is_tensor(source, read)
+    if read.function != "item" and not is_tensor(source, tensor, read.node):
+        raise NotSafe(f"{source.code(tensor)} may be no tensor")
+    is_whole = not is_real(source, tensor, read.node)
+    if is_whole and not is_count(source, tensor):
+        raise NotSafe(f"the source does not show whether {source.code(tensor)} is a whole number")
+    if read.function == "int" and not is_whole:
+        raise NotSafe("int() cuts the number off")
+    if not is_whole or is_divided(added.value) or read.function == "float":
+        return "float"
+    starts = {isinstance(value, cst.Float) for _, value in uses.set if _is_literal(value)}
+    if len(starts) > 1:
+        raise NotSafe(f"{source.code(added.total)} begins at 0 and at 0.0")
+    return "float" if True in starts else "int"
+
+
+def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
+    """Return the number as a tensor, of the precision that Python's have."""
+    text = "X.detach().double()" if kind == "float" else "X"  # a count has no gradients
+    made = call_of(text, X=atom(read.tensor))
+    return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
+
+
+def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
+    """Raise Refusal unless a count that becomes a share begins anew before more is added to it, or is read as one."""
+    starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
+    for each in apart:
+        line = source.statement(each)
+        between = [
+            start
+            for start in starts
+            if source.parent(start) is source.parent(line)
+            and comes_after(source, line, start)
+            and comes_after(source, added.node, start)
+            and not comes_after(source, added.node, line)
+        ]
+        reads = [node for node in uses.read if not source.is_within(node, added.node)]
+        is_sure = between and all(comes_after(source, node, between[-1]) for node in reads)
+        if isinstance(each.operator, cst.DivideAssign) and not is_sure:
+            raise NotSafe(f"{source.code(added.total)} is a whole number, and a share of one later")
+
+
+def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: Uses) -> None:
+    """Raise Refusal where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
+    if kind == "int" or not _begins_whole(source, uses):
+        return
+    parent = source.parent(node)
+    if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Divide) and parent.left is node:
+        return
+    if has_real_format(parent):
+        return
+    where = f"line {source.line(node)} would show 0.0 if nothing was added"
+    raise NotSafe(f"{source.code(node)} begins at the whole number 0, and {where}")
+
+
+def _begins_whole(source: SourceFile, uses: Uses) -> bool:
+    return any(source.code(value) == "0" for _, value in uses.set if _is_literal(value))
+
+
+def _is_literal(value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Integer | cst.Float)
+
+
+def _apart(node: cst.CSTNode, kind: Kind) -> cst.CSTNode:
+    """Return `total = float(total) / n` for `total /= n`."""
+    changed = cst.ensure_type(node, cst.AugAssign)
+    name = changed.target
+    value = changed.value
+    if isinstance(value, cst.BinaryOperation | cst.IfExp | cst.BooleanOperation | cst.Comparison) and not value.lpar:
+        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    sum_of = cst.BinaryOperation(call_of(f"{kind}(X)", X=name), APART[type(changed.operator)](), value)
+    return cst.Assign([cst.AssignTarget(name)], sum_of, semicolon=changed.semicolon)
+
+
+APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
+    cst.DivideAssign: cst.Divide,
+    cst.MultiplyAssign: cst.Multiply,
+}
+"""What is done to a sum after its loop."""
+
+
+def check_sum(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
+    """Raise Refusal unless a sum begins at 0, and is used every so many steps only."""
+    name = source.code(added.total)
+    _check_starts(source, uses, added, loop)
+    for statement in uses.changed:
+        if statement is added.node:
+            continue
+        if not is_seldom(source, statement, loop):
+            raise NotSafe(f"{name} is also changed in line {source.line(statement)}")
+        source.statement(statement)
+        if type(statement.operator) not in APART or not is_host_number(source, statement.value):
+            raise NotSafe(f"{name} is changed in line {source.line(statement)} by what may be a tensor")
+    for node in uses.read:
+        check_is_not_shown(source, node)
+        if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
+            raise NotSafe(f"{name} is read in each step, in line {source.line(node)}: read it every N steps")
+
+
+def _check_starts(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
+    name = source.code(added.total)
+    starts = [(node, value) for node, value in uses.set if not source.is_within(node, added.node)]
+    for node, value in starts:
+        if source.code(value) not in {"0", "0.0", "0."}:
+            raise NotSafe(f"{name} is also set in line {source.line(node)}")
+        if source.is_within(node, loop.body) and not is_seldom(source, node, loop):
+            raise NotSafe(f"{name} starts again in each step, in line {source.line(node)}")
+    if not any(source.line(node) < source.line(loop) for node, _ in starts):
+        raise NotSafe(f"{name} does not begin at 0 before the loop, in the same function")
+
+
+def check_factor(source: SourceFile, number: cst.BaseExpression, value: cst.BaseExpression) -> None:
+    """Raise Refusal unless what is added is the number, alone, or times or divided by a number of the host."""
+    if value is number:
+        return
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply | cst.Divide):
+        times = isinstance(value.operator, cst.Multiply)
+        other = value.right if value.left is number else value.left if times and value.right is number else None
+        if other is not None and is_host_number(source, other):
+            return
+        if other is not None:
+            raise NotSafe(f"{source.code(other)} may not be a number on the host")
+    raise NotSafe("what is added to the sum is more than the number, or that times another one")
+
+
+def is_divided(value: cst.BaseExpression) -> bool:
+    """Return whether a number is divided: on a GPU torch multiplies by the reciprocal, which rounds otherwise."""
+    return isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Divide)
+
+
+def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loop, uses: Uses) -> bool:
+    """Return whether each step adds to a sum before it is read there, without another beginning between."""
+    line = source.statement(added.node)
+    if source.parent(line) is not loop.body or not comes_after(source, node, line):
+        return False
+    starts = [each for each, _ in uses.set if source.is_within(each, loop) and not source.is_within(each, added.node)]
+    return all(source.line(start) > source.line(node) for start in starts)
+
+
+def check_has_torch(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise Refusal where a file cannot ask whether something is a tensor yet."""
+    for each in source.module.body:
+        for small in each.body if isinstance(each, cst.SimpleStatementLine) else ():
+            if isinstance(small, cst.Import) and any(
+                name.evaluated_name == "torch" and name.asname is None for name in small.names
+            ):
+                return
+    raise NotSafe(f"nothing may have been added in line {source.line(node)}, and the file does not import torch to ask")
