@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -163,10 +163,8 @@ def _held(quantity: Quantity, now: Bounded, limit: float) -> str:
 
 
 def _keeps(quantity: Quantity, value: float, limit: float) -> bool:
-    within = value >= limit if quantity.at_least else value <= limit
-    return within or math.isclose(
-        value, limit, rel_tol=1e-9
-    )  # divided sums of ns: their last digits are rounding errors
+    is_within = value >= limit if quantity.at_least else value <= limit
+    return is_within or math.isclose(value, limit, rel_tol=1e-9)  # the last digits of divided sums are rounding errors
 
 
 def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> str:
@@ -210,7 +208,8 @@ def _shown(quantity: Quantity, figure: Bounded) -> str:
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
-    places = tuple(_each_new(measured, baseline))
+    new = [wait for wait in measured.waits if wait.cost_ms > MS.noise and not has_wait(baseline, wait.identity)]
+    places = tuple(wait.place for wait in sorted(new, key=lambda wait: -wait.cost_ms))
     if measured.no_waits and not places:
         status = "unknown" if tells_waits(baseline) else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
@@ -218,12 +217,6 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
     status = "new" if places else "kept"
     return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
-
-
-def _each_new(measured: TraceFigures, baseline: BaselineTrace) -> Iterator[CodePlace]:
-    for wait in sorted(measured.waits, key=lambda wait: -wait.cost_ms):
-        if wait.cost_ms > MS.noise and not has_wait(baseline, wait.identity):
-            yield wait.place
 
 
 # The traces of a job: an unreadable one, and a rank without a trace, do not pass
@@ -241,18 +234,18 @@ def judge_all(
 
     `matched` is the counterpart of each trace in the baseline. With `some_ranks` ranks may be absent.
     """
-    measured = [made for _, made in outcomes if isinstance(made, TraceFigures)]
-    unread = [path for path, made in outcomes if not isinstance(made, TraceFigures)]
+    measured = [figures for _, figures in outcomes if isinstance(figures, TraceFigures)]
+    unread = [path for path, figures in outcomes if not isinstance(figures, TraceFigures)]
     absent = {} if some_ranks else absent_ranks(measured, unread)
     checked = []
-    for (path, made), before in zip(outcomes, matched or [None] * len(outcomes), strict=True):
-        if not isinstance(made, TraceFigures):
-            why = str(made).removeprefix(f"{path}: ")
+    for (path, figures), before in zip(outcomes, matched or [None] * len(outcomes), strict=True):
+        if not isinstance(figures, TraceFigures):
+            why = str(figures).removeprefix(f"{path}: ")
             checked.append(Checked(path, (_unknown(READABLE, READABLE_WHAT, why),), ()))
             continue
-        judged = judge(made, limits, before, tolerance)
-        if made.path in absent:
-            verdict = _unknown(ALL_RANKS, ALL_RANKS_WHAT, absent.pop(made.path))
+        judged = judge(figures, limits, before, tolerance)
+        if figures.path in absent:
+            verdict = _unknown(ALL_RANKS, ALL_RANKS_WHAT, absent.pop(figures.path))
             judged = replace(judged, verdicts=(*judged.verdicts, verdict))
         checked.append(judged)
     return checked

@@ -104,10 +104,10 @@ def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | No
     places = []
     rows_by_kind = rows_by(group.ravel())
     for index in np.argsort(-total, kind="stable").tolist():
-        mine = position[rows_by_kind[index]]
+        of_kind = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
-        message = f"{_amount(details, mine, texts, steps)} ({EXPOSED[texts[2]]})"
+        message = f"{_amount(details, of_kind, texts, steps)} ({EXPOSED[texts[2]]})"
         subject = " ".join((*texts, "copies"))
         rule = rule_of_exposure(details, texts[2], texts[0])
         places.append(CodePlace(*sources[int(origin)], rule, subject, message))

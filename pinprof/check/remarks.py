@@ -42,10 +42,10 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
     without a place is an error if its rule is one.
     """
     errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
-    seen = {_spot(remark.place) for remark in errors}
+    blamed = {_spot(remark.place) for remark in errors}
     others = []
     for finding, place in ((one, place) for one in checked.findings for place in finding_places([one])):
-        if _spot(place) in seen:
+        if _spot(place) in blamed:
             continue
         behind = tuple(
             verdict

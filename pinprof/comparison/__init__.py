@@ -18,7 +18,7 @@ from pinprof.comparison.changes import (
 )
 from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.measurement.trust.doubt import COPIES, PER_STEP, STALLS
 from pinprof.rules import unsearched
 from pinprof.trace.tables import WHOLE_TRACE
 
@@ -105,15 +105,13 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     why.
     """
     traces = before.trace, after.trace
-    stepped = [trace.steps.source != WHOLE_TRACE for trace in traces]
-    both_or_none = stepped[0] == stepped[1]
-    old, new = (Side(each, has_steps or both_or_none) for each, has_steps in zip((before, after), stepped, strict=True))
-    waits_reason = _reason(old, new, lambda why: (why.stalls, why.per_step))
-    copies_reason = _reason(old, new, lambda why: (why.copies, why.per_step))
+    has_steps, has_steps_after = (trace.steps.source != WHOLE_TRACE for trace in traces)
+    both_or_none = has_steps == has_steps_after
+    old, new = Side(before, has_steps or both_or_none), Side(after, has_steps_after or both_or_none)
+    waits_reason = _both(old, new, lambda side: side.why_not_stepped(STALLS, PER_STEP))
+    copies_reason = _both(old, new, lambda side: side.why_not_stepped(COPIES, PER_STEP))
+    findings_reason = _both(old, new, _unsearched)
     copies = () if copies_reason else tuple(copy_changes(old, new))
-    findings_reason = "; ".join(
-        f"{name}: {what}" for name, side in (("before", old), ("after", new)) if (what := _unsearched(side))
-    )
     return Comparison(
         before=old.profile,
         after=new.profile,
@@ -129,14 +127,13 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     )
 
 
+def _both(before: Side, after: Side, why: Callable[[Side], str]) -> str:
+    """Return why something cannot be compared, by the reason of each side; empty if it can."""
+    reasons = (("before", why(before)), ("after", why(after)))
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason)
+
+
 def _unsearched(side: Side) -> str:
     """Return why the findings of a trace cannot be compared; empty if they can."""
-    entry = unsearched(side.profile)
-    return entry.what if entry else side.why_not_stepped(side.withheld.per_step)
-
-
-def _reason(old: Side, new: Side, figures: Callable[[Doubted], tuple[Doubt | None, ...]]) -> str:
-    reasons = (
-        (name, side.why_not_stepped(*figures(side.withheld))) for name, side in (("before", old), ("after", new))
-    )
-    return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason)
+    doubt = unsearched(side.profile)
+    return doubt.what if doubt else side.why_not_stepped(PER_STEP)

@@ -11,6 +11,7 @@ from pinprof.analyses.syncs import Counted, Match, Site, match_sites
 from pinprof.comparison.figures import ComparedFigure, Side, Value
 from pinprof.measurement.figures import NO_SIZES
 from pinprof.measurement.in_steps import sum_in_steps, waited_in_steps, waits_at, waits_in_steps
+from pinprof.measurement.trust.doubt import COPIES, DRAIN, OVERLAP, STALLS
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 
@@ -136,13 +137,13 @@ def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
 
 def _costs(side: Side, sites: Sequence[Site]) -> tuple[Value, Value, Value]:
     """Return how many waits there are at sites, how long they last, and how long the GPU idles after them, per step."""
-    details, stalls, why = side.details, side.details.syncs.stalls, side.withheld
+    details, stalls = side.details, side.details.syncs.stalls
     numbers = {id(site): number for number, site in enumerate(details.syncs.sites)}  # two sites may be equal
     rows = waits_at(details, (numbers[id(site)] for site in sites))
     return (
-        side.per_step(waits_in_steps(details, rows), why.stalls),
-        side.per_step(waited_in_steps(details, rows, stalls.stall_ns), why.stalls),
-        side.per_step(waited_in_steps(details, rows, stalls.idle_ns), why.stalls, why.drain, depends_on_end=True),
+        side.per_step(waits_in_steps(details, rows), STALLS),
+        side.per_step(waited_in_steps(details, rows, stalls.stall_ns), STALLS),
+        side.per_step(waited_in_steps(details, rows, stalls.idle_ns), STALLS, DRAIN, depends_on_end=True),
     )
 
 
@@ -196,7 +197,7 @@ def _copy_kinds(side: Side) -> dict[CopyKind, Int64s]:
 
 def _copies(side: Side, position: Int64s | None) -> tuple[Value, ...]:
     """Return count, bytes, time, exposed time and rate of the copies at positions of `Overlap.row`, per step."""
-    overlap, gpu, why = side.details.overlap, side.trace.gpu, side.withheld
+    overlap, gpu = side.details.overlap, side.trace.gpu
     position = np.empty(0, np.int64) if position is None else position
     rows = overlap.row[position]
     step, is_sized = side.trace.links.activity_step[rows], not (gpu.bytes[rows] == NONE).any()
@@ -205,11 +206,11 @@ def _copies(side: Side, position: Int64s | None) -> tuple[Value, ...]:
     unknown = Value(None, reason="" if is_sized else NO_SIZES)
     exposed = sum_in_steps(side.trace, step, overlap.exposed_ns[position])
     return (
-        side.per_step(sum_in_steps(side.trace, step), why.copies),
-        side.per_step(size, why.copies) if is_sized else unknown,
-        side.per_step(time, why.copies),
-        side.per_step(exposed, why.copies, why.overlap, depends_on_end=True),
-        side.per_step(size[known] / time[known], why.copies) if known.any() else unknown,
+        side.per_step(sum_in_steps(side.trace, step), COPIES),
+        side.per_step(size, COPIES) if is_sized else unknown,
+        side.per_step(time, COPIES),
+        side.per_step(exposed, COPIES, OVERLAP, depends_on_end=True),
+        side.per_step(size[known] / time[known], COPIES) if known.any() else unknown,
     )
 
 
@@ -258,13 +259,13 @@ def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterat
         else:
             yield _finding(old, new)
     for alone in left.values():
-        lost, found = ([one for pair in alone for one in pair[side]] for side in (0, 1))
-        if len(lost) == len(found) == 1:
-            moved = None not in {lost[0].evidence.function, found[0].evidence.function}
-            yield _finding((lost[0],), (found[0],), moved=moved)
+        gone, new_ones = ([one for pair in alone for one in pair[side]] for side in (0, 1))
+        if len(gone) == len(new_ones) == 1:
+            moved = None not in {gone[0].evidence.function, new_ones[0].evidence.function}
+            yield _finding((gone[0],), (new_ones[0],), moved=moved)
         else:
-            yield from (_finding((one,), ()) for one in lost)
-            yield from (_finding((), (one,)) for one in found)
+            yield from (_finding((one,), ()) for one in gone)
+            yield from (_finding((), (one,)) for one in new_ones)
 
 
 def _by_place(findings: Sequence[Finding]) -> dict[tuple[str, str | None, str | None], list[Finding]]:

@@ -1,6 +1,6 @@
 """The figures of two traces: before, after, and whether they differ by more than noise."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, Figure
 from pinprof.measurement.in_steps import Floats, running_in_steps, with_work_behind
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Doubt, Doubted
+from pinprof.measurement.trust.doubt import BUSY, PER_STEP
 from pinprof.trace.tables import KERNEL, Trace
 from pinprof.units import NS_PER_MS
 
@@ -136,30 +136,25 @@ class Side:
         """Their sums."""
         return self.analysis.profile
 
-    @property
-    def withheld(self) -> Doubted:
-        """Why figures are withheld."""
-        return self.profile.withheld
-
-    def why_not(self, *reasons: Doubt | None) -> str:
-        """Return why the trace is not fit for figures, from the doubts that withhold them; empty if it is."""
-        entry = next(filter(None, reasons), None)
-        if entry:
-            return f"{entry.what}; {entry.remedy}"
+    def why_not(self, *kinds: str) -> str:
+        """Return why the trace is not fit for a figure that these kinds withhold; empty if it is."""
+        doubt = self.profile.withheld.reason(kinds)
+        if doubt:
+            return f"{doubt.what}; {doubt.remedy}"
         return "" if self.profile.steps.count else NO_STEPS
 
-    def why_not_stepped(self, *reasons: Doubt | None) -> str:
-        """Return why the trace is not fit for figures per step; empty if it is."""
-        if not any(reasons) and not self.is_stepped:
+    def why_not_stepped(self, *kinds: str) -> str:
+        """Return why the trace is not fit for such a figure per step; empty if it is."""
+        if not self.is_stepped and not self.profile.withheld.reason(kinds):
             return NOT_STEPPED
-        return self.why_not(*reasons)
+        return self.why_not(*kinds)
 
-    def per_step(self, values: Floats, *reasons: Doubt | None, depends_on_end: bool = False) -> Value:
-        """Return a sum per step by its values in the complete steps, unless a reason withholds it.
+    def per_step(self, values: Floats, *kinds: str, depends_on_end: bool = False) -> Value:
+        """Return a sum per step by its values in the complete steps, unless one of these kinds withholds it.
 
         `depends_on_end` is as for a `Figure`: the last step of the trace counts, but not for the spread.
         """
-        reason = self.why_not_stepped(self.withheld.per_step, *reasons)
+        reason = self.why_not_stepped(PER_STEP, *kinds)
         if reason:
             return Value(None, reason=reason)
         if depends_on_end:
@@ -186,22 +181,21 @@ def _compared(figure: Figure, before: Side, after: Side) -> ComparedFigure:
 
 def _value(side: Side, figure: Figure) -> Value:
     """Return a figure of a trace, with its spread over the complete steps."""
-    reasons: list[Doubt | None] = [getattr(side.withheld, kind) for kind in figure.withheld_by]
     if figure is STEP_MS:
-        return _step(side, reasons)
-    reason = side.why_not(*reasons) if figure.of_trace else side.why_not_stepped(*reasons)
+        return _step(side)
+    reason = (side.why_not if figure.of_trace else side.why_not_stepped)(*figure.withheld_by)
     value, values = given(figure.of(side.profile)), figure.in_steps(side.details) if figure.in_steps else None
     if reason or value is None or values is None:
         return Value(None, reason=reason or figure.absent)
     return over_steps(with_work_behind(side.trace, values) if figure.depends_on_end else values, value)
 
 
-def _step(side: Side, reasons: Sequence[Doubt | None]) -> Value:
+def _step(side: Side) -> Value:
     """Return the step without profiler: measured with its p10 and p90, or estimated with the range of the estimate."""
     step = side.profile.estimate
     if step.step_ns is not None and side.is_stepped:
         return Value(step.step_ns, _spread(side))
-    return Value(None, step.range_ns, side.why_not_stepped(*reasons) or NO_STEPS)
+    return Value(None, step.range_ns, side.why_not_stepped(*STEP_MS.withheld_by) or NO_STEPS)
 
 
 def _spread(side: Side) -> tuple[float, float] | None:
@@ -210,15 +204,10 @@ def _spread(side: Side) -> tuple[float, float] | None:
     What is certain of the mean of one run differs from what is of the next one's.
     """
     step, plain = side.profile.estimate, side.profile.info.plain_step
-    if (
-        step.source != "measured"
-        or step.step_ns is None
-        or plain is None
-        or plain.p10_ms is None
-        or plain.p90_ms is None
-    ):
+    ends = (plain.p10_ms, plain.p90_ms) if plain and step.source == "measured" else (None, None)
+    if step.step_ns is None or ends[0] is None or ends[1] is None:
         return step.range_ns
-    return min(plain.p10_ms * NS_PER_MS, step.step_ns), max(plain.p90_ms * NS_PER_MS, step.step_ns)
+    return min(ends[0] * NS_PER_MS, step.step_ns), max(ends[1] * NS_PER_MS, step.step_ns)
 
 
 def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
@@ -233,7 +222,7 @@ def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
 def _worked(side: Side, device: int, category: int | None) -> Value:
     gpu = side.trace.gpu
     if device not in gpu.of_device:
-        return Value(None, reason=side.why_not(side.withheld.busy) or "nothing ran on this GPU")
+        return Value(None, reason=side.why_not(BUSY) or "nothing ran on this GPU")
     rows = gpu.of_device[device]
     chosen = rows if category is None else rows[gpu.category[rows] == category]
-    return side.per_step(running_in_steps(side.trace, chosen), side.withheld.busy)
+    return side.per_step(running_in_steps(side.trace, chosen), BUSY)
