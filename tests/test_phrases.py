@@ -11,7 +11,7 @@ from pinprof.phrases import EXPOSED, IDLE, LOST, PARTS, SLOW, WAITING, WAITS, wa
 from pinprof.report import words
 from pinprof.report.trace.course import OF_STEPS as UNLIKE
 from pinprof.report.trace.verdict import ADVICE
-from pinprof.report.whatif.text import ASSUMES
+from pinprof.report.whatif.text import EDITS, SPEEDS
 from pinprof.rules import RULES
 from pinprof.verdict import CAUSES as OF_STEPS
 
@@ -53,7 +53,7 @@ def _most_common() -> Iterator[str]:
         "why a copy is exposed": SENTENCES,
         "steps unlike the others": UNLIKE,
         "what a trace cannot tell": {str(figure): words for figure, words in FIGURES.items()},
-        "what a prediction assumes": ASSUMES,
+        "what a prediction assumes": {name: edit.assumes for name, edit in EDITS.items()} | SPEEDS,
         "findings": {rule.id: rule.title for rule in RULES},
         "what to change": {rule.id: rule.change.to for rule in RULES if rule.change},
     }

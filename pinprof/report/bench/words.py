@@ -95,8 +95,7 @@ def sentence(text: str) -> str:
 
 def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
     """Return the experiments that ran, in the order of the catalogue."""
-    found = ((known, bench.result(known.number)) for known in EXPERIMENTS)
-    return [(known, result) for known, result in found if result is not None]
+    return [(known, result) for known in EXPERIMENTS if (result := bench.result(known.number)) is not None]
 
 
 def rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
@@ -144,13 +143,13 @@ def why(verdict: Verdict) -> str:
 
 def _marks(bench: Bench, result: Result) -> Callable[[Figure], str]:
     """Return what marks a figure that is not used."""
-    found = {(each.figure, each.size) for each in refused(bench) if each.number == result.number}
-    return lambda figure: f" {NOT_USED}" if (figure.name, figure.size) in found else ""
+    of_this = {(rate.figure, rate.size) for rate in refused(bench) if rate.number == result.number}
+    return lambda figure: f" {NOT_USED}" if (figure.name, figure.size) in of_this else ""
 
 
 def not_used(bench: Bench, result: Result) -> list[str]:
     """Return why rates of an experiment are not used."""
-    return [each.text for each in refused(bench) if each.number == result.number]
+    return [rate.text for rate in refused(bench) if rate.number == result.number]
 
 
 def grids(bench: Bench, result: Result) -> list[Grid]:
@@ -166,11 +165,11 @@ def grids(bench: Bench, result: Result) -> list[Grid]:
 
 def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Grid:
     of_workers = names[0] == WORKERS
-    found = (
-        (str(each) if of_workers else size(each), *(_cell(result.figure(name, each), marks) for name in names))
-        for each in sizes
+    lines = (
+        (str(number) if of_workers else size(number), *(_cell(result.figure(name, number), marks) for name in names))
+        for number in sizes
     )
-    return Grid(("workers" if of_workers else "size", *names), tuple(found))
+    return Grid(("workers" if of_workers else "size", *names), tuple(lines))
 
 
 def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:

@@ -1,6 +1,7 @@
 """Predictions for the terminal: what a change brings and takes for granted, and what was measured after it."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -35,47 +36,87 @@ SMALL = 0.01
 NOTHING = 0.002
 """A step that changes by less than this share stays as it is."""
 
-WORDS = {
-    "drop_syncs": ("wait of the host", "waits of the host", "dropped"),
-    "pin": ("copy of pageable memory", "copies of pageable memory", "pinned"),
-    "non_blocking": ("blocking copy", "blocking copies", "made non-blocking"),
-    "overlap_copies": ("HtoD copy", "HtoD copies", "made one step ahead on a stream of its own"),
-    "drop_allocs": ("allocating or freeing call", "allocating or freeing calls", "dropped"),
-    "fused_optimizer": ("launch of optimizers", "launches of optimizers", "made by one"),
-    "cuda_graph": ("launch", "launches", "made by CUDA graphs"),
+
+class Edit(NamedTuple):
+    """What an option changes in the program: one thing, several, and how; if there is none; and what it assumes."""
+
+    one: str
+    several: str
+    how: str
+    none: str
+    assumes: str
+
+
+EDITS = {
+    "drop_syncs": Edit(
+        "wait of the host",
+        "waits of the host",
+        "dropped",
+        "no wait to drop but for allocations (--drop-allocs) and copies in flight (PIN216)",
+        assumes=(
+            "no code needs the awaited values before the step ends: a logged value can be read later, a value"
+            " that decides what to launch cannot"
+        ),
+    ),
+    "pin": Edit(
+        "copy of pageable memory",
+        "copies of pageable memory",
+        "pinned",
+        "no copy to pin: none is of pageable memory",
+        assumes=(
+            "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a "
+            "buffer that is refilled), and pinning costs the training loop no time of its own"
+        ),
+    ),
+    "non_blocking": Edit(
+        "blocking copy",
+        "blocking copies",
+        "made non-blocking",
+        "no copy to make non-blocking: none blocks the host",
+        assumes="nothing on the host reads or overwrites the memory until the copy is done",
+    ),
+    "overlap_copies": Edit(
+        "HtoD copy",
+        "HtoD copies",
+        "made one step ahead on a stream of its own",
+        "no copy to make ahead: none goes to the GPU",
+        assumes="the next batch is ready one step early, and the GPU has memory for two batches",
+    ),
+    "drop_allocs": Edit(
+        "allocating or freeing call",
+        "allocating or freeing calls",
+        "dropped",
+        "no allocation to drop: none is in the trace",
+        assumes="the caching allocator keeps the memory, so that no step asks the driver for it",
+    ),
+    "fused_optimizer": Edit(
+        "launch of optimizers",
+        "launches of optimizers",
+        "made by one",
+        "no launch for a fused optimizer to replace: torch marks no optimizer step with launches",
+        assumes=(
+            "the optimizer has a fused form (fused=True), and its Python time stays; pinprof does not predict"
+            " what the fused kernel saves on the GPU"
+        ),
+    ),
+    "cuda_graph": Edit(
+        "launch",
+        "launches",
+        "made by CUDA graphs",
+        "no launch for a graph to replace: no kernel is launched there",
+        assumes=(
+            "the graph is captured once: shapes and memory stay the same, its Python no longer runs, and each"
+            " batch is copied to where the graph reads it. What cannot be captured splits it into several "
+            "graphs. Adam has capturable=True: the GPU time that this adds is counted, unless Adam is fused"
+        ),
+    ),
 }
-"""What an option changes, one and several, and how."""
-NONE_THERE = {
-    "drop_syncs": "no wait to drop but for allocations (--drop-allocs) and copies in flight (PIN216)",
-    "pin": "no copy to pin: none is of pageable memory",
-    "non_blocking": "no copy to make non-blocking: none blocks the host",
-    "overlap_copies": "no copy to make ahead: none goes to the GPU",
-    "drop_allocs": "no allocation to drop: none is in the trace",
-    "fused_optimizer": "no launch for a fused optimizer to replace: torch marks no optimizer step with launches",
-    "cuda_graph": "no launch for a graph to replace: no kernel is launched there",
-}
-ASSUMES = {
-    "drop_syncs": (
-        "no code needs the awaited values before the step ends: a logged value can be read later, a value that "
-        "decides what to launch cannot"
-    ),
-    "pin": "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a buffer that "
-    "is refilled), and pinning costs the training loop no time of its own",
-    "non_blocking": "nothing on the host reads or overwrites the memory until the copy is done",
-    "overlap_copies": "the next batch is ready one step early, and the GPU has memory for two batches",
-    "drop_allocs": "the caching allocator keeps the memory, so that no step asks the driver for it",
-    "fused_optimizer": (
-        "the optimizer has a fused form (fused=True), and its Python time stays; pinprof does not predict what the "
-        "fused kernel saves on the GPU"
-    ),
-    "cuda_graph": (
-        "the graph is captured once: shapes and memory stay the same, its Python no longer runs, and each batch is "
-        "copied to where the graph reads it. What cannot be captured splits it into several graphs. Adam has "
-        "capturable=True: the GPU time that this adds is counted, unless Adam is fused"
-    ),
+"""By the name of the option in a scenario."""
+SPEEDS = {
     "host_speed": "all of the host's own time scales; the replay gives its waits",
     "gpu_speed": "all kernels scale alike; copies keep their rates",
 }
+"""What options assume that change no single thing."""
 
 
 def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int = 100, color: bool = False) -> str:
@@ -97,11 +138,9 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
     yield from (bullet(text) for text in _speeds(prediction.scenario))
     yield section("What this assumes")
     scenario = prediction.scenario
-    options = dict.fromkeys(
-        change.option for _, changes in ranks for change in changes if change.per_step or change.sites
-    )
-    options |= dict.fromkeys(option for option in ("host_speed", "gpu_speed") if getattr(scenario, option) != 1)
-    yield from (bullet(ASSUMES[option]) for option in options)
+    edited = (change.option for _, changes in ranks for change in changes if change.per_step or change.sites)
+    yield from (bullet(EDITS[option].assumes) for option in dict.fromkeys(edited))
+    yield from (bullet(assumes) for option, assumes in SPEEDS.items() if getattr(scenario, option) != 1)
     yield bullet(f"the rest of the {whole} stays as recorded")
 
 
@@ -170,15 +209,15 @@ def difference(
 
 def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
     """Yield how many things a change is about per step, and at which places."""
+    edit = EDITS[change.option]
     if not change.per_step and not change.sites:
-        yield NONE_THERE[change.option]
+        yield edit.none
         return
-    one, several, what = WORDS[change.option]
     per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
     is_sized = change.bytes_per_step != 0 and change.option not in {"drop_syncs", "fused_optimizer", "cuda_graph"}
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
-    yield f"{counted(change.per_step, one, several)} {per}{details} {what}{at_rate}{_at(change.sites)}"
+    yield f"{counted(change.per_step, edit.one, edit.several)} {per}{details} {edit.how}{at_rate}{_at(change.sites)}"
     kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
     if kept:
         yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
