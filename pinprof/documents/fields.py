@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeAlias, TypedDict
+from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -125,6 +125,9 @@ class Blocker(Document):
     per_step: Annotated[float, doc("how often; 0 for what is of the step as a whole")]
 
 
+Filled = TypeVar("Filled", bound=Document)
+
+
 def encoded(document: Document) -> str:
     """Return a document as JSON text. Raises ValueError if it holds NaN or an infinity, which JSON has not."""
     return json.dumps(msgspec.to_builtins(document), indent=2, allow_nan=False) + "\n"
@@ -145,12 +148,25 @@ def range_ms(range_ns: Sequence[float] | None) -> list[float] | None:
     return None if range_ns is None else [ms(end) for end in range_ns]
 
 
-def with_ms(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields by name, with the times in milliseconds."""
-    return {
-        f"{key[:-3]}_ms" if key.endswith("_ns") else key: maybe_ms(value) if key.endswith("_ns") else value
-        for key, value in fields.items()
-    }
+def filled(document: type[Filled], source: object, **fields: Any) -> Filled:
+    """Return a document of these fields; the others are what the source has under their names.
+
+    `x_ms` is the source's `x_ns` in milliseconds, and file, line and function are those of its `place`. Without a
+    source they are null.
+    """
+    others = (name for name in document.__struct_fields__ if name not in fields)
+    return document(**fields, **{name: _found(source, name) for name in others})
+
+
+def _found(source: object, name: str) -> Any:
+    if source is None:
+        return None
+    if name in Place._fields and hasattr(source, "place"):
+        return getattr(source.place, name)
+    if not name.endswith("_ms"):
+        return getattr(source, name)
+    time = getattr(source, f"{name.removesuffix('_ms')}_ns")
+    return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
 
 
 def place_fields(place: Place) -> PlaceFields:

@@ -1,7 +1,7 @@
 """`pinprof compare --json --brief`: the verdict and what changed, in a few kB, with ids of the evidence."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, TypedDict, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import SAME
@@ -22,6 +22,7 @@ from pinprof.documents.fields import (
     Words,
     doc,
     encoded_briefly,
+    filled,
 )
 from pinprof.report.comparison import json as whole
 from pinprof.report.comparison.json import Difference, NotCompared, Status, VerdictOnStep, compared
@@ -148,13 +149,26 @@ def _brief(document: whole.Compare, untold: Sequence[str], room: int) -> Compare
         verdict=document.verdict,
         sentence=cut(document.sentence, LONGEST),
         same_program=document.same_program,
-        figures=[
-            BriefStepFigure(id=f"/figures/{place}", name=figure.name, device=figure.device, **_values(figure))
-            for place, figure in figures[:room]
+        figures=[filled(BriefStepFigure, figure, id=f"/figures/{place}") for place, figure in figures[:room]],
+        waits=[
+            filled(BriefWait, wait, id=f"/waits/{place}", **_place(wait), stall_ms=filled(BriefFigure, wait.stall_ms))
+            for place, wait in waits[:room]
         ],
-        waits=[_wait(place, wait) for place, wait in waits[:room]],
-        copies=[_copies(place, group) for place, group in copies[:room]],
-        findings=[_finding(place, finding) for place, finding in findings[:room]],
+        copies=[
+            filled(BriefCopies, group, id=f"/copies/{place}", time_ms=filled(BriefFigure, group.time_ms))
+            for place, group in copies[:room]
+        ],
+        findings=[
+            filled(
+                BriefFindingChange,
+                finding,
+                id=f"/findings/{place}",
+                title=cut(finding.title, LONGEST),
+                **_place(finding),
+                saving_ms=filled(BriefFigure, finding.saving_ms),
+            )
+            for place, finding in findings[:room]
+        ],
         more_changes=sum(max(len(rows) - room, 0) for rows in (figures, waits, copies, findings)),
         cannot_tell=untold[:room],
     )
@@ -169,68 +183,16 @@ def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
 
 
 def _side(side: whole.Side) -> BriefSide:
-    return BriefSide(path=cut(side.path, LONGEST), step_source=side.step_source, steps=side.steps, bound=side.bound)
+    return filled(BriefSide, side, path=cut(side.path, LONGEST))
 
 
-class Values(TypedDict):
-    """Two values of a figure."""
-
-    before: float | None
-    after: float | None
-    difference: float | None
-    within_noise: bool | None
-    reason: str | None
-
-
-def _values(figure: whole.Figure | whole.StepFigure) -> Values:
-    return Values(
-        before=figure.before,
-        after=figure.after,
-        difference=figure.difference,
-        within_noise=figure.within_noise,
-        reason=figure.reason,
-    )
-
-
-def _figure(figure: whole.Figure) -> BriefFigure:
-    return BriefFigure(**_values(figure))
-
-
-def _wait(place: int, wait: whole.WaitChange) -> BriefWait:
-    site = (wait.after or wait.before)[0]
-    return BriefWait(
-        id=f"/waits/{place}",
-        change=wait.change,
-        cause=wait.cause,
-        **_place(site),
-        stall_ms=_figure(wait.stall_ms),
-    )
-
-
-def _place(site: Placed | whole.Found) -> PlaceFields:
-    file, function = site.file, site.function
-    return PlaceFields(file=file and cut(file, LONGEST), line=site.line, function=function and cut(function, LONGEST))
-
-
-def _copies(place: int, copies: whole.CopyChange) -> BriefCopies:
-    return BriefCopies(
-        id=f"/copies/{place}",
-        change=copies.change,
-        direction=copies.direction,
-        host_memory=copies.host_memory,
-        time_ms=_figure(copies.time_ms),
-    )
-
-
-def _finding(place: int, finding: whole.FindingChange) -> BriefFindingChange:
-    found = (finding.after or finding.before)[0]
-    return BriefFindingChange(
-        id=f"/findings/{place}",
-        change=finding.change,
-        rule=finding.rule,
-        title=cut(finding.title, LONGEST),
-        **_place(found),
-        saving_ms=_figure(finding.saving_ms),
+def _place(change: whole.WaitChange | whole.FindingChange) -> PlaceFields:
+    """Return where a change is: after, or before if it is gone."""
+    at: Placed | whole.Found = (change.after or change.before)[0]
+    return PlaceFields(
+        file=at.file and cut(at.file, LONGEST),
+        line=at.line,
+        function=at.function and cut(at.function, LONGEST),
     )
 
 

@@ -1,7 +1,7 @@
 """`pinprof compare --json`: with the names of the report, in milliseconds, bytes and GB/s."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias, TypedDict
+from typing import Annotated, Literal, TypeAlias
 
 from pinprof import rules
 from pinprof.analyses.syncs import Site
@@ -31,6 +31,7 @@ from pinprof.documents.fields import (
     Words,
     doc,
     encoded,
+    filled,
     library,
     one_of,
     place_fields,
@@ -215,13 +216,13 @@ def compared(comparison: Comparison) -> Compare:
         same_program=comparison.is_same_program,
         kernels_alike=comparison.kernels_alike,
         figures=[
-            StepFigure(name=figure.name, device=figure.device, **_values(figure)) for figure in comparison.figures
+            filled(StepFigure, _figure(figure), name=figure.name, device=figure.device) for figure in comparison.figures
         ],
         waits=[_wait(change) for change in comparison.waits],
         waits_reason=comparison.waits_reason or None,
         copies=[_copies(change) for change in comparison.copies],
         copies_reason=comparison.copies_reason or None,
-        repinned=[Repinned(**vars(change)) for change in comparison.repinned],
+        repinned=[filled(Repinned, change) for change in comparison.repinned],
         findings=[_finding(change) for change in comparison.findings],
         findings_reason=comparison.findings_reason or None,
     )
@@ -232,30 +233,17 @@ def _side(profile: Profile) -> Side:
         path=profile.path,
         rank=profile.info.rank,
         torch_version=profile.info.torch_version,
-        devices=[Device(device.name, device.index) for device in profile.info.devices],
+        devices=[filled(Device, device) for device in profile.info.devices],
         steps=profile.steps.count,
         step_source=profile.estimate.source,
         bound=profile.bound,
     )
 
 
-class Values(TypedDict):
-    """Two values of a figure, in the unit that its name tells."""
-
-    before: float | None
-    after: float | None
-    difference: float | None
-    fraction: float | None
-    noise: float | None
-    within_noise: bool | None
-    range_before: list[float] | None
-    range_after: list[float] | None
-    reason: str | None
-
-
-def _values(figure: ComparedFigure) -> Values:
+def _figure(figure: ComparedFigure) -> Figure:
+    """Return two values of a figure, in the unit that its name tells."""
     unit = figure.unit
-    return Values(
+    return Figure(
         before=_number(unit, figure.before.value),
         after=_number(unit, figure.after.value),
         difference=_number(unit, figure.difference),
@@ -276,10 +264,6 @@ def _range(unit: str, value: Value) -> list[float] | None:
     return range_ms(value.spread) if unit == "ns" else value.spread and list(value.spread)
 
 
-def _figure(figure: ComparedFigure) -> Figure:
-    return Figure(**_values(figure))
-
-
 def _wait(change: changes.WaitChange) -> WaitChange:
     site = change.sites[0]
     return WaitChange(
@@ -295,9 +279,7 @@ def _wait(change: changes.WaitChange) -> WaitChange:
 
 
 def _site(site: Site) -> WaitSite:
-    return WaitSite(
-        *site.place, library=library(site.library), call=site.call, thread=site.thread, verdict=site.verdict
-    )
+    return filled(WaitSite, site, library=library(site.library))
 
 
 def _copies(change: changes.CopyChange) -> CopyChange:

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from pinprof.documents import findings as documents
-from pinprof.documents.fields import maybe_ms, place_fields, range_ms, saving_fields, with_ms
+from pinprof.documents.fields import filled, maybe_ms, place_fields, range_ms, saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.ranks import RankRow, Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import shown, told
@@ -93,24 +93,19 @@ def joint_of(joint: Joint | None, step_ns: float | None) -> documents.Joint | No
 
 def ranks_of(ranks: Ranks) -> documents.Ranks:
     """Return what the ranks of a job show side by side."""
-    return documents.Ranks(
-        world_size=ranks.world_size,
-        slowest_rank=ranks.slowest_rank,
-        skew_ms=ms(ranks.skew_ns),
-        clocks_within_ms=maybe_ms(ranks.clocks_within_ns),
-        reason=ranks.reason,
+    return filled(
+        documents.Ranks,
+        ranks,
         shown_rank=ranks.shown_rank if ranks.rows else None,
-        choice=ranks.choice,
         spread=documents.Spread(*map(ms, ranks.spread_ns)) if ranks.spread_ns else None,
         rows=[_rank(row) for row in ranks.rows],
-        collectives=[documents.Collective(**with_ms(vars(row))) for row in ranks.collectives],
+        collectives=[filled(documents.Collective, row) for row in ranks.collectives],
         findings=[_shared(shared) for shared in ranks.findings],
     )
 
 
 def _rank(row: RankRow) -> documents.RankRow:
-    """Return a rank, whose figures have the names of the document."""
-    return documents.RankRow(**with_ms(vars(row)) | {"stalls": _by_cause(row.stalls), "idle": _by_cause(row.idle)})
+    return filled(documents.RankRow, row, stalls=_by_cause(row.stalls), idle=_by_cause(row.idle))
 
 
 def _by_cause(times: TimesPerStep) -> list[documents.ByCause]:

@@ -5,15 +5,15 @@ from dataclasses import asdict
 
 from msgspec import UNSET, UnsetType
 
-from pinprof.analyses.course import Course, Irregular
+from pinprof.analyses.course import Course, Irregular, RegularStep
 from pinprof.analyses.parts import MeanStep
 from pinprof.documents import report as documents
-from pinprof.documents.fields import Device, encoded, maybe_ms, range_ms, with_ms
+from pinprof.documents.fields import Device, encoded, filled, maybe_ms, range_ms
 from pinprof.documents.spent import HostMemory, Pause
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import given
-from pinprof.measurement.profile import GpuSums, Profile
+from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES as KINDS
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks import Ranks
@@ -56,7 +56,7 @@ def _trace(profile: Profile, findings: Findings, hta: Breakdown | None) -> docum
         rank=info.rank,
         world_size=info.world_size,
         torch_version=info.torch_version,
-        devices=[Device(device.name, device.index) for device in info.devices],
+        devices=[filled(Device, device) for device in info.devices],
         span_ms=ms(profile.span_ns),
         events=_events(profile),
         missing=[_missing(doubt) for doubt in profile.doubts],
@@ -65,12 +65,12 @@ def _trace(profile: Profile, findings: Findings, hta: Breakdown | None) -> docum
         steps=_steps(profile),
         per_step=_per_step(profile),
         step_parts=[_part(mean) for mean in profile.parts],
-        gpu=[_gpu(gpu) for gpu in profile.gpus],
+        gpu=[filled(documents.Gpu, given(gpu.time), device=gpu.device) for gpu in profile.gpus],
         copies=[copies_of(group) for group in profile.copies],
         overlap=overlap_of(profile),
         syncs=syncs_of(profile),
         idle=[row for gpu in profile.gpus for row in idle_of(gpu)],
-        pause=Pause(**with_ms(vars(profile.pause))) if profile.pause else None,
+        pause=filled(Pause, profile.pause) if profile.pause else None,
         launches=launches_of(profile.launches, findings.blockers) if profile.launches else None,
         loader=loader_of(profile),
         kernels=[kernel_of(profile, kernels, row) for row in kernels.rows] if kernels else [],
@@ -96,33 +96,21 @@ def _events(profile: Profile) -> documents.Events:
 
 
 def _missing(doubt: Doubt) -> documents.Missing:
-    return documents.Missing(
-        check=doubt.check,
-        level=doubt.level,
-        what=doubt.what,
-        effect=doubt.effect,
-        remedy=doubt.remedy,
-        invalidates=[kind for kind in KINDS if kind in doubt.withholds],
-    )
+    return filled(documents.Missing, doubt, invalidates=[kind for kind in KINDS if kind in doubt.withholds])
 
 
 def _steps(profile: Profile) -> documents.Steps:
     steps, step, course = profile.steps, profile.estimate, profile.course
-    return documents.Steps(
-        count=steps.count,
-        source=steps.source,
-        marker=steps.marker,
+    return filled(
+        documents.Steps,
+        steps,
         step_marker=profile.info.step_marker,
-        host_ms=maybe_ms(steps.host_ns),
-        device_ms=maybe_ms(steps.device_ns),
-        traced_ms=maybe_ms(steps.traced_ns),
-        busy_ms=maybe_ms(steps.busy_ns),
         busy_fraction=_share(steps.busy_ns, step.step_ns),
         step_ms=maybe_ms(step.step_ns),
         step_source=step.source,
         range_ms=range_ms(step.range_ns),
         bound=profile.bound,
-        regular=_regular(course) if course else None,
+        regular=_regular(course.timed) if course and course.timed else None,
         irregular=[_irregular(row) for row in profile.unlike],
         ledger=_ledger(course) if course else None,
     )
@@ -133,36 +121,19 @@ def _share(busy_ns: float | None, step_ns: float | None) -> float | None:
     return min(busy_ns / step_ns, 1.0) if busy_ns is not None and step_ns else None
 
 
-def _regular(course: Course) -> documents.Regular | None:
-    """Return the regular step that was timed without the profiler; None where it was not."""
-    timed = course.timed
-    if timed is None:
-        return None
-    return documents.Regular(
-        count=timed.steps,
-        step_ms=ms(timed.step_ns),
-        range_ms=range_ms(timed.range_ns),
-        confidence=CONFIDENCE,
-        input_fraction=timed.input_fraction,
-    )
+def _regular(timed: RegularStep) -> documents.Regular:
+    """Return the regular step as it was timed without the profiler."""
+    return filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE)
 
 
 def _irregular(row: Irregular) -> documents.Irregular:
-    return documents.Irregular(
-        reason=row.reason,
-        count=row.count,
-        every=row.every,
-        ms=ms(row.ns),
-        per_step_ms=ms(row.per_step_ns),
-        sites=[documents.Point(*place) for place in row.places],
-    )
+    return filled(documents.Irregular, row, ms=ms(row.ns), sites=[documents.Point(*place) for place in row.places])
 
 
 def _ledger(course: Course) -> list[documents.Entry]:
     """Return where the time of the whole run went."""
     return [
-        documents.Entry(what=entry.what, ms=ms(entry.ns), fraction=entry.ns / course.wall_ns, steps=entry.steps)
-        for entry in course.ledger
+        filled(documents.Entry, entry, ms=ms(entry.ns), fraction=entry.ns / course.wall_ns) for entry in course.ledger
     ]
 
 
@@ -181,37 +152,23 @@ def _value(figure: Figure, profile: Profile) -> float | None:
 
 def _part(mean: MeanStep) -> documents.StepPart:
     """Return how a mean step divides on a GPU."""
-    return documents.StepPart(
-        device=mean.device,
+    return filled(
+        documents.StepPart,
+        mean,
         step_ms=ms(mean.length_ns),
-        compute_ms=ms(mean.compute_ns),
         overlapped_ms=ms(mean.both_ns),
         exposed_ms=ms(mean.copy_ns),
-        memset_ms=ms(mean.memset_ns),
-        idle_ms=ms(mean.idle_ns),
-    )
-
-
-def _gpu(gpu: GpuSums) -> documents.Gpu:
-    time = given(gpu.time)
-    return documents.Gpu(
-        device=gpu.device,
-        busy_ms=ms(time.busy_ns) if time else None,
-        kernel_ms=ms(time.kernel_ns) if time else None,
-        memcpy_ms=ms(time.memcpy_ns) if time else None,
-        idle_ms=ms(time.idle_ns) if time else None,
-        span_ms=ms(time.span_ns) if time else None,
     )
 
 
 def _hta(breakdown: Breakdown) -> documents.Hta:
     """Return what HTA tells of a trace; its figures have the names of the document."""
     times, launches = breakdown.times, breakdown.launches
-    return documents.Hta(
-        times=documents.HtaTimes(**with_ms(vars(times))) if times else None,
-        overlapped=breakdown.overlapped,
-        kernels=[documents.HtaKernel(**with_ms(vars(kernel))) for kernel in breakdown.kernels],
-        streams=[documents.HtaStream(**with_ms(vars(stream))) for stream in breakdown.streams],
-        launches=documents.HtaLaunches(**vars(launches)) if launches else None,
-        failed=breakdown.failed,
+    return filled(
+        documents.Hta,
+        breakdown,
+        times=filled(documents.HtaTimes, times) if times else None,
+        kernels=[filled(documents.HtaKernel, kernel) for kernel in breakdown.kernels],
+        streams=[filled(documents.HtaStream, stream) for stream in breakdown.streams],
+        launches=filled(documents.HtaLaunches, launches) if launches else None,
     )

@@ -8,7 +8,7 @@ from pinprof.analyses.host import CalledLine, HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.spent import KernelSums, KernelTime, OpSums, OpTime, Origin
 from pinprof.documents import spent as documents
-from pinprof.documents.fields import blockers, maybe_ms, place_fields, with_ms
+from pinprof.documents.fields import blockers, filled, maybe_ms, place_fields
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.trace.spent import step_share, without_profiler_ns
@@ -121,9 +121,9 @@ def launches_of(launches: Launches, forbids: Sequence[Blocker] | None) -> docume
         per_step=launches.per_step,
         median_kernel_us=launches.median_kernel_ns / NS_PER_US,
         host_us_per_launch=launches.host_ns / NS_PER_US,
-        phases=[documents.Phase(**with_ms(vars(phase))) for phase in launches.phases],
-        ops=[documents.Launcher(**with_ms(vars(op))) for op in launches.ops],
-        modules=[documents.Launcher(**with_ms(vars(module))) for module in launches.modules],
+        phases=[filled(documents.Phase, phase) for phase in launches.phases],
+        ops=[filled(documents.Launcher, op) for op in launches.ops],
+        modules=[filled(documents.Launcher, module) for module in launches.modules],
         blockers=None if forbids is None else blockers(forbids),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pinprof.analyses.syncs import Stalled
 from pinprof.documents import waits as documents
-from pinprof.documents.fields import library, maybe_ms, place_fields
+from pinprof.documents.fields import filled, library, maybe_ms
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
@@ -29,24 +29,16 @@ def syncs_of(profile: Profile) -> documents.Syncs:
 
 def _site(profile: Profile, site: WaitSite) -> documents.Site:
     total, whole = given(site.total), given(site.total_cost)
-    return documents.Site(
-        cause=site.cause,
-        op=site.op,
-        call=site.call,
-        **place_fields(site.place),
+    return filled(
+        documents.Site,
+        site,
         library=library(site.library),
-        path=site.path,
-        stack=site.stack,
-        thread=site.thread,
         count=total.count if total else None,
         per_step=_per_step(profile, given(site.in_steps)),
         stall_ms=ms(total.stall_ns) if total else None,
         drain_ms=ms(whole.drain_ns) if whole else None,
         own_ms=ms(whole.own_ns) if whole else None,
         bubble_ms=ms(whole.idle_ns) if whole else None,
-        verdict=site.verdict,
-        group=site.group,
-        guards=site.guards,
     )
 
 
@@ -69,16 +61,7 @@ def _group(profile: Profile, number: int, indices: Sequence[int]) -> documents.G
 
 def _seen(wait: SeenWait) -> documents.Seen:
     """Return waits that only watching saw."""
-    return documents.Seen(
-        *wait.place,
-        stack=wait.stack,
-        called=wait.called,
-        thread=wait.thread,
-        count=wait.waits,
-        steps=wait.steps,
-        every=wait.every,
-        per_step=wait.waits / wait.of if wait.of else None,
-    )
+    return filled(documents.Seen, wait, count=wait.waits, per_step=wait.waits / wait.of if wait.of else None)
 
 
 def _together(profile: Profile, costs: Iterable[Perhaps[Stalled]]) -> Stalled | None:
@@ -99,14 +82,7 @@ def loader_of(profile: Profile) -> documents.Loader:
     """Return what the DataLoader costs."""
     loader, steps = profile.loader, profile.steps.count
     per_step = loader.wait_in_steps_ns / steps if steps and not profile.withheld.per_step else None
-    return documents.Loader(
-        waits=loader.waits,
-        wait_ms=maybe_ms(loader.wait_ns),
-        per_step_ms=maybe_ms(per_step),
-        pinned=loader.pinned,
-        pin_thread=loader.pin_thread,
-        pins=loader.pins,
-    )
+    return filled(documents.Loader, loader, per_step_ms=maybe_ms(per_step))
 
 
 def copies_of(group: CopySums) -> documents.Copies:
