@@ -24,8 +24,8 @@ from pinprof.documents.fields import (
     Words,
     doc,
     encoded,
+    filled,
     one_of,
-    range_ms,
 )
 from pinprof.report.ab.text import clocks, sentence
 from pinprof.units import ms
@@ -189,12 +189,11 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
 
 def judgement(judged: Judgement) -> AbJudgement:
     """Return a judgement for programs."""
-    return AbJudgement(
-        verdict=judged.verdict,
+    return filled(
+        AbJudgement,
+        judged,
         sentence=sentence(judged),
-        ratio=judged.ratio,
         range=_range(judged),
-        limit=judged.limit,
         too_slow=judged.is_too_slow,
         pair_count=judged.pairs,
     )
@@ -220,25 +219,18 @@ def _range(judged: Judgement) -> list[float] | None:
 
 def _side(contest: Contest, number: int) -> AbSide:
     program, first = contest.programs[number], contest.first[number]
-    return AbSide(
+    return filled(
+        AbSide,
+        first,
         name=program.name,
         command=shlex.join(program.words),
         first_step_ms=ms(first.usual_ns),
         step_marker=first.marker,
-        gpu=first.gpu,
-        ranks=first.ranks,
     )
 
 
 def _cause(cause: Cause) -> AbCause:
-    return AbCause(
-        kind=cause.kind,
-        what=cause.what,
-        where=cause.where or None,
-        certain=cause.is_certain,
-        count=cause.count,
-        time_ms=range_ms(cause.time_ns),
-    )
+    return filled(AbCause, cause, where=cause.where or None, certain=cause.is_certain)
 
 
 def bisection_to_json(bisection: Bisection, subject: Callable[[str], str]) -> str:

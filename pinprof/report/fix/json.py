@@ -17,8 +17,8 @@ from pinprof.documents.fields import (
     Words,
     doc,
     encoded,
+    filled,
     maybe_ms,
-    place_fields,
     saving_fields,
 )
 from pinprof.fix import Mend, Patches
@@ -108,19 +108,17 @@ def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), ba
 
 def refused(patches: Patches) -> list[FixRefused]:
     """Return what is not changed."""
-    return [FixRefused(rule=place.rule.id, **place_fields(place.place), why=place.why) for place in patches.refused]
+    return [filled(FixRefused, place, rule=place.rule.id) for place in patches.refused]
 
 
 def change(mend: Mend, step_ns: float | None) -> FixChange:
     """Return a change without its diff."""
     lines = dict.fromkeys((place.file, place.line) for place in mend.places)
-    return FixChange(
+    return filled(
+        FixChange,
+        mend,
         rule=mend.rule.id,
         title=mend.rule.title,
-        what=mend.what,
-        numbers=mend.numbers,
-        safe_if=mend.safe_if,
-        files=mend.files,
         places=[FixPlace(file, line) for file, line in lines],
         **saving_fields(mend.saving, step_ns),
         complete=not mend.part,

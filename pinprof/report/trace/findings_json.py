@@ -47,18 +47,17 @@ def _cost(cost: Cost | None, step_ns: float | None) -> CostFields:
 
 def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
     """Return a finding in a step of this length."""
-    return documents.Finding(
+    return filled(
+        documents.Finding,
+        finding,
         rule=finding.rule.id,
         family=finding.rule.family,
-        title=finding.title,
-        severity=finding.severity,
         **place_fields(finding.evidence.place),
         evidence=finding.evidence.text,
         cost_ms=ms(finding.evidence.cost_ns),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
         then=_then(finding, step_ns),
-        fix=finding.fix,
         fix_code=documents.FixCode(before=finding.rule.before, after=finding.rule.code),
         sites=[_site(site) for site in finding.sites],
     )
@@ -79,7 +78,7 @@ def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
     then, both = finding.evidence.then, finding.with_then
     if then is None or both is None:
         return None
-    return documents.Then(rule=then.rule, what=then.what, **saving_fields(both if step_ns else None, step_ns))
+    return filled(documents.Then, then, **saving_fields(both if step_ns else None, step_ns))
 
 
 def joint_of(joint: Joint | None, step_ns: float | None) -> documents.Joint | None:

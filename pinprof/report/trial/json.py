@@ -17,6 +17,7 @@ from pinprof.documents.fields import (
     Words,
     doc,
     encoded,
+    filled,
     maybe_ms,
     one_of,
 )
@@ -166,10 +167,9 @@ def _fix(share: elimination.Share, step_ns: float | None, diff: bytes | None) ->
 
 
 def _numbers(compared: Comparison) -> TryNumbers:
-    return TryNumbers(
-        verdict=compared.verdict,
-        steps=compared.steps,
-        kinds=compared.kinds,
+    return filled(
+        TryNumbers,
+        compared,
         reason=compared.why or None,
         distance=_finite(compared.distance),
         rounding=_finite(compared.rounding),
@@ -183,15 +183,12 @@ def _finite(value: float | None) -> float | None:
 
 def _guard(checked: Checked) -> TryGuard:
     guard = checked.guard
-    return TryGuard(
+    return filled(
+        TryGuard,
+        guard,
         ran=not guard.why,
         reason=guard.why or None,
-        copies=guard.copies,
-        notes=guard.notes,
-        races=[
-            TryRace(rule=race.rule, headline=race.headline, certain=race.certain, new=race in checked.new_races)
-            for race in guard.races
-        ],
+        races=[filled(TryRace, race, new=race in checked.new_races) for race in guard.races],
         original=None if checked.guard_before is None else _original(checked.guard_before),
     )
 

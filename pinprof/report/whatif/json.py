@@ -28,9 +28,9 @@ from pinprof.documents.fields import (
     blockers,
     doc,
     encoded,
+    filled,
     library,
     one_of,
-    place_fields,
     range_ms,
 )
 from pinprof.trace.tables import Trace
@@ -218,23 +218,12 @@ def _scenario(prediction: Prediction) -> Scenario:
 
 
 def _change(change: fixes.Change) -> Change:
-    return Change(
-        option=change.option,
-        per_step=change.per_step,
-        bytes_per_step=change.bytes_per_step,
-        sites=[_wait(site) for site in change.sites],
-        blockers=blockers(change.blockers),
-    )
+    sites = [_wait(site) for site in change.sites]
+    return filled(Change, change, sites=sites, blockers=blockers(change.blockers))
 
 
 def _wait(site: Site) -> Wait:
-    return Wait(
-        cause=site.cause,
-        op=site.op,
-        **place_fields(site.place),
-        library=library(site.library),
-        guards=site.guards,
-    )
+    return filled(Wait, site, library=library(site.library))
 
 
 def verification_to_json(verified: Verification) -> str:
