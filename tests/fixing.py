@@ -15,8 +15,7 @@ from pinprof.fix.core.facts import Chosen, CopiesAt, Told, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
 from pinprof.fix.plan import planned
-from pinprof.rules import Evidence, Finding, Saving
-from pinprof.rules.rule import rule_of
+from pinprof.rules import Evidence, Finding, Saving, rule_of
 from pinprof.trace.lines import Place
 from pinprof.trace.made import Made, MadeLoader, MadeOptimizer
 

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pinprof.races.clocks import Stream
 from pinprof.races.ledger import Access
 from pinprof.rules import Rule
-from pinprof.rules.rule import rule_of
+from pinprof.rules.catalogue import (
+    pin502_early_read,
+    pin503_source_written,
+    pin504_destination_written,
+    pin505_memory_given_up,
+    pin506_view_during_copy,
+)
 from pinprof.trace.lines import SourceLine
 from pinprof.units import duration, size
 
@@ -61,7 +67,7 @@ class Violation:
     @property
     def is_certain(self) -> bool:
         """Whether something is wrong: a view of a copy's source may be for reading, which is safe."""
-        return self.direction == "DtoH" or self.rule.id != "PIN506"
+        return self.direction == "DtoH" or self.rule is not pin506_view_during_copy.RULE
 
     @property
     def fix(self) -> str:
@@ -104,12 +110,12 @@ class UnneededWait:
 def rule_for(kind: Access, *, to_host: bool) -> Rule:
     """Return the rule that an access breaks, by what it does and by the direction of the copy."""
     if kind == "unpin":
-        return rule_of("PIN505")
+        return pin505_memory_given_up.RULE
     if kind == "view":
-        return rule_of("PIN506")
+        return pin506_view_during_copy.RULE
     if kind == "read":
-        return rule_of("PIN502")
-    return rule_of("PIN504" if to_host else "PIN503")
+        return pin502_early_read.RULE
+    return (pin504_destination_written if to_host else pin503_source_written).RULE
 
 
 def _lines(found: Violation) -> list[str]:

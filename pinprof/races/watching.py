@@ -19,6 +19,7 @@ from pinprof.races.streams import followed, warned_of_waits
 from pinprof.races.unneeded import Waits
 from pinprof.races.violation import UnneededWait, Violation
 from pinprof.races.watch import Watch
+from pinprof.rules.catalogue import pin507_unneeded_synchronize
 from pinprof.trace.lines import Place
 from pinprof.units import counted
 
@@ -166,7 +167,7 @@ def _about_waits(unneeded: tuple[UnneededWait, ...]) -> list[str]:
     if not unneeded:
         return ["Every synchronize was followed by a use of what it had waited for."]
     rows = "\n".join(f"  {wait}" for wait in unneeded)
-    return [f"PIN507: synchronizes that no access of the host needed\n{rows}\n{CAVEAT}"]
+    return [f"{pin507_unneeded_synchronize.RULE.id}: synchronizes that no access of the host needed\n{rows}\n{CAVEAT}"]
 
 
 _watches: WeakSet[Watch] = WeakSet()

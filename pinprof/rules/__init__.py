@@ -9,8 +9,8 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
 from pinprof.replay import Replay
-from pinprof.rules import copies, gpu, guarded, hazards, launches, loading, memory, overlap, waits
-from pinprof.rules.copies import rule_of_batches
+from pinprof.rules.catalogue import RULES, pin104_unpinned_batches, pin105_batches_without_pin_memory, rule_of
+from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
 from pinprof.rules.savings import with_savings
@@ -35,22 +35,11 @@ __all__ = [
     "find",
     "finding_of_verdict",
     "look",
+    "rule_of",
     "rule_of_exposure",
     "rule_of_wait",
     "unsearched",
 ]
-
-RULES = tuple(
-    sorted(
-        (
-            *(*copies.RULES, *copies.OF_THE_HOST, *memory.RULES, *waits.RULES, *waits.OF_THE_HOST, *overlap.RULES),
-            *(*loading.RULES, *hazards.RULES, *guarded.RULES, *launches.RULES, *gpu.RULES),
-        ),
-        key=lambda rule: rule.id,
-    )
-)
-"""All rules by number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the
-host's launches, 7xx the GPU's own time."""
 
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
@@ -122,8 +111,10 @@ def _weighed(finding: Finding, step_ns: float) -> Finding:
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
     """Return the rule that explains why copies of a trace are exposed, the same that finds them."""
-    of_batches = rule_of_batches(details) if (reason, direction) == ("pageable", "HtoD") else None
-    return of_batches or RULE_OF_EXPOSURE.get((reason, direction))
+    if (reason, direction) == ("pageable", "HtoD") and has_unpinned_batches(details):
+        of_batches = pin105_batches_without_pin_memory if details.loader.pins else pin104_unpinned_batches
+        return of_batches.RULE.id
+    return RULE_OF_EXPOSURE.get((reason, direction))
 
 
 def rule_of_wait(details: Details, stall: int) -> str | None:

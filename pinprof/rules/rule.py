@@ -153,17 +153,6 @@ class Rule:
         """Whether it is about wrong numbers, not about time: what a trace shows of that is only suspect."""
         return self.family == "hazards"
 
-    def __reduce__(self) -> tuple[Callable[[str], "Rule"], tuple[str]]:
-        """Go to another process by name: what a rule looks at is a function, and the same there."""
-        return rule_of, (self.id,)
-
-
-def rule_of(number: str) -> Rule:
-    """Return the rule of this number."""
-    from pinprof.rules import RULES  # noqa: PLC0415  the catalogue is made of this room
-
-    return next(rule for rule in RULES if rule.id == number)
-
 
 @dataclass(frozen=True)
 class Saving:

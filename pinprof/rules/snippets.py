@@ -43,3 +43,14 @@ SAFE_REFILL = (
     "(else copy a part of it, staging[: len(x)]). The wait keeps the host one step ahead at most: two tensors in "
     "turn, each with its event, let it run two."
 )
+
+READ_AT_ONCE = "host = x.to('cpu', non_blocking=True)\nuse(host)  # the copy may not have run yet"
+"""Reads a result whose copy may not have run."""
+
+AWAIT_BEFORE_READ = (
+    "host = x.to('cpu', non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
+    "...                   # queue other work\n"
+    "copied.synchronize()  # before the first use of host\nuse(host)"
+)
+
+SAFE_AWAIT = "Always: it only makes the program correct. Polling copied.query() until it is true works, too."

@@ -12,7 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.tables import KERNEL, Bools, Int64s, Trace
 from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 
@@ -171,3 +171,31 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     if not trace.steps.on_host:
         return np.zeros(len(time), bool)
     return trace.steps.holds(step_at(trace.steps, time))
+
+
+OF_BOUND, OF_ANY = 0.02, 0.1
+"""Shares of the step from which kernels count where the GPU limits it, and where it does not: a GPU that is idle for
+some of the step gains little from shorter kernels."""
+
+
+def kernels_in_steps(trace: Trace) -> Int64s:
+    """Return the kernels of the complete steps: rows of `Trace.gpu`."""
+    return np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
+
+
+def matters(profile: Profile, time_ns: float) -> bool:
+    """Return whether kernels that take so long per step are worth a finding."""
+    step = profile.step_ns
+    return bool(step) and time_ns >= (OF_BOUND if profile.bound == "gpu" else OF_ANY) * (step or 0.0)
+
+
+def per_step(trace: Trace, profile: Profile, rows: Int64s) -> float:
+    """Return how long kernels run per step, in ns."""
+    return float(trace.gpu.duration_ns[rows].sum()) / profile.steps.divisor
+
+
+def named(trace: Trace, rows: Int64s, flagged: Bools) -> list[str]:
+    """Return the names of the flagged ones of these kernels, the one of most time first."""
+    names, which = np.unique(trace.gpu.name[rows[flagged]], return_inverse=True)
+    time = np.bincount(which, trace.gpu.duration_ns[rows[flagged]], minlength=len(names))
+    return [trace.gpu.names[name] for name in names[np.argsort(-time, kind="stable")].tolist()]

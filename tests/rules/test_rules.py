@@ -16,7 +16,7 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.headline import headline
 from pinprof.report.words import worth
-from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findings, find, gpu, launches
+from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findings, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, Trace
 
@@ -47,7 +47,7 @@ def recorded(scene: Scene, folder: Path) -> Trace:
 
 def without_launches(found: Findings) -> Findings:
     """Return what the rules find but those of launches: between its calls the host of these scenes does nothing."""
-    kept = (finding for finding in found if finding.rule not in launches.RULES)
+    kept = (finding for finding in found if finding.rule.family != "launches")
     return Findings(kept, found.joint, found.machine, found.verdict)
 
 
@@ -695,7 +695,7 @@ def test_why_batches_are_pageable_is_said_as_far_as_it_is_known(
 
 def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:
     trace = read_trace(TRACES / "empty_cache.stack.json.gz")
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule not in gpu.RULES]
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.family != "gpu"]
     assert finding.evidence.text.startswith("cudaFree in step(), ")
     assert str(finding.evidence.place) == "pinprof/workloads/waits.py:100"  # empty_cache() itself
 
@@ -728,7 +728,9 @@ def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
 
 def test_every_rule_has_a_trace_that_fires_it() -> None:
     marks = test_a_rule_finds_what_it_is_for.pytestmark  # type: ignore[attr-defined]
-    others = {rule.id for rule in (*launches.RULES, *gpu.RULES)}  # tests/rules/test_launches.py and test_gpu.py
+    others = {
+        rule.id for rule in RULES if rule.family in ("launches", "gpu")
+    }  # tests/rules/test_launches.py and test_gpu.py
     assert {rule for _, rule in marks[0].args[1]} == {rule.id for rule in RULES if rule.look} - others
 
 

@@ -10,8 +10,8 @@ from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, m
 from pinprof.fix.core.loaders import made_loader, with_options
 from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
+from pinprof.rules.loading import workers_wanted
 from pinprof.rules.rule import Finding, Numbers
-from pinprof.rules.workers import workers_wanted
 from pinprof.trace.made import MadeLoader
 from pinprof.units import listed
 

@@ -32,6 +32,7 @@ from pinprof.report.words import (
     steps,
 )
 from pinprof.rules import Finding, Findings
+from pinprof.rules.catalogue import pin603_python_code
 from pinprof.trace.sources import Sources
 from pinprof.units import between, counted, duration, percent
 
@@ -39,7 +40,7 @@ LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
 ESTIMATED = "the step is estimated from the trace: pinprof run and pinprof.profile measure it"
 NO_LINES = "this trace has no lines of waits and copies: pinprof run and pinprof.profile record them"
-PAUSES = "PIN603"
+PAUSES = pin603_python_code.RULE.id
 """The rule that tells where the host runs nothing, as the headline does."""
 MATTERS = 0.05
 """Steps unlike the others are named if they add at least this share to each step."""

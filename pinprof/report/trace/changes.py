@@ -12,13 +12,14 @@ from pinprof.report.layout import hanging, whole_words
 from pinprof.report.source import Quoting
 from pinprof.report.words import begun, place, printable, untold
 from pinprof.rules import Finding, Findings
+from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches
 from pinprof.units import counted, duration, percent, shortened
 
 MOST = 3
 """Findings that are named."""
 WORTH = 0.01
 """One that saves a smaller share of the step is left to the full report."""
-BLOCKING_COPIES, UNPINNED_BATCHES = "PIN102", "PIN104"
+BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpinned_batches.RULE.id
 """Rules of which the first brings something only where the second is mended, too: what to do says both of either."""
 _BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 INDENT = 5

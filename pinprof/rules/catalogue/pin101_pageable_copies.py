@@ -1,0 +1,33 @@
+from pinprof.rules.copies import SENT, pageable
+from pinprof.rules.rule import Change, Rule
+from pinprof.rules.snippets import REFILL, SAFE_REFILL
+from pinprof.trace.tables import HTOD
+
+RULE = Rule(
+    id="PIN101",
+    title="copies of pageable memory",
+    rests_on=("per_step", "copies", "overlap", "drain"),
+    answers=("copy",),
+    what_if="--pin --non-blocking",
+    mended="line",
+    numbers="equal",
+    weighs_pinning=True,
+    looks_at="HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they "
+    "block the host.",
+    why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
+    "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and hides "
+    f"nothing. {SENT[0].upper()}{SENT[1:]}: bare, in an object, or by a queue.",
+    fix="Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it, "
+    "each time after an event that shows that its last copy has ended. What a fresh pinned tensor in each step costs "
+    "or saves depends on the machine: pinprof bench measures it (E1).",
+    before="for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
+    code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
+    "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"
+    "    train(x.to(device, non_blocking=True))",
+    safe_if=f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
+    near_miss="x = x.to(device)  # on the GPU already: nothing is copied",
+    change=Change(r"\.(?:to|cuda|copy_)\(", "copy it from pinned memory"),
+    look=pageable(HTOD),
+    causes=("pageable_copy",),
+    exposures=(("pageable", "HtoD"),),
+)

@@ -1,0 +1,45 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.wait_sites import WaitFields, waits_of
+from pinprof.trace.tables import PINNED
+
+PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
+
+
+def _knowing_pinned(fields: WaitFields) -> WaitFields:
+    """Return the fields of a rule for blocking copies that does not ask to pin what is pinned."""
+
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        for evidence in fields["look"](details, profile):
+            memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
+            pinned = len(memory) > 0 and bool((memory == PINNED).all())
+            yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence
+
+    return {**fields, "look": look}
+
+
+RULE = Rule(
+    id="PIN102",
+    title="copies to the GPU without `non_blocking=True`",
+    rests_on=("per_step", "copies", "overlap", "drain"),
+    answers=("copy",),
+    what_if="--pin --non-blocking",
+    mended="line",
+    numbers="equal",
+    looks_at="HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the "
+    "same op.",
+    why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
+    fix="x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 show how to pin it. For pageable memory "
+    "non_blocking=True does no harm, and saves little.",
+    before="x = x.to(device)  # the host waits for the copy",
+    code="x = x.to(device, non_blocking=True)  # x is pinned",
+    safe_if="Nothing writes to the source before the copy has ended: an event after the copy shows that. Work on the "
+    "same GPU stream runs after the copy anyway.",
+    near_miss="x = x.to(device, torch.float16)  # from GPU to GPU: the host does not wait",
+    change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
+    **_knowing_pinned(waits_of("blocking_copy_htod")),
+)

@@ -1,0 +1,66 @@
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.intervals import covered
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.snippets import REFILL, SAFE_REFILL
+from pinprof.rules.sums import idle_within, in_complete_steps
+from pinprof.trace.threads import PIN_OPS
+from pinprof.units import counted, duration
+from pinprof.whatif import Edits
+
+
+def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins does not count."""
+    ops = details.trace.ops
+    main = np.array([thread.role == "main" for thread in details.trace.threads], dtype=bool)
+    chosen = (
+        ops.named(PIN_OPS.__contains__)
+        & (details.trace.links.op_parent == -1)
+        & in_complete_steps(details.trace, ops.start_ns)
+    )
+    rows = np.flatnonzero(chosen & main[ops.thread]) if len(ops) else np.empty(0, np.int64)
+    rows = rows[covered(details.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
+    if len(rows) == 0:
+        return
+    steps = profile.steps.count
+    cost = idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows])
+    time = float(ops.duration_ns[rows].sum()) / steps
+    idle = "" if profile.withheld.busy else f", of which the GPU is idle for {duration(cost)}"
+    yield Evidence(
+        cost,
+        f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "
+        f"{duration(time)}{idle}",
+        at_any_cost=True,
+        edits=Edits(removed_ops=frozenset(rows.tolist())),
+    )
+
+
+RULE = Rule(
+    id="PIN103",
+    title="`.pin_memory()` in the training loop",
+    rests_on=("per_step",),
+    answers=("copy", "allocation"),
+    what_if="",
+    mended="hand",
+    numbers="equal",
+    weighs_pinning=True,
+    looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
+    why="x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
+    "allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
+    "depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is faster in any case.",
+    fix="Keep one pinned tensor and refill it, each time after an event that shows that its last copy has ended; or "
+    "let the thread of a DataLoader pin.",
+    before="for x in batches:\n"
+    "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
+    code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
+    "for x in DataLoader(data, batch_size=64, num_workers=4, pin_memory=True):\n"
+    "    train(x.to(device, non_blocking=True))",
+    safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
+    near_miss="loader = DataLoader(data, num_workers=4, pin_memory=True)  # pins in a thread of its own",
+    change=Change(r"\.pin_memory\(", "refill one pinned tensor instead"),
+    look=_pin_then_copy,
+)

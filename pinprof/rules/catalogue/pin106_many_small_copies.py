@@ -1,0 +1,52 @@
+from collections.abc import Iterator, Sequence
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.copies import MANY_COPIES, many_small
+from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.sites import as_one
+from pinprof.rules.sums import Copies, of_all
+from pinprof.units import duration, size
+
+
+def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def seen(some: Sequence[Copies]) -> Evidence:
+        copies = of_all(some)
+        launch = details.trace.links.launch[copies.rows]
+        time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
+        each = size((copies.bytes or 0) / copies.per_step)
+        return Evidence(
+            copies.exposed_ns,
+            f"{copies.named(f'copies of {each} each')}: "
+            f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
+            *copies.place,
+            at_any_cost=True,
+            figures=copies.figures,
+        )
+
+    yield from as_one(profile, many_small(details, profile), seen)
+
+
+RULE = Rule(
+    id="PIN106",
+    title="many small copies",
+    rests_on=("per_step", "copies", "overlap", "drain"),
+    answers=("copy",),
+    what_if="",
+    mended="hand",
+    numbers="equal",
+    looks_at=f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
+    why="A small copy spends its time on launch and start, not on the transfer: many of them cost far more than one "
+    "copy of the same bytes.",
+    fix="Put them into one tensor on the host, copy that, and take views of it on the GPU. If the collate_fn of a "
+    "DataLoader with pin_memory=True makes it, it is pinned, too; a worker must not pin by itself.",
+    before="parts = [x.to(device) for x in small]  # each has to be launched and to start",
+    code="packed = torch.cat([x.reshape(-1) for x in small])  # best in the loader's collate_fn\n"
+    "flat = packed.to(device, non_blocking=True).split([x.numel() for x in small])\n"
+    "parts = [part.view(x.shape) for part, x in zip(flat, small)]",
+    safe_if="The tensors have one dtype, or are packed per dtype. No part changes its size or outlives the others: "
+    "they share memory.",
+    near_miss="parts = [x.to(device) for x in small[:4]]  # so few cost less than to pack them",
+    change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
+    look=_small,
+)

@@ -1,0 +1,53 @@
+from pinprof.rules.rule import Change, Rule
+from pinprof.rules.wait_sites import waits_of
+
+RULE = Rule(
+    id="PIN202",
+    title="`if tensor:` waits for the GPU",
+    rests_on=("per_step", "stalls", "drain"),
+    answers=("sync",),
+    what_if="--drop-syncs",
+    mended="line",
+    numbers="equal",
+    looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
+    "distributions, clip_grad_norm_(error_if_nonfinite=True).",
+    why="Python can only branch once it knows the value, and so waits for all work queued before.",
+    fix="Leave the decision to the GPU. To skip a step: a GradScaler with a fused optimizer, which skips where a "
+    "gradient is not finite. Replacing the loss before backward() is not enough: 0 times inf is nan in the gradients. "
+    "To choose: torch.where; where gradients are needed, choose between the inputs. To check: torch._assert_async. "
+    "Validation: turn it off where the arguments are known to be right (validate_args=False; "
+    "logging_nan_inf_filter=False in transformers).",
+    before="for batch in batches:\n"
+    "    loss = loss_of(batch)\n"
+    "    if torch.isfinite(loss):  # waits to decide\n"
+    "        loss.backward()\n"
+    "        optimizer.step()\n"
+    "    optimizer.zero_grad()\n\n"
+    "# or a choice:\n"
+    "y = a if score > 0 else b\n\n"
+    "# or a check:\n"
+    "assert torch.isfinite(loss)\n\n"
+    "# or arguments that are validated:\n"
+    "normal = torch.distributions.Normal(mean, std)",
+    code="scaler = torch.amp.GradScaler(device, init_scale=1.0)  # once; the optimizer has fused=True\n"
+    "for batch in batches:\n"
+    "    loss = loss_of(batch)\n"
+    "    loss = loss * torch.where(torch.isfinite(loss), 1.0, torch.nan)  # bad: nan in all gradients\n"
+    "    scaler.scale(loss).backward()\n"
+    "    scaler.step(optimizer)  # changes nothing where a gradient is not finite\n"
+    "    scaler.update(1.0)\n"
+    "    optimizer.zero_grad()\n\n"
+    "# or a choice:\n"
+    "y = torch.where(score > 0, a, b)\n\n"
+    "# or a check:\n"
+    "torch._assert_async(torch.isfinite(loss))\n\n"
+    "# or arguments that are right:\n"
+    "normal = torch.distributions.Normal(mean, std, validate_args=False)",
+    safe_if="For the step: the optimizer is Adam or AdamW with fused=True, or SGD without momentum. SGD with momentum "
+    "starts from unset memory if the very first loss is bad. Weights, moments and step count are then as with the if. "
+    "A step is also skipped if only its gradients are not finite. For a choice: both sides may be computed, and have "
+    "finite gradients. A failed _assert_async ends the process's CUDA context: you cannot handle it as an exception.",
+    near_miss="if x.shape[0] > 1:  # the host knows shapes\n    y = x.mean(0)",
+    change=Change(r"\b(?:if|while|assert)\b[^:#]*", "leave the decision to the GPU"),
+    **waits_of("bool"),
+)

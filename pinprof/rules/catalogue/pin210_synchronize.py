@@ -1,0 +1,44 @@
+from pinprof.analyses.syncs import SYNCHRONIZES
+from pinprof.rules.rule import Change, Rule
+from pinprof.rules.wait_sites import GUARDING, waits_of
+
+RULE = Rule(
+    id="PIN210",
+    title="`synchronize()` waits for the GPU",
+    rests_on=("per_step", "stalls", "drain"),
+    answers=("sync",),
+    what_if="--drop-syncs",
+    mended="line",
+    numbers="equal",
+    looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by "
+    f"a library, that leave the GPU idle, and await no copy of pinned memory in flight: those are {GUARDING}.",
+    why="They stop the host until the GPU has caught up; the next kernels are queued late.",
+    fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
+    before="for _ in range(steps):\n"
+    "    start = time.perf_counter()\n"
+    "    step()\n"
+    "    torch.cuda.synchronize()\n"
+    "    times.append(time.perf_counter() - start)\n\n"
+    "# or an order of streams:\n"
+    "side.synchronize()\n"
+    "use(result)",
+    code="marks = []\n"
+    "for _ in range(steps):\n"
+    "    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # new ones each time\n"
+    "    start.record()\n"
+    "    step()\n"
+    "    end.record()\n"
+    "    marks.append((start, end))\n"
+    "torch.cuda.synchronize()  # once, after the loop\n"
+    "times += [start.elapsed_time(end) / 1e3 for start, end in marks]  # it tells milliseconds\n\n"
+    "# or an order of streams, on the GPU:\n"
+    "torch.cuda.current_stream().wait_stream(side)\n"
+    "use(result)",
+    safe_if="The host reads nothing that the synchronization protected, and writes to no memory that a copy still "
+    "reads: a trace shows which copies are in flight when the wait begins, not what the host reads. Events measure "
+    "the GPU's time, including gaps in which the host launches too slowly. Tensors made on a side stream are kept, or "
+    "passed to record_stream, until their use has ended.",
+    near_miss="torch.cuda.current_stream().wait_stream(side)  # the GPU waits, the host goes on",
+    change=Change(r"\bsynchronize\(", "remove it from the step"),
+    **waits_of(*SYNCHRONIZES, guarding=False),
+)

@@ -1,0 +1,64 @@
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.sums import ops_of
+from pinprof.rules.wait_sites import waits_of
+from pinprof.units import duration, how_many
+
+
+def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for pinned memory that is allocated or freed; without work of a GPU, for how long that takes the host."""
+    if profile.withheld.drain is None:
+        yield from waits_of("host_alloc")["look"](details, profile)
+        return
+    found = [site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code]
+    found = [site for site in found if site.in_steps.count]
+    if not found:
+        return
+    steps = profile.steps.count
+    longest = max(found, key=lambda site: site.in_steps.stall_ns)
+    time = sum(site.in_steps.stall_ns for site in found) / steps
+    yield Evidence(
+        0.0,
+        f"{how_many(sum(site.in_steps.count for site in found) / steps)} {profile.steps.per} in {ops_of(found)}: as "
+        f"traced, the host waits {duration(time)}",
+        *longest.place,
+        at_any_cost=True,
+    )
+
+
+RULE = Rule(
+    id="PIN211",
+    title="pinned memory is allocated in the training loop",
+    rests_on=("per_step", "stalls"),
+    answers=("sync",),
+    what_if="--drop-syncs",
+    mended="hand",
+    numbers="equal",
+    looks_at="cudaHostAlloc and cudaFreeHost in the complete steps, or in the whole trace if no step was found.",
+    why="Pinning pages takes milliseconds and a lock of the driver, which holds up other threads. Freeing them waits "
+    "for the device.",
+    fix="Allocate pinned memory once, before the loop, for the largest shape; refill it, each time after an event "
+    "that shows that its last copy has ended.",
+    before="for x in batches:\n"
+    "    staging = torch.empty(x.shape, dtype=dtype, pin_memory=True)  # in each step\n"
+    "    staging.copy_(x)\n"
+    "    train(staging.to(device, non_blocking=True))",
+    code="staging = torch.empty(largest_shape, dtype=dtype, pin_memory=True)  # once\n"
+    "copied = torch.cuda.Event()\n"
+    "for x in batches:\n"
+    "    copied.synchronize()  # staging may be written to: its last copy has ended\n"
+    "    part = staging[: len(x)]\n"
+    "    part.copy_(x)\n"
+    "    batch = part.to(device, non_blocking=True)\n"
+    "    copied.record()       # right behind the copy, before other work is queued\n"
+    "    train(batch)",
+    safe_if="staging is not written to before its last copy has ended, which the event shows; batches differ in their "
+    "first dimension only. The wait keeps the host one step ahead at most.",
+    near_miss="staging = torch.empty(x.shape)  # not pinned: no lock of the driver",
+    change=Change(r"\b(?:empty|zeros|pin_memory)\(", "allocate it once, before the loop"),
+    look=_allocated,
+    causes=("host_alloc",),
+)

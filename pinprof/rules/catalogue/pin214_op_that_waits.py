@@ -1,0 +1,29 @@
+from pinprof.rules.rule import Rule
+from pinprof.rules.wait_sites import waits_of
+
+RULE = Rule(
+    id="PIN214",
+    title="an op waits for the GPU",
+    rests_on=("per_step", "stalls", "drain"),
+    answers=("sync",),
+    what_if="--drop-syncs",
+    mended="hand",
+    numbers=None,
+    looks_at="Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "
+    "torch.compile, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, masked_fill and "
+    "index_fill with a value on the GPU, one_hot without num_classes, quantile).",
+    why="The host waits for the GPU inside of an op, whatever the program does with the result.",
+    fix="The op and the stack show where: look there for a way without a wait. torch.linalg has cholesky_ex, inv_ex "
+    "and solve_ex, which leave the check to you; torch.where takes a number on the GPU; one_hot takes num_classes. If "
+    "an op has to wait, call it rarely, or where the host waits anyway.",
+    before="factor = torch.linalg.cholesky(a)  # reads on the host whether there is one\n\n"
+    "# or a value on the GPU:\n"
+    "x = x.masked_fill(mask, value)  # reads it",
+    code="factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU: not 0 where there is none\n\n"
+    "# or a value on the GPU:\n"
+    "x = torch.where(mask, value, x)",
+    safe_if="Your code checks info, on the GPU or later: otherwise a failure goes unnoticed, and factor is invalid. "
+    "For other ops, what is safe depends on the op.",
+    near_miss="x = x.masked_fill(mask, 0.5)  # a number of Python",
+    **waits_of("other", fixable=False),
+)

@@ -1,0 +1,25 @@
+from pinprof.rules.copies import exposed
+from pinprof.rules.rule import Rule
+
+RULE = Rule(
+    id="PIN302",
+    title="copies launched too late",
+    rests_on=("per_step", "busy", "overlap", "causes", "drain"),
+    answers=("copy",),
+    what_if="--overlap-copies",
+    mended="hand",
+    numbers="equal",
+    looks_at="HtoD copies on a stream of their own that start at once when they are launched, and are exposed all the "
+    "same.",
+    why="The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
+    fix="Start the copy of the next batch before the kernels of this step are queued.",
+    before="log(train(batch).item())  # the kernels have ended\nfollowing = fetch()       # nothing is left to hide it",
+    code="following = fetch()       # first: launches the copy on the side stream\n"
+    "log(train(batch).item())  # then: queues the kernels that hide it",
+    safe_if="As for PIN301, which defines fetch(): the kernels' stream has waited for the copy of this batch before "
+    "the next copy is launched. The copy depends on nothing that train() does.",
+    near_miss="following = host.to(device, non_blocking=True)  # beside the kernels that are queued\n"
+    "log(x.sum().item())",
+    look=exposed("launched_late"),
+    exposures=(("launched_late", "HtoD"),),
+)

@@ -1,0 +1,50 @@
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.replay.feed import Feed, feed_of
+from pinprof.rules.loading import SAFE_WORKERS, with_workers
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.units import duration
+
+SEEN = 0.8
+"""A trace that has less than this share of the wait does not show how the step without the profiler waits."""
+
+
+def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
+    loader = details.loader
+    if not loader.waits or profile.bound != "input" or loader.in_process:
+        return
+    traced_wait, feed = loader.wait_in_steps_ns / profile.steps.count, feed_of(details)
+    step, traced = profile.estimate.step_ns, profile.steps.traced_ns or 0.0
+    wait = feed.input_ns if feed else traced_wait
+    filled = "the workers had filled their queue while the recording began, and are too slow to keep it full"
+    if feed is None and step is not None and step - traced > wait:
+        text = f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: {filled}"
+        yield with_workers(Evidence(step - traced, text), details, None, step)
+        return
+    text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
+    hidden = feed is not None and traced_wait < SEEN * wait
+    why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if hidden else ""
+    yield with_workers(Evidence(wait, text), details, feed or Feed(wait, wait), step or traced, why)
+
+
+RULE = Rule(
+    id="PIN401",
+    title="the step waits for input",
+    rests_on=("step", "per_step", "busy"),
+    answers=("input",),
+    what_if="",
+    mended="construction",
+    numbers="different",
+    looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else as "
+    "in the trace; and a step that is longer without profiler than in the trace.",
+    why="The DataLoader does not deliver batches as fast as the GPU consumes them.",
+    fix="More workers (num_workers), persistent_workers=True, cheaper or earlier preprocessing, larger reads.",
+    before="loader = DataLoader(data, num_workers=1)",
+    code="loader = DataLoader(data, num_workers=8, persistent_workers=True)",
+    safe_if="The machine has cores and memory for the workers, and reads data as fast as they ask for it. "
+    f"{SAFE_WORKERS}",
+    near_miss="loader = DataLoader(data, num_workers=1)  # a step takes longer than to make a batch",
+    look=_loader,
+)

@@ -1,0 +1,42 @@
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.replay.feed import Feed, feed_of
+from pinprof.rules.loading import SAFE_WORKERS, with_workers
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import idle_within
+from pinprof.units import duration
+
+
+def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
+    loader = details.loader
+    if not loader.in_process or not profile.steps.count:
+        return
+    wait = loader.wait_in_steps_ns / profile.steps.count
+    cost = idle_within(details, profile, loader.times.start, loader.times.end)
+    text = (
+        f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "
+        f"{duration(cost)}"
+    )
+    step = profile.estimate.step_ns or profile.steps.traced_ns or 0.0
+    yield with_workers(Evidence(cost, text), details, feed_of(details) or Feed(wait, 0.0), step)
+
+
+RULE = Rule(
+    id="PIN402",
+    title="batches made in the main process",
+    rests_on=("step", "per_step", "busy"),
+    answers=("input",),
+    what_if="",
+    mended="construction",
+    numbers="different",
+    looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
+    why="With num_workers=0 the thread that should queue kernels reads and prepares the batches.",
+    fix="Let workers make the batches beside the step.",
+    before="loader = DataLoader(data)  # num_workers=0",
+    code="loader = DataLoader(data, num_workers=4, persistent_workers=True)",
+    safe_if=f"The dataset can be pickled. {SAFE_WORKERS}",
+    near_miss="loader = DataLoader(data)  # the GPU has work queued while the next batch is made",
+    look=_in_process,
+)

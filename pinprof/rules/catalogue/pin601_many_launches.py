@@ -1,0 +1,108 @@
+from collections.abc import Iterator, Sequence
+
+from pinprof.analyses.launches import Launches
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.phrases import WAITS
+from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import at, idle_within
+from pinprof.units import duration, how_many, listed
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.regions import Blocker, capture_of
+
+MOST_NAMED = 4
+"""What forbids to capture a graph that a sentence names."""
+
+
+def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for steps whose GPU waits for launches."""
+    launches, late = profile.launches, late_ns(details, profile)
+    late -= min(late, _other_work_ns(details, profile))
+    late = min(late, launches.many_ns if launches else 0.0)
+    if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:
+        return
+    capture = capture_of(details.trace, details.syncs, "step")
+    yield Evidence(
+        late,
+        f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
+        f"late{_forbidden(capture.blockers)}",
+        edits=Edits(graphed=frozenset(capture.calls.tolist())),
+        fix=how_to_launch(details, capture.blockers),
+    )
+
+
+def _other_work_ns(details: Details, profile: Profile) -> float:
+    """Return how long a step the host does something else than launching: it pauses, or is in something that lasts."""
+    paused = idle_within(details, profile, *pauses(details)) + idle_within(details, profile, *compiling(details))
+    slow = profile.slow_launches.time_ns if profile.slow_launches else 0.0
+    on_host = float(details.trace.ops.duration_ns[host_ops(details)].sum()) / profile.steps.divisor
+    return paused + slow + on_host
+
+
+def _launched(launches: Launches, per: str) -> str:
+    phases = ", ".join(f"{each.phase} {how_many(each.launches)}" for each in launches.phases)
+    return (
+        f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
+        f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
+    )
+
+
+def _forbidden(blockers: Sequence[Blocker]) -> str:
+    """Return what stands in the way of one graph of the whole step, to follow the evidence."""
+    if not blockers:
+        return ""
+    named = [f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in blockers]
+    return f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
+
+
+RULE = Rule(
+    id="PIN601",
+    title="the GPU waits for launches",
+    rests_on=("step", "per_step", "busy", "causes"),
+    answers=("launch", "python", "host"),
+    what_if="--cuda-graph step",
+    mended="hand",
+    numbers="rounding",
+    looks_at="The launches of a step by phase, the host's time between them, and the time in which the GPU is idle "
+    "because the next launch comes late.",
+    why="The host takes some microseconds for each op: Python, torch's dispatch, the launch. Kernels that are shorter "
+    "than that are done before the next one comes.",
+    fix='Launch many kernels at once: torch.compile fuses them, and with mode="reduce-overhead" launches the rest as '
+    "CUDA graphs; or capture the step as one CUDA graph. Or give the GPU more to do per launch: a larger batch.",
+    before="for x, y in batches:\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(x), y).backward()  # hundreds of launches\n"
+    "    optimizer.step()",
+    code='compiled = torch.compile(model, mode="reduce-overhead")  # once\n\n'
+    "for x, y in batches:\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(compiled(x), y).backward()\n"
+    "    optimizer.step()\n\n"
+    "# or the whole step as one graph; Adam has to be made with fused=True, capturable=True:\n"
+    "some_x, some_y = (part.clone() for part in batches[0])  # where each batch goes\n\n"
+    "def step():\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(some_x), some_y).backward()\n"
+    "    optimizer.step()\n\n"
+    "side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()\n"
+    "for number, (x, y) in enumerate(batches):\n"
+    "    some_x.copy_(x)\n"
+    "    some_y.copy_(y)\n"
+    "    if number < 3:  # the first steps are warm-up, on a stream of their own\n"
+    "        side.wait_stream(torch.cuda.current_stream())\n"
+    "        with torch.cuda.stream(side):\n"
+    "            step()\n"
+    "        torch.cuda.current_stream().wait_stream(side)\n"
+    "        continue\n"
+    "    if number == 3:\n"
+    "        optimizer.zero_grad()\n"
+    "        with torch.cuda.graph(graph):  # records, and runs nothing\n"
+    "            step()\n"
+    "    graph.replay()",
+    safe_if="Shapes stay the same. Nothing in the graph waits for the GPU, reads memory that each step allocates "
+    "anew, or has to run in Python in each step: Python runs once, at the capture. Inputs and outputs keep their "
+    "place in memory.",
+    near_miss="y = model(x.repeat(1000, 1))  # as many launches, each of which keeps the GPU busy",
+    look=_small_kernels,
+)

@@ -1,0 +1,61 @@
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.launching import late_ns
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.units import duration, how_many
+from pinprof.whatif.edits import Edits
+from pinprof.whatif.fusing import calls_to_fuse, fused_ns
+
+MANY = 20
+"""Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""
+
+
+LEAST = 0.01
+"""Of the step: where no launch comes late, a GPU that is busy for less time less gains nothing that can be told."""
+
+
+def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for optimizers that are not fused, whose launches come late or whose kernels take long."""
+    launches, late = profile.launches, late_ns(details, profile)
+    phase = next((each for each in launches.phases if each.phase == "optimizer"), None) if launches else None
+    if phase is None or phase.launches < MANY:
+        return
+    calls = calls_to_fuse(details.trace, details.syncs)
+    spared = _spared_ns(details, calls) / profile.steps.divisor
+    if not calls or (not late and spared < LEAST * (profile.step_ns or 0.0)):
+        return
+    less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
+    yield Evidence(
+        max(min(phase.host_ns, late), spared),
+        f"the optimizer makes {how_many(phase.launches)} launches {profile.steps.per}, for which the host takes "
+        f"{duration(phase.host_ns)} as traced; their kernels run for {duration(phase.kernel_ns)}{less}",
+        edits=Edits(fused=calls),
+    )
+
+
+def _spared_ns(details: Details, calls: frozenset[int]) -> float:
+    """Return by how much shorter the kernels of these calls are in a fused optimizer, in all steps."""
+    left = fused_ns(details.trace, calls)
+    return float(details.trace.gpu.duration_ns[list(left)].sum()) - sum(left.values())
+
+
+RULE = Rule(
+    id="PIN602",
+    title="an optimizer that is not fused",
+    rests_on=("step", "per_step", "busy", "causes"),
+    answers=("launch", "host"),
+    what_if="--fused-optimizer",
+    mended="construction",
+    numbers="rounding",
+    looks_at="Launches between the marks of torch.optim's steps.",
+    why="An optimizer without foreach or fused runs a dozen small ops for each parameter. With foreach it runs a "
+    "dozen for all parameters, with fused one, which also reads and writes the GPU's memory only once.",
+    fix="fused=True; where the optimizer has none, foreach=True.",
+    before="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)",
+    code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
+    safe_if="The parameters are floating-point numbers on one kind of device. Results differ by rounding.",
+    near_miss="optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)  # a few launches",
+    look=_optimizer,
+)

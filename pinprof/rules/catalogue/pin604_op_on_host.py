@@ -1,0 +1,49 @@
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.launching import host_ops, late_ns
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import LONGEST_NAME
+from pinprof.units import duration, how_many, shortened
+from pinprof.whatif.edits import Edits
+
+
+def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for ops that the host computes while the GPU has nothing to do."""
+    late, rows, ops = late_ns(details, profile), host_ops(details), details.trace.ops
+    if not late:
+        return
+    for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
+        mine = rows[[ops.name_of(row) == name for row in rows.tolist()]]
+        time = float(ops.duration_ns[mine].sum()) / profile.steps.divisor
+        yield Evidence(
+            min(time, late),
+            f"{shortened(name, LONGEST_NAME)}, {how_many(len(mine) / profile.steps.divisor)} {profile.steps.per}: the "
+            f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
+            edits=Edits(removed_ops=frozenset(mine.tolist())),
+        )
+
+
+RULE = Rule(
+    id="PIN604",
+    title="an op on the host while the GPU is idle",
+    rests_on=("step", "per_step", "busy", "causes"),
+    answers=("launch", "host"),
+    what_if="",
+    mended="hand",
+    numbers="rounding",
+    looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",
+    why="The CPU computes ops on tensors in host memory. Meanwhile the thread launches no kernel.",
+    fix="Compute it on the GPU, or in a DataLoader's worker, or once before the loop.",
+    before="for batch in batches:\n"
+    "    order = torch.argsort(scores)  # in host memory, in each step\n"
+    "    train(batch, order)",
+    code="scores = scores.to(device)  # once\n\n"
+    "for batch in batches:\n"
+    "    order = torch.argsort(scores)\n"
+    "    train(batch, order)",
+    safe_if="The GPU has room for it, and nothing reads the result on the host.",
+    near_miss="order = torch.argsort(host[0])  # takes far less than 0.5 ms",
+    look=_on_the_host,
+)

@@ -1,0 +1,90 @@
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.trace.compiling import REGION, HostTimes, capture_times, compile_times, compiles_again, time_per_step
+from pinprof.trace.links import step_at
+from pinprof.trace.tables import NONE, Bools, Trace
+from pinprof.units import counted, duration, listed
+from pinprof.whatif.edits import Edits
+
+WORTH = 0.02
+"""Compiling that takes a smaller share of the step is not worth a finding."""
+
+
+MOST_REGIONS = 6
+"""Pieces of compiled code that a sentence names."""
+
+
+def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for steps in which the host compiles, or records graphs, though an earlier one ran compiled code."""
+    trace = details.trace
+    whole, again = trace.steps.whole, compiles_again(trace)
+    if not profile.step_ns or not again.any():
+        return
+    compiling, capturing = compile_times(trace), capture_times(trace)
+    done = [
+        (each, time_per_step(trace, times) * again, what)
+        for each, times, what in (
+            (compiling, compiling, "the host compiles code"),
+            (capturing, capturing, "CUDA graphs are recorded"),
+        )
+    ]
+    found = [(times, took, what) for times, took, what in done if took.sum() > WORTH * profile.step_ns * whole.sum()]
+    if not found:
+        return
+    words = [
+        f"in {int((took > 0).sum())} of {counted(int(whole.sum()), 'recorded step')} {what}, for "
+        f"{duration(float(took[took > 0].mean()))} each, as traced"
+        for _, took, what in found
+    ]
+    times = frozenset(row for each, _, _ in found for row in _rows(trace, each, again & trace.steps.complete))
+    cost = sum(float(took.sum()) for _, took, _ in found) / float(whole.sum())
+    yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=times))
+
+
+def _rows(trace: Trace, times: HostTimes, again: Bools) -> list[tuple[int, int, int]]:
+    step = step_at(trace.steps, times.start_ns)
+    kept = (step != NONE) & again[step]
+    return list(zip(*(column[kept].tolist() for column in times), strict=True))
+
+
+def _made(trace: Trace, again: Bools) -> str:
+    """Return which compiled code runs for the first time in these steps, to follow the evidence."""
+    ops = trace.ops
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION)))
+    names, first = np.unique(ops.name[rows], return_index=True)
+    step = step_at(trace.steps, ops.start_ns[rows[first]])
+    new = sorted(ops.names[name].removeprefix(REGION) for name in names[(step != NONE) & again[step]].tolist())
+    return f"; new there (frame/version): {listed(new, MOST_REGIONS)}" if new else ""
+
+
+RULE = Rule(
+    id="PIN605",
+    title="`torch.compile` compiles again in the steps",
+    rests_on=("step", "per_step", "busy", "causes"),
+    answers=("launch", "python", "host"),
+    what_if="",
+    mended="hand",
+    numbers="rounding",
+    looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps that "
+    "follow one in which compiled code ran. Lookups that find the code do not count.",
+    why="torch.compile makes code for the shapes, numbers and flags that it saw. If a guard on one of these fails, it "
+    "compiles again for seconds, while the GPU is idle. It also records CUDA graphs again for each new shape.",
+    fix="TORCH_LOGS=recompiles says which guard fails. Compile once for all sizes (dynamic=True, or "
+    "torch._dynamo.mark_dynamic for one dimension), or pad batches to a few sizes; pass changing numbers as tensors; "
+    "compile for both train() and eval() before the loop.",
+    before="compiled = torch.compile(model, dynamic=False)\n\n"
+    "for x in batches:  # each of another length\n"
+    "    train(compiled(x))",
+    code="compiled = torch.compile(model, dynamic=True)  # one code for all lengths\n\n"
+    "for x in batches:\n"
+    "    train(compiled(x))",
+    safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the same: "
+    'for mode="reduce-overhead" pad to few sizes instead.',
+    near_miss="compiled = torch.compile(model)  # called with one shape: compiles once",
+    look=_compiling,
+)

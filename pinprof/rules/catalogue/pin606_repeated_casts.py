@@ -1,0 +1,96 @@
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.launching import late_ns
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.trace.autocast import Pass, casts_of_weights, optimizer_within, passes_of
+from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
+from pinprof.units import duration, how_many
+from pinprof.whatif.edits import Edits
+
+LEAST = 2
+"""Micro-batches of a step, and weights in each: fewer are cast but once, or are hardly a model."""
+
+
+def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for steps whose backward passes all hand the gradients of as many casts to the same weights."""
+    trace = details.trace
+    steps = [list(each) for _, each in groupby(passes_of(trace), key=lambda each: each.step)]
+    count = profile.steps.count
+    if not steps or len(steps) < count or not all(_repeats(trace, passes, steps[0]) for passes in steps):
+        return
+    like = steps[0][0]
+    later = [each for passes in steps for each in passes[1:]]
+    told = [rows for each in later if (rows := casts_of_weights(trace, each)) is not None]
+    every = np.concatenate([each.casts for each in later])
+    rows = np.concatenate(told) if len(told) == len(later) else every[:0]
+    share = 1.0 if len(rows) else like.weights / len(like.casts)
+    host, on_gpu = (share * time / count for time in _times(trace, rows if len(rows) else every))
+    yield Evidence(
+        max(on_gpu, min(host, late_ns(details, profile))),
+        f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(like.weights)} weights again: its "
+        "backward pass adds the gradients of so many casts to those of weights; without the first "
+        f"{'' if len(rows) else 'about '}{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU",
+        edits=Edits(removed_ops=frozenset(rows.tolist())),
+    )
+
+
+def _repeats(trace: Trace, passes: Sequence[Pass], like: Sequence[Pass]) -> bool:
+    """Return whether all passes of a step cast the same weights: as many, as often, with one update behind them."""
+    if not LEAST <= len(passes) == len(like):
+        return False
+    first = like[0]
+    alike = all(each.weights == first.weights and len(each.casts) == len(first.casts) for each in passes)
+    adds = all(each.adds == each.weights for each in passes[1:])
+    enough = LEAST <= first.weights <= len(first.casts)
+    return alike and adds and enough and not optimizer_within(trace, passes[0].begin_ns, passes[-1].begin_ns)
+
+
+def _times(trace: Trace, ops: Int64s) -> tuple[float, float]:
+    """Return how long ops take the host, and the kernels that they launch the GPU."""
+    order = np.sort(ops)
+    launch = trace.links.launch
+    rows = np.flatnonzero((trace.gpu.category == KERNEL) & (launch != NONE))
+    inner = trace.links.op[launch[rows]]
+    kernels = np.zeros(len(rows), bool)
+    while (inner != NONE).any():  # a cast launches two ops further in
+        kernels |= np.isin(inner, order)
+        inner = np.where(inner == NONE, NONE, trace.links.op_parent[inner])
+    return float(trace.ops.duration_ns[order].sum()), float(trace.gpu.duration_ns[rows[kernels]].sum())
+
+
+RULE = Rule(
+    id="PIN606",
+    title="weights cast in every micro-batch",
+    rests_on=("step", "per_step", "busy", "causes"),
+    answers=("launch", "host", "gpu"),
+    what_if="",
+    mended="hand",
+    numbers="equal",
+    looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "
+    "backward pass of a step adds to those of weights.",
+    why="Autocast keeps the weights that it has cast until its outermost block ends. With a block for each "
+    "micro-batch it casts all of them again, though they change only once per step.",
+    fix="Put one block around all micro-batches of the step. Inside it, call backward with autocast turned off.",
+    before="for x, y in micro_batches:\n"
+    "    with torch.autocast(device, torch.bfloat16):\n"
+    "        loss = loss_of(model(x), y) / len(micro_batches)\n"
+    "    loss.backward()\n"
+    "optimizer.step()",
+    code="with torch.autocast(device, torch.bfloat16):  # keeps the weights that it casts\n"
+    "    for x, y in micro_batches:\n"
+    "        loss = loss_of(model(x), y) / len(micro_batches)\n"
+    "        with torch.autocast(device, enabled=False):\n"
+    "            loss.backward()\n"
+    "optimizer.step()  # behind the block: the next one casts the new weights",
+    safe_if="No weight changes within the block. The casts of all weights stay in memory until the block ends. If a "
+    "module runs without gradients in the block, later modules reuse its casts without gradients, too.",
+    near_miss="with torch.autocast(device, torch.bfloat16):  # one micro-batch per step\n"
+    "    loss = loss_of(model(x), y)\n"
+    "loss.backward()",
+    look=_casts,
+)

@@ -1,0 +1,111 @@
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
+from pinprof.trace.links import follow, within
+from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.units import counted, duration, shortened
+from pinprof.whatif.edits import Edits
+
+SINCE = 8
+"""The compute capability from which on a GPU has TF32."""
+
+
+FULL = re.compile(r"(?<![a-z])sgemm|simt_s(gemm|fprop|dgrad|wgrad)|_f32f32_f32f32_f32_|scudnn")
+"""How the kernels of cuBLAS and cuDNN are named that multiply float32 as it is."""
+
+
+TF32 = re.compile(r"tf32|s1688(?!.*(f16|fp16|bf16))")
+"""And those that use TF32: products of 16 x 8 x 8 with sums in float32."""
+
+
+HALF = re.compile(r"fp16|bf16|f16|half|bfloat16|h884|h1688")
+"""Kernels that read or write less than float32 are not of float32, whatever they are built on."""
+
+
+OF_CONVOLUTION = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")
+
+
+LONGEST = 60
+"""Characters of a kernel's name that a sentence names."""
+
+
+DEFAULTS = {
+    "matrix products": "torch has TF32 off for these by default",
+    "convolutions": "torch has TF32 on for these by default, so the program turned it off",
+}
+
+
+def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for kernels of float32 on a GPU that could use TF32, where none of their kind does."""
+    trace = details.trace
+    if not any((device.major or 0) >= SINCE for device in trace.info.devices):
+        return
+    rows = kernels_in_steps(trace)
+    full = trace.gpu.named(_is_full)[rows]
+    tf32 = trace.gpu.named(lambda name: TF32.search(name) is not None)[rows]
+    convolution = _of_convolutions(trace, rows)
+    kinds = zip(DEFAULTS, (~convolution, convolution), strict=True)
+    found = [(what, full & mine) for what, mine in kinds if (full & mine).any() and not (tf32 & mine).any()]
+    chosen = np.any([mine for _, mine in found] or [np.zeros(len(rows), bool)], axis=0)
+    time = per_step(trace, profile, rows[chosen])
+    if not matters(profile, time):
+        return
+    words = []
+    for what, mine in found:
+        count = counted(int(mine.sum()) / profile.steps.divisor, "kernel")
+        kernel = shortened(named(trace, rows, mine)[0], LONGEST)
+        words.append(
+            f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[mine]))}; mostly "
+            f"{kernel}; {DEFAULTS[what]}"
+        )
+    yield Evidence(
+        time,
+        ". ".join(words),
+        at_most=Edits(removed_works=frozenset(rows[chosen].tolist())),
+    )
+
+
+def _is_full(name: str) -> bool:
+    return FULL.search(name) is not None and TF32.search(name) is None and HALF.search(name) is None
+
+
+def _of_convolutions(trace: Trace, rows: Int64s) -> Bools:
+    """Return for each kernel whether a convolution launched it, or a recurrent net: torch has one setting for both."""
+    ops = trace.ops.named(lambda name: "conv" in name.lower() or "cudnn" in name)
+    launched = follow(trace.links.op, trace.links.launch[rows])
+    return (
+        within(ops, launched, trace.links.op_parent)
+        | (trace.gpu.named(lambda name: OF_CONVOLUTION.search(name) is not None)[rows])
+    )
+
+
+RULE = Rule(
+    id="PIN701",
+    title="float32 products without TF32",
+    rests_on=("step", "per_step", "busy"),
+    answers=("gpu",),
+    what_if="",
+    mended="construction",
+    numbers="different",
+    looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or more.",
+    why="Kernels for plain float32 do not use the tensor cores, which are several times as fast on data-center GPUs. "
+    "TF32 uses them: numbers stay float32, but products take only 10 bits of each mantissa.",
+    fix='torch.set_float32_matmul_precision("high") for matrix products, torch.backends.cudnn.allow_tf32 = True for '
+    "convolutions. Automatic mixed precision (torch.autocast with torch.bfloat16) is faster still.",
+    before='torch.set_float32_matmul_precision("highest")  # the default\n'
+    "torch.backends.cudnn.allow_tf32 = False       # not the default\n\n"
+    "y = model(x)",
+    code='torch.set_float32_matmul_precision("high")  # once, for matrix products\n'
+    "torch.backends.cudnn.allow_tf32 = True      # for convolutions\n\n"
+    "y = model(x)",
+    safe_if="Results change: the model must train as well with products of three decimal digits (sums stay float32). "
+    'Code that needs more, such as solving equations, stays at "highest".',
+    near_miss="with torch.autocast(device, torch.bfloat16):\n    y = model(x)  # products of bfloat16",
+    look=_precision,
+)

@@ -1,0 +1,71 @@
+import re
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
+from pinprof.units import counted, duration, percent
+from pinprof.whatif.edits import Edits
+
+CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
+"""How cuDNN names the kernels that change layouts."""
+
+
+SHORT = re.compile(r"(\w+)[<(]")
+
+
+MOST_NAMED = 3
+"""Kernels that a sentence names."""
+
+
+def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for time in kernels that change layouts."""
+    trace = details.trace
+    rows = kernels_in_steps(trace)
+    changes = trace.gpu.named(lambda name: CHANGES.search(name) is not None)[rows]
+    time = per_step(trace, profile, rows[changes])
+    if not matters(profile, time):
+        return
+    names = list(dict.fromkeys(_short(name) for name in named(trace, rows, changes)))
+    busy = profile.steps.busy_ns
+    share = f", {percent(time / busy)} of the GPU's work" if busy else ""
+    yield Evidence(
+        time,
+        f"{counted(int(changes.sum()) / profile.steps.divisor, 'kernel')} {profile.steps.per} only for changes of "
+        f"layout around convolutions: {duration(time)}{share} ({', '.join(names[:MOST_NAMED])}); pinprof does not "
+        "predict what convolutions and normalizations gain from channels last",
+        edits=Edits(removed_works=frozenset(rows[changes].tolist())),
+    )
+
+
+def _short(name: str) -> str:
+    """Return the name of a kernel without what is around it."""
+    match = SHORT.search(name)
+    return match[1] if match else name[:40]
+
+
+RULE = Rule(
+    id="PIN702",
+    title="layouts changed around convolutions",
+    rests_on=("step", "per_step", "busy"),
+    answers=("gpu",),
+    what_if="",
+    mended="hand",
+    numbers="rounding",
+    looks_at="cuDNN's kernels that change between NCHW and NHWC.",
+    why="Convolutions on tensor cores need channels last. Tensors have channels first by default, so cuDNN converts "
+    "what each convolution reads and writes.",
+    fix="Give model and input the memory format channels_last: later ops keep it.",
+    before="for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()",
+    code="model = model.to(memory_format=torch.channels_last)  # once\n\n"
+    "for x, y in batches:\n"
+    "    x = x.to(memory_format=torch.channels_last)\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(x), y).backward()\n"
+    "    optimizer.step()",
+    safe_if="No code calls .view() on feature maps, which then fails (.reshape() copies), or counts on their strides. "
+    "Results differ by rounding. Ops without support for channels_last convert layouts themselves: measure.",
+    near_miss="y = model(x)  # of linear layers: they have no such layout",
+    look=_layouts,
+)

@@ -1,0 +1,144 @@
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import in_complete_steps, kernels_in_steps, matters
+from pinprof.trace.callers import usual_place
+from pinprof.trace.links import outermost
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.units import counted, duration
+
+MATH: Final = "aten::_scaled_dot_product_attention_math"
+
+
+PRODUCT: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
+
+
+SOFTMAX: Final = "aten::softmax"
+
+
+BATCHED: Final = ("aten::bmm", "aten::baddbmm")
+
+
+BETWEEN: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("add", "add_", "sub", "mul", "mul_", "div", "div_", "to", "float", "half", "type_as", "contiguous", "view"),
+        *("masked_fill", "masked_fill_", "where", "eq", "ne", "lt", "tril", "triu", "slice", "unsqueeze", "expand"),
+        *("dropout", "reshape", "transpose", "permute", "size", "clone", "copy_", "full", "ones", "zeros", "rsub"),
+        *("max", "clamp", "finfo", "logical_not", "bitwise_not", "_to_copy", "nan_to_num", "alias", "detach"),
+    )
+)
+"""What stands between the products and the softmax of attention: scales, masks, casts, dropout."""
+
+
+class _Attention(NamedTuple):
+    """Attentions that are not fused; rows of `Trace.ops`."""
+
+    what: str
+    first: Int64s
+    """The op that begins each."""
+    last: Int64s
+
+
+def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for attention that torch computes by its parts, or that the program does."""
+    for found in (_by_torch(details.trace), _by_hand(details.trace)):
+        if len(found.first):
+            yield from _seen(details, profile, found)
+
+
+def _seen(details: Details, profile: Profile, found: _Attention) -> Iterator[Evidence]:
+    trace, ops = details.trace, details.trace.ops
+    rows = kernels_in_steps(trace)
+    rows = rows[trace.links.launch[rows] != NONE]
+    launch = trace.links.launch[rows]
+    issued = trace.calls.start_ns[launch]
+    at = np.searchsorted(ops.start_ns[found.first], issued, side="right") - 1
+    inside = (
+        (at >= 0) & (issued < ops.end_ns[found.last][at]) & (trace.calls.thread[launch] == ops.thread[found.first][at])
+    )
+    time = float(trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.divisor
+    if not matters(profile, time):
+        return
+    calls = np.unique(launch[inside]).astype(np.int64)
+    count = len(found.first) / profile.steps.divisor
+    yield Evidence(
+        time,
+        f"{counted(count, 'attention')} {profile.steps.per} {found.what}: "
+        f"{counted(int(inside.sum()) / len(found.first), 'kernel')} each, {duration(time)} together in the forward "
+        "pass; the same parts in backward come on top",
+        *usual_place(details.trace, calls, details.sources),
+    )
+
+
+def _by_torch(trace: Trace) -> _Attention:
+    rows = np.flatnonzero(trace.ops.named(lambda name: name == MATH))
+    rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
+    return _Attention("by scaled_dot_product_attention's math, not fused", rows, rows)
+
+
+def _by_hand(trace: Trace) -> _Attention:
+    """Return softmaxes between two batched products, with nothing but scales, masks, casts and dropout between them."""
+    ops, parent = trace.ops, trace.links.op_parent
+    top = np.flatnonzero((parent == NONE) & np.isin(ops.thread, _main(trace)))
+    top = top[in_complete_steps(trace, ops.start_ns[top])]
+    product = _batched(trace)[top]
+    softmax = ops.named(lambda name: name == SOFTMAX)[top]
+    other = ~(product | softmax | ops.named(lambda name: name in BETWEEN)[top])
+    if not softmax.any():
+        none = np.empty(0, np.int64)
+        return _Attention("", none, none)
+    place = np.arange(len(top))
+    before = np.maximum.accumulate(np.where(product | other | softmax, place, NONE))
+    before = np.append(NONE, before[:-1])
+    behind = np.minimum.accumulate(np.where(product | other | softmax, place, len(top))[::-1])[::-1]
+    behind = np.append(behind[1:], len(top))
+    at = np.flatnonzero(softmax)
+    at = at[(before[at] != NONE) & (behind[at] < len(top))]
+    at = at[product[before[at]] & product[behind[at]]]
+    return _Attention("by hand: product, softmax, product", top[before[at]], top[behind[at]])
+
+
+def _main(trace: Trace) -> list[int]:
+    return [number for number, thread in enumerate(trace.threads) if thread.role == "main"]
+
+
+def _batched(trace: Trace) -> Bools:
+    """Return for each op whether it is a product of batches of matrices: a linear layer is one of matrices."""
+    ops = trace.ops
+    batched = np.flatnonzero(ops.named(lambda name: name in BATCHED)).astype(np.int32)
+    named = ops.named(lambda name: name in PRODUCT)
+    around = outermost(named, batched, trace.links.op_parent)
+    result = np.zeros(len(ops), bool)
+    result[around[around != NONE]] = True
+    return result
+
+
+RULE = Rule(
+    id="PIN703",
+    title="attention that is not fused",
+    rests_on=("step", "per_step", "busy"),
+    answers=("gpu",),
+    what_if="",
+    mended="hand",
+    numbers="rounding",
+    looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "
+    "softmax between them, with only scales, masks, casts and dropout beside it.",
+    why="In separate ops, attention writes and reads all scores several times. A fused kernel keeps them on the chip, "
+    "and is one launch.",
+    fix="torch.nn.functional.scaled_dot_product_attention, and what its fused kernels need: float16 or bfloat16 for "
+    "the fastest, is_causal=True instead of a causal mask, a mask without gradients, no sdpa_kernel(MATH).",
+    before="scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5\n"
+    "scores = scores.masked_fill(~mask, -math.inf)\n"
+    "y = scores.softmax(-1) @ v",
+    code="y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+    safe_if="Nothing else reads the scores. A boolean mask is true where a query may see a key. Results differ by "
+    "rounding.",
+    near_miss="weights = x.softmax(-1)  # of a classifier: no product of batches follows",
+    look=_attention,
+)

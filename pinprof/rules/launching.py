@@ -1,0 +1,129 @@
+"""A host that launches too slowly: how long the GPU waits for it, what it does meanwhile, and what to do about it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.intervals import Intervals, covered, subtract, union
+from pinprof.measurement.profile import Profile
+from pinprof.rules.sums import in_complete_steps
+from pinprof.trace.compiling import GRAPH_LAUNCH, REGION, capture_times, compile_times
+from pinprof.trace.links import within
+from pinprof.trace.pauses import launching_threads, long_ops, long_pauses
+from pinprof.trace.serving import is_serving, serving_marks
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+from pinprof.units import how_many
+from pinprof.whatif.regions import Blocker
+
+IDLE = 0.1
+"""A GPU that is idle for a smaller share of the step does not wait for launches."""
+GENERATED = "triton_"
+"""How the names of kernels begin that Inductor makes (torch/_inductor/codegen/triton.py); those that people write in
+Triton have names of their own."""
+COMPILED = 0.1
+"""From this share of a step's launches on, torch.compile is at work on the model: matrix products and attention stay
+library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT, a looping transformer) and of vLLM
+without compiling (0.001); a compiled loss or optimizer alone launches less."""
+FUSE = 'Launch many kernels at once: torch.compile fuses them, and with mode="reduce-overhead" launches CUDA graphs'
+COMPILED_ALREADY = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
+OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
+LOGS = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
+MORE_PER_LAUNCH = "Or give the GPU more to do per launch: a larger batch."
+OF_SERVER = (
+    "Let the server launch CUDA graphs for batches of these sizes: vLLM without --enforce-eager, and with the sizes in "
+    "cudagraph_capture_sizes; SGLang without --disable-cuda-graph, and with a larger --cuda-graph-max-bs. Or run more "
+    "requests at once."
+)
+
+
+def late_ns(details: Details, profile: Profile) -> float:
+    """Return how long a step the busiest GPU is idle because the next launch comes late; 0 where it hardly is."""
+    step, busy = profile.step_ns, profile.steps.busy_ns
+    busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
+    if not step or busy is None or busiest is None or step - busy < IDLE * step:
+        return 0.0
+    late = dict(busiest.idle_by_cause).get("host_wait", 0) / profile.steps.divisor
+    return min(late, step - busy)
+
+
+def pauses(details: Details) -> Intervals:
+    """Return the long pauses of the threads that launch, but for waits for input and the work of compilers."""
+    idle = subtract(long_pauses(details.trace, launching_threads(details.trace)), details.loader.times)
+    return subtract(idle, compiling(details))
+
+
+def compiling(details: Details) -> Intervals:
+    """Return when any thread compiles, or captures a graph."""
+    compiled, captured = compile_times(details.trace), capture_times(details.trace)
+    return union(
+        np.concatenate((compiled.start_ns, captured.start_ns)), np.concatenate((compiled.end_ns, captured.end_ns))
+    )
+
+
+def host_ops(details: Details) -> Int64s:
+    """Return the long outermost ops of the complete steps, on threads that launch, in which no call is made."""
+    trace = details.trace
+    rows = long_ops(trace, launching_threads(trace))
+    return rows[in_complete_steps(trace, trace.ops.start_ns[rows]) & ~_compiles(details, rows)]
+
+
+def _compiles(details: Details, rows: Int64s) -> Bools:
+    """Return for each of these ops whether it is mostly the work of a compiler."""
+    ops = details.trace.ops
+    return 2 * covered(compiling(details), ops.start_ns[rows], ops.end_ns[rows]) > ops.duration_ns[rows]
+
+
+def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
+    """Return how to launch kernels together; nothing where the trace tells no more than the rule."""
+    if _is_of_a_server(details.trace):
+        return OF_SERVER
+    if _launches_graphs(details.trace):
+        return f"{OUTSIDE_OF_GRAPHS}. {LOGS} {MORE_PER_LAUNCH}"
+    needs = _needs(blockers)
+    if _is_compiled(details.trace):
+        return f"{COMPILED_ALREADY}{needs or '; or capture the step as one CUDA graph'}. {LOGS} {MORE_PER_LAUNCH}"
+    return f"{FUSE}{needs}. {MORE_PER_LAUNCH}" if needs else ""
+
+
+def _needs(blockers: Sequence[Blocker]) -> str:
+    """Return what one graph of the step needs first, to follow what can be done without it; nothing if nothing."""
+    waits = sum(blocker.per_step for blocker in blockers)
+    removed = "the wait" if waits == 1 else f"the {how_many(waits)} waits"
+    needs = [f"{removed} in it removed first"] if waits else []
+    if any(not blocker.per_step for blocker in blockers):
+        needs.append("the same kernels in each step")
+    parts = " of the parts between waits" if waits else ""
+    return f"{parts}; one graph of the step needs {' and '.join(needs)}" if needs else ""
+
+
+def how_to_spare(details: Details) -> str:
+    """Return how to spare the host Python in the step; nothing where the trace tells no more than the rule."""
+    if _is_of_a_server(details.trace):
+        return "Do it once, in another thread or process of the server, or with tensors on the GPU."
+    made = details.trace.info.made
+    if details.loader.waits or (made and made.loaders):
+        return ""
+    return "Do it once before the loop, every N steps, or with tensors on the GPU."
+
+
+def _is_of_a_server(trace: Trace) -> bool:
+    return is_serving(trace.steps) or serving_marks(trace.annotations) is not None
+
+
+def _launches_graphs(trace: Trace) -> bool:
+    rows = np.flatnonzero(trace.calls.named(lambda name: GRAPH_LAUNCH.search(name) is not None))
+    return bool(trace.steps.holds(trace.links.call_step[rows]).any())
+
+
+def _is_compiled(trace: Trace) -> bool:
+    """Return whether torch.compile made what launches much of the work of the complete steps."""
+    gpu, launch = trace.gpu, trace.links.launch
+    rows = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE) & trace.steps.holds(trace.links.activity_step))
+    if not len(rows):
+        return False
+    made = gpu.named(lambda name: name.startswith(GENERATED))[rows]
+    if len(trace.ops):
+        regions = trace.ops.named(lambda name: name.startswith(REGION))
+        made = made | within(regions, trace.links.op[launch[rows]], trace.links.op_parent)
+    return bool(made.mean() >= COMPILED)

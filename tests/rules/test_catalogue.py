@@ -1,0 +1,77 @@
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from recordings import ROOT, TRACES
+
+from pinprof.measurement.trust.doubt import FIGURES, Figure
+from pinprof.rules import RULES, Rule, catalogue, rule_of
+
+MADE_UP = """
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+
+
+def _steps(details: Details, profile: Profile) -> Iterator[Evidence]:
+    if profile.steps.count:
+        yield Evidence(0.0, f"{profile.steps.count} steps", at_any_cost=True)
+
+
+RULE = Rule(
+    id="PIN799",
+    title="a rule that is made up",
+    rests_on=("per_step",),
+    answers=("gpu",),
+    what_if="--gpu-speed 2",
+    mended="hand",
+    numbers="equal",
+    looks_at="Steps.",
+    why="They take time.",
+    fix="Take none.",
+    before="train(batch)",
+    code="...",
+    safe_if="Nobody needs them.",
+    near_miss="print()",
+    look=_steps,
+)
+"""
+
+
+def test_a_made_up_rule_is_one_file(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "pinprof", tmp_path / "pinprof", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "pinprof/rules/catalogue/pin799_made_up.py").write_text(MADE_UP)
+
+    def pinprof(*words: str) -> str:
+        command = [sys.executable, "-m", "pinprof", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "PIN799  a rule that is made up" in pinprof("explain")
+    assert "Take none." in pinprof("explain", "PIN799")
+    (trace,) = json.loads(pinprof("report", str(TRACES / "loss_item.json.gz"), "--json", "-"))["traces"]
+    (finding,) = [each for each in trace["findings"] if each["rule"] == "PIN799"]
+    assert (finding["title"], finding["family"], finding["fix"]) == ("a rule that is made up", "gpu", "Take none.")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_file_is_named_after_its_rule(rule: Rule) -> None:
+    (file,) = Path(catalogue.__path__[0]).glob(f"{rule.id.lower()}_*.py")
+    assert import_module(f"{catalogue.__name__}.{file.stem}").RULE is rule
+    assert pickle.loads(pickle.dumps(rule)) is rule_of(rule.id) is rule
+
+
+def test_rules_are_in_the_order_of_their_numbers() -> None:
+    numbers = [rule.id for rule in RULES]
+    assert numbers == sorted(set(numbers))
+
+
+def test_rules_rest_on_figures() -> None:
+    assert get_args(Figure) == tuple(FIGURES)
