@@ -11,9 +11,8 @@ from pinprof.measurement.trust.doubt import Doubt
 from pinprof.replay import Replay
 from pinprof.rules.catalogue import RULES, pin104_unpinned_batches, pin105_batches_without_pin_memory, rule_of
 from pinprof.rules.copies import has_unpinned_batches
-from pinprof.rules.pinning import as_measured
 from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
-from pinprof.rules.savings import with_savings
+from pinprof.rules.savings import as_measured, with_savings
 from pinprof.rules.sites import NEGLIGIBLE
 from pinprof.rules.wait_sites import GUARDING
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
@@ -105,8 +104,8 @@ def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
 
 def _weighed(finding: Finding, step_ns: float) -> Finding:
     """Return a finding with the severity of what its fix saves, or at most, if a replay tells: not of its cost."""
-    told = finding.saving.saving_ns if finding.saving else finding.most_ns
-    return finding if told is None else replace(finding, severity=_severity(told / step_ns))
+    saved_ns = finding.saving.saving_ns if finding.saving else finding.most_ns
+    return finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / step_ns))
 
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import in_library
 from pinprof.details import Details
@@ -12,9 +10,9 @@ from pinprof.measurement.profile import Profile
 from pinprof.replay.feed import feed_of
 from pinprof.rules.rule import Evidence, Further, Look
 from pinprof.rules.sites import as_one
-from pinprof.rules.sums import Copies, copies_in_steps, of_all
+from pinprof.rules.sums import Copies, copies_in_steps, kernels_in_steps, of_all
 from pinprof.trace.calls import SMALL_COPY_BYTES
-from pinprof.trace.tables import DIRECTIONS, HTOD, KERNEL, NONE, PAGEABLE
+from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
 from pinprof.units import duration, rate
 from pinprof.whatif import Edits
 from pinprof.whatif.scenarios import with_pinned, without_blocking
@@ -146,8 +144,8 @@ def exposed(reason: str) -> Look:
         chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
         kernels = _kernel_time(details, profile)
 
-        def evidence_of(some: Sequence[Copies]) -> Evidence:
-            copies = of_all(some)
+        def evidence_of(parts: Sequence[Copies]) -> Evidence:
+            copies = of_all(parts)
             rows = frozenset(copies.rows.tolist())
             return Evidence(
                 min(copies.exposed_ns, kernels),
@@ -166,12 +164,8 @@ def exposed(reason: str) -> Look:
 
 def _kernel_time(details: Details, profile: Profile) -> float:
     """Return how long kernels of a complete step run, in ns."""
-    rows = np.flatnonzero(details.trace.gpu.category == KERNEL)
-    step = details.trace.links.activity_step[rows]
-    inside = details.trace.steps.holds(step)
-    return (
-        float(details.trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.count if profile.steps.count else 0.0
-    )
+    rows = kernels_in_steps(details.trace)
+    return float(details.trace.gpu.duration_ns[rows].sum()) / profile.steps.count if profile.steps.count else 0.0
 
 
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:

@@ -7,12 +7,12 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, subtract, union
 from pinprof.measurement.profile import Profile
-from pinprof.rules.sums import in_complete_steps
+from pinprof.rules.sums import in_complete_steps, launched_kernels
 from pinprof.trace.compiling import GRAPH_LAUNCH, REGION, capture_times, compile_times
 from pinprof.trace.links import within
 from pinprof.trace.pauses import launching_threads, long_ops, long_pauses
 from pinprof.trace.serving import is_serving, serving_marks
-from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import how_many
 from pinprof.whatif.regions import Blocker
 
@@ -119,7 +119,7 @@ def _launches_graphs(trace: Trace) -> bool:
 def _is_compiled(trace: Trace) -> bool:
     """Return whether torch.compile made what launches much of the work of the complete steps."""
     gpu, launch = trace.gpu, trace.links.launch
-    rows = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE) & trace.steps.holds(trace.links.activity_step))
+    rows = launched_kernels(trace)
     if not len(rows):
         return False
     made = gpu.named(lambda name: name.startswith(GENERATED))[rows]

@@ -44,19 +44,19 @@ def workers_wanted(now: int, cpus: int, processes: int) -> int:
     return min(wanted, max(MOST_WORKERS, now))
 
 
-def with_workers(seen: Evidence, details: Details, feed: Feed | None, step_ns: float, why: str = "") -> Evidence:
-    """Return what was seen with what more workers change, as many as the cores have room for where that is known."""
+def with_workers(evidence: Evidence, details: Details, feed: Feed | None, step_ns: float, why: str = "") -> Evidence:
+    """Return evidence with what more workers change: as many as the cores have room for, where that is known."""
     workers, none = workers_of(details), Edits(most_input_ns=0.0)
     if workers is None:
-        return replace(seen, text=seen.text + why, edits=none)
+        return replace(evidence, text=evidence.text + why, edits=none)
     if workers.then <= workers.now:
         shared = counted(workers.now, "worker already shares", "workers already share")
         full = f"its {shared} {counted(workers.cpus, 'core')} with the program"
         if not workers.now:
             full = f"{counted(workers.cpus, 'core leaves', 'cores leave')} no room for a worker"
-        return replace(seen, text=f"{seen.text}; {full}: make batches cheaper{why}", at_most=none)
+        return replace(evidence, text=f"{evidence.text}; {full}: make batches cheaper{why}", at_most=none)
     if feed is None:
-        return replace(seen, edits=none)
+        return replace(evidence, edits=none)
     edits = Edits(most_input_ns=feed.received_ns, batch_ns=feed.batch_ns(step_ns, workers.now, workers.then))
-    text = f"{seen.text}; the saving is that of {counted(workers.then, 'worker')}, now {workers.now or 'none'}{why}"
-    return replace(seen, text=text, edits=edits)
+    text = f"{evidence.text}; the saving is that of {counted(workers.then, 'worker')}, now {workers.now or 'none'}{why}"
+    return replace(evidence, text=text, edits=edits)

@@ -251,15 +251,15 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         blockers: tuple[Blocker, ...] | None = None,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""
-        made = super().__new__(cls, found)
-        made.joint, made.machine, made.verdict, made.blockers = joint, machine, verdict, blockers
-        return made
+        findings = super().__new__(cls, found)
+        findings.joint, findings.machine, findings.verdict, findings.blockers = joint, machine, verdict, blockers
+        return findings
 
     def __repr__(self) -> str:
-        named = (f"{each.rule.id} {_saves(each.saving)}".strip() for each in self[:SHOWN])
+        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:SHOWN])
         rest = f"and {len(self) - SHOWN} more" if len(self) > SHOWN else ""
         joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
-        return one_line(f"findings, {len(self)}", (*named, rest, joint)) if self else "<pinprof findings, none>"
+        return one_line(f"findings, {len(self)}", (*names, rest, joint)) if self else "<pinprof findings, none>"
 
     def _repr_html_(self) -> str:
         """Return the findings as a table, the largest saving first, for a notebook."""
@@ -277,5 +277,5 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""
-        short = (replace(each, evidence=each.evidence.summary()) for each in self)
+        short = (replace(finding, evidence=finding.evidence.summary()) for finding in self)
         return Findings(short, self.joint, self.machine, self.verdict, self.blockers)

@@ -1,12 +1,17 @@
-"""What the fixes of findings bring, each alone and all together, by replay."""
+"""What the fixes of findings bring: each alone and all together, by replay; and on a machine whose bench is known."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
 
+import numpy as np
+
+from pinprof.bench.rates import Pinning
 from pinprof.replay import Replay
-from pinprof.rules.rule import Finding, Joint, Saving
+from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving
+from pinprof.trace.tables import Int64s, Trace
+from pinprof.units import size
 from pinprof.whatif import Edits
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
 
@@ -22,14 +27,15 @@ NO_SAVING = Saving(0.0, (0.0, 0.0))
 def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
     by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
-    if replay is None or not any(each.evidence.edits or each.evidence.at_most for each in found) or not _runs(replay):
+    has_edits = any(finding.evidence.edits or finding.evidence.at_most for finding in found)
+    if replay is None or not has_edits or not _runs(replay):
         return by_cost, None
-    by_cost = [each for finding in by_cost if (each := _with_most(finding, replay))]
+    by_cost = [weighed for finding in by_cost if (weighed := _with_most(finding, replay))]
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
     by_saving = sorted((saved.get(id(finding), finding) for finding in by_cost), key=_order)
-    return by_saving, _together([each for each in by_saving if each.saving], replay)
+    return by_saving, _together([finding for finding in by_saving if finding.saving], replay)
 
 
 def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
@@ -109,3 +115,40 @@ def saving_of(replay: Replay, edits: Edits) -> Saving:
         saving = 0.0
     unsure = UNSURE_CHANGE * saving + NOISE * before
     return Saving(saving, (max(saving - unsure, 0.0), saving + unsure))
+
+
+def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) -> Evidence:
+    """Return evidence whose fix copies pinned memory as fast as a machine does, and that says whether to pin there."""
+    copies = np.array(sorted(evidence.edits.pinned), np.int64)
+    advice = "; ".join(_advice(machine, trace.gpu.bytes[copies])) if rule.weighs_pinning else ""
+    return replace(
+        evidence,
+        text=f"{evidence.text}. As measured on {machine.rates.gpu}: {advice}" if advice else evidence.text,
+        edits=evidence.edits | Edits(machine=machine.rates),
+        sites=tuple(replace(site, edits=site.edits | Edits(machine=machine.rates)) for site in evidence.sites),
+    )
+
+
+def _advice(machine: Pinning, sizes: Int64s) -> Iterator[str]:
+    """Yield whether copies of these sizes, if any, are worth pinned memory, and whether a fresh tensor is."""
+    sizes = sizes[sizes >= 0]  # those that are recorded
+    if machine.pays and len(sizes):
+        yield _held_against(machine.pays.value, sizes)
+    if machine.fresh:
+        of = f"for {machine.fresh_size} " if machine.fresh_size else ""
+        text = machine.fresh.text
+        yield f"{of}{text[0].lower()}{text[1:].removesuffix('.')}"
+
+
+def _held_against(least: float | None, sizes: Int64s) -> str:
+    """Return whether copies are as large as pinning needs to pay; `least` is None where it never does."""
+    if least is None:
+        return "copies to the GPU are no faster from pinned memory"
+    small, large = int(sizes.min()), int(sizes.max())
+    these = f"these copies have {size(small)}" + (f" to {size(large)}" if large > small else "")
+    if least <= small:
+        return f"pinned memory pays from {size(least)} on, and {these}"
+    if large < least:
+        return f"pinned memory pays only from {size(least)} on, but {these}"
+    paying = int((sizes >= least).sum())
+    return f"pinned memory pays only from {size(least)} on: {these}, and {paying:,} of {len(sizes):,} reach that"

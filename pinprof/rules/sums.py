@@ -12,7 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import KERNEL, Bools, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 
@@ -55,23 +55,23 @@ class Copies(NamedTuple):
         return f"{how_many(self.per_step)} {self.per}, {self.amount}, {exposed}"
 
 
-def of_all(each: Sequence[Copies]) -> Copies:
+def of_all(parts: Sequence[Copies]) -> Copies:
     """Return the copies of several places together, which then have none."""
-    if len(each) == 1:
-        return each[0]
-    known = [copies.bytes for copies in each if copies.bytes is not None]
+    if len(parts) == 1:
+        return parts[0]
+    known = [copies.bytes for copies in parts if copies.bytes is not None]
     return Copies(
         Place(),
-        np.concatenate([copies.rows for copies in each]),
-        each[0].per,
-        sum(copies.per_step for copies in each),
+        np.concatenate([copies.rows for copies in parts]),
+        parts[0].per,
+        sum(copies.per_step for copies in parts),
         sum(known) if known else None,
-        sum(copies.unsized for copies in each),
-        sum(copies.time_ns for copies in each),
-        sum(copies.exposed_ns for copies in each),
-        sum(copies.blocked_ns for copies in each),
-        sum(copies.bubble_ns for copies in each),
-        len(each),
+        sum(copies.unsized for copies in parts),
+        sum(copies.time_ns for copies in parts),
+        sum(copies.exposed_ns for copies in parts),
+        sum(copies.blocked_ns for copies in parts),
+        sum(copies.bubble_ns for copies in parts),
+        len(parts),
     )
 
 
@@ -159,8 +159,8 @@ def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) 
     busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
     if busiest is None or not profile.steps.count:
         return 0.0
-    mine = details.trace.gpu.device == busiest.device
-    idle = gaps(union(details.trace.gpu.start_ns[mine], details.trace.gpu.end_ns[mine]))
+    of_busiest = details.trace.gpu.device == busiest.device
+    idle = gaps(union(details.trace.gpu.start_ns[of_busiest], details.trace.gpu.end_ns[of_busiest]))
     inside = in_complete_steps(details.trace, start)
     times = union(start[inside], end[inside])
     return float(covered(idle, times.start, times.end).sum()) / profile.steps.count
@@ -181,6 +181,12 @@ some of the step gains little from shorter kernels."""
 def kernels_in_steps(trace: Trace) -> Int64s:
     """Return the kernels of the complete steps: rows of `Trace.gpu`."""
     return np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
+
+
+def launched_kernels(trace: Trace) -> Int64s:
+    """Return the kernels of the complete steps whose launch is known: rows of `Trace.gpu`."""
+    rows = kernels_in_steps(trace)
+    return rows[trace.links.launch[rows] != NONE]
 
 
 def matters(profile: Profile, time_ns: float) -> bool:

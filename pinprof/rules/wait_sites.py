@@ -12,6 +12,7 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, SYNCHRONIZES, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Figure
 from pinprof.phrases import WAITS
 from pinprof.rules.rule import Evidence, Look
 from pinprof.rules.sites import as_one
@@ -19,6 +20,7 @@ from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, 
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
+from pinprof.verdict import CauseOfStep
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
@@ -39,15 +41,29 @@ USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result
 """What must wait for the end of a copy of pinned memory, by its direction."""
 
 
-class WaitFields(TypedDict):
-    """The fields of a rule that is for waits."""
+class OfWaits(TypedDict):
+    """The facts that all rules for waits of the host share."""
 
-    look: Look
+    rests_on: tuple[Figure, ...]
+    answers: tuple[CauseOfStep, ...]
+    what_if: str
     causes: tuple[str, ...]
+    look: Look
 
 
-def waits_of(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> WaitFields:
-    """Return the fields of a rule that looks for sites with one of the causes that are a problem.
+def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> OfWaits:
+    """Return the facts of a rule that is for waits with one of these causes; see `waits_at`."""
+    return {
+        "rests_on": ("per_step", "stalls", "drain"),
+        "answers": ("sync",),
+        "what_if": "--drop-syncs",
+        "causes": causes,
+        "look": waits_at(*causes, fixable=fixable, guarding=guarding),
+    }
+
+
+def waits_at(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Look:
+    """Look for sites with one of the causes that are a problem.
 
     What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
     waits, so the finding names them without sites of their own. Not `fixable`: pinprof does not know whether there is
@@ -63,7 +79,7 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True, guarding
             if guarding in (None, site.is_kept)
         ]
 
-        def seen(lines: Sequence[Sequence[int]]) -> Evidence:
+        def evidence_of(lines: Sequence[Sequence[int]]) -> Evidence:
             numbers = [number for line in lines for number in line]
             edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
             evidence = _at_lines(details, profile, [_sites(details, line) for line in lines])
@@ -74,9 +90,9 @@ def waits_of(*causes: str, are_one: bool = False, fixable: bool = True, guarding
         def groups(line: Sequence[int]) -> frozenset[int]:
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
 
-        yield from as_one(profile, [found] if are_one and found else _by_line(details, found), seen, groups)
+        yield from as_one(profile, [found] if are_one and found else _by_line(details, found), evidence_of, groups)
 
-    return {"look": look, "causes": causes}
+    return look
 
 
 def _by_line(details: Details, found: Sequence[int]) -> Iterable[list[int]]:
@@ -175,12 +191,12 @@ def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str
     inside = np.isin(details.syncs.site[guarded.stall], numbers)
     inside &= trace.steps.holds(details.syncs.stalls.call_step[guarded.stall])
     directions = trace.gpu.direction[np.unique(guarded.copy[inside])]
-    each = [
+    counts = [
         counted(count / profile.steps.count, f"{DIRECTIONS[code]} copy", f"{DIRECTIONS[code]} copies")
         for code in (HTOD, DTOH)
         if (count := int((directions == code).sum()))
     ]
-    return f"; it awaits {' and '.join(each)} of pinned memory {profile.steps.per} in flight" if each else ""
+    return f"; it awaits {' and '.join(counts)} of pinned memory {profile.steps.per} in flight" if counts else ""
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:

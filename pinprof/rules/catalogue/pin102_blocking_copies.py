@@ -4,22 +4,18 @@ from dataclasses import replace
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.wait_sites import WaitFields, waits_of
+from pinprof.rules.wait_sites import waits_at
 from pinprof.trace.tables import PINNED
 
 PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
 
 
-def _knowing_pinned(fields: WaitFields) -> WaitFields:
-    """Return the fields of a rule for blocking copies that does not ask to pin what is pinned."""
-
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
-        for evidence in fields["look"](details, profile):
-            memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
-            pinned = len(memory) > 0 and bool((memory == PINNED).all())
-            yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence
-
-    return {**fields, "look": look}
+def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for blocking copies; do not ask to pin what is pinned."""
+    for evidence in waits_at("blocking_copy_htod")(details, profile):
+        memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
+        pinned = len(memory) > 0 and bool((memory == PINNED).all())
+        yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence
 
 
 RULE = Rule(
@@ -41,5 +37,6 @@ RULE = Rule(
     "same GPU stream runs after the copy anyway.",
     near_miss="x = x.to(device, torch.float16)  # from GPU to GPU: the host does not wait",
     change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
-    **_knowing_pinned(waits_of("blocking_copy_htod")),
+    causes=("blocking_copy_htod",),
+    look=_blocking,
 )

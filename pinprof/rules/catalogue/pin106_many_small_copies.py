@@ -10,21 +10,21 @@ from pinprof.units import duration, size
 
 
 def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
-    def seen(some: Sequence[Copies]) -> Evidence:
-        copies = of_all(some)
+    def evidence_of(parts: Sequence[Copies]) -> Evidence:
+        copies = of_all(parts)
         launch = details.trace.links.launch[copies.rows]
         time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
-        each = size((copies.bytes or 0) / copies.per_step)
+        average = size((copies.bytes or 0) / copies.per_step)
         return Evidence(
             copies.exposed_ns,
-            f"{copies.named(f'copies of {each} each')}: "
+            f"{copies.named(f'copies of {average} each')}: "
             f"{duration(copies.exposed_ns)} exposed on the GPU, and the host takes {duration(time)} to launch them",
             *copies.place,
             at_any_cost=True,
             figures=copies.figures,
         )
 
-    yield from as_one(profile, many_small(details, profile), seen)
+    yield from as_one(profile, many_small(details, profile), evidence_of)
 
 
 RULE = Rule(

@@ -26,18 +26,18 @@ def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
     pinned = (gpu.host_memory[rows] == PINNED) & (gpu.bytes[rows] >= LARGE_COPY_BYTES)
     rates = gpu.bytes[rows] / np.maximum(gpu.duration_ns[rows], 1)
     for code in (HTOD, DTOH):
-        mine = pinned & (gpu.direction[rows] == code)
-        if not mine.any():
+        of_direction = pinned & (gpu.direction[rows] == code)
+        if not of_direction.any():
             continue
-        best = float(rates[mine].max())
-        slow = mine & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
+        best = float(rates[of_direction].max())
+        slow = of_direction & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
         reason = _why_slow(details.trace, rows[slow])
-        seen = partial(_slow_evidence, f"pinned {DIRECTIONS[code]} copies", best, reason)
-        yield from as_one(profile, copies_in_steps(details, profile, slow), seen)
+        evidence_of = partial(_slow_evidence, f"pinned {DIRECTIONS[code]} copies", best, reason)
+        yield from as_one(profile, copies_in_steps(details, profile, slow), evidence_of)
 
 
-def _slow_evidence(what: str, best: float, reason: str, some: Sequence[Copies]) -> Evidence:
-    copies = of_all(some)
+def _slow_evidence(what: str, best: float, reason: str, parts: Sequence[Copies]) -> Evidence:
+    copies = of_all(parts)
     got = (copies.bytes or 0) / copies.time_ns
     share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
     return Evidence(

@@ -5,9 +5,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN201",
     title="`.item()` waits for the GPU",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="line",
     numbers="equal",
     looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "

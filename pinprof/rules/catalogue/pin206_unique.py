@@ -4,9 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN206",
     title="`unique()` waits for the GPU",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="hand",
     numbers="equal",
     looks_at="torch.unique, unique_consecutive and isin.",

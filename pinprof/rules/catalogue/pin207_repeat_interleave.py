@@ -4,9 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN207",
     title="`repeat_interleave()` waits for the GPU",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="hand",
     numbers="equal",
     looks_at="torch.repeat_interleave with a tensor of repeats and no output_size.",

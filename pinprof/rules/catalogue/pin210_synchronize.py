@@ -5,9 +5,6 @@ from pinprof.rules.wait_sites import GUARDING, waits_of
 RULE = Rule(
     id="PIN210",
     title="`synchronize()` waits for the GPU",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="line",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by "

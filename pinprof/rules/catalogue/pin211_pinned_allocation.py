@@ -4,25 +4,25 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import ops_of
-from pinprof.rules.wait_sites import waits_of
+from pinprof.rules.wait_sites import waits_at
 from pinprof.units import duration, how_many
 
 
 def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for pinned memory that is allocated or freed; without work of a GPU, for how long that takes the host."""
     if profile.withheld.drain is None:
-        yield from waits_of("host_alloc")["look"](details, profile)
+        yield from waits_at("host_alloc")(details, profile)
         return
-    found = [site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code]
-    found = [site for site in found if site.in_steps.count]
-    if not found:
+    sites = [site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code]
+    sites = [site for site in sites if site.in_steps.count]
+    if not sites:
         return
     steps = profile.steps.count
-    longest = max(found, key=lambda site: site.in_steps.stall_ns)
-    time = sum(site.in_steps.stall_ns for site in found) / steps
+    longest = max(sites, key=lambda site: site.in_steps.stall_ns)
+    time = sum(site.in_steps.stall_ns for site in sites) / steps
     yield Evidence(
         0.0,
-        f"{how_many(sum(site.in_steps.count for site in found) / steps)} {profile.steps.per} in {ops_of(found)}: as "
+        f"{how_many(sum(site.in_steps.count for site in sites) / steps)} {profile.steps.per} in {ops_of(sites)}: as "
         f"traced, the host waits {duration(time)}",
         *longest.place,
         at_any_cost=True,

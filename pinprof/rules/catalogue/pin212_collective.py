@@ -4,9 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN212",
     title="a collective makes the host wait",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="hand",
     numbers="equal",
     looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",

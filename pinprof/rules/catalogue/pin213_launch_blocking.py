@@ -4,9 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN213",
     title="`CUDA_LAUNCH_BLOCKING=1` waits for every kernel",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="hand",
     numbers="equal",
     looks_at="Launch calls that return only after their kernel has ended.",

@@ -4,9 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN214",
     title="an op waits for the GPU",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="hand",
     numbers=None,
     looks_at="Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "

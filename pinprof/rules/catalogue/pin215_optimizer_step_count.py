@@ -4,9 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN215",
     title="the optimizer reads its step count from the GPU",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="hand",
     numbers="rounding",
     looks_at="aten::item within torch.optim: Adam, AdamW and others read the number of steps of each parameter.",

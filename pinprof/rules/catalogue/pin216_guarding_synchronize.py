@@ -1,7 +1,7 @@
 from pinprof.analyses.syncs import SYNCHRONIZES
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import COST_OF_LATER, REFILL, read_later
-from pinprof.rules.wait_sites import GUARDING, waits_of
+from pinprof.rules.wait_sites import GUARDING, waits_at
 
 RULE = Rule(
     id=GUARDING,
@@ -36,5 +36,5 @@ RULE = Rule(
     f"{COST_OF_LATER}",
     near_miss="host.copy_(x)  # has ended when the call returns\ntorch.cuda.synchronize()  # guards nothing (PIN210)",
     change=Change(r"\bsynchronize\(", "do not remove it: wait for the copy where its memory is used"),
-    look=waits_of(*SYNCHRONIZES, guarding=True)["look"],
+    look=waits_at(*SYNCHRONIZES, guarding=True),
 )

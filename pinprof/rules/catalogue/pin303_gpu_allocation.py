@@ -1,5 +1,5 @@
 from pinprof.rules.rule import Rule
-from pinprof.rules.wait_sites import waits_of
+from pinprof.rules.wait_sites import waits_at
 
 RULE = Rule(
     id="PIN303",
@@ -22,5 +22,6 @@ RULE = Rule(
     safe_if="Without empty_cache() the process keeps its memory; others on the same GPU may need it. Tensors in "
     "expandable segments may not be shared with other processes.",
     near_miss="torch.cuda.empty_cache()  # once, before the loop\nfor batch in batches:\n    train(batch)",
-    **waits_of("device_malloc", "device_free", are_one=True),
+    causes=("device_malloc", "device_free"),
+    look=waits_at("device_malloc", "device_free", are_one=True),
 )

@@ -21,10 +21,10 @@ def _read_early(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for copies during which the host computes what may read them."""
     hazards, ops = details.hazards, details.trace.ops
     for copies in copies_in_steps(details, profile, np.isin(details.overlap.row, hazards.early)):
-        mine = np.isin(hazards.early, copies.rows)
-        readers = hazards.reader[mine]
+        of_copies = np.isin(hazards.early, copies.rows)
+        readers = hazards.reader[of_copies]
         names = list(dict.fromkeys(shortened(ops.name_of(op), LONGEST_NAME) for op in readers.tolist()))
-        sized = ", which has an input of the size of the copy" if hazards.is_sized[mine].all() else ""
+        sized = ", which has an input of the size of the copy" if hazards.is_sized[of_copies].all() else ""
         yield Evidence(
             0.0,
             f"{copies.named('non-blocking copies')} to pinned host memory ({copies.amount}) still "

@@ -41,7 +41,7 @@ def _other_work_ns(details: Details, profile: Profile) -> float:
 
 
 def _launched(launches: Launches, per: str) -> str:
-    phases = ", ".join(f"{each.phase} {how_many(each.launches)}" for each in launches.phases)
+    phases = ", ".join(f"{phase.phase} {how_many(phase.launches)}" for phase in launches.phases)
     return (
         f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
         f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
@@ -52,7 +52,7 @@ def _forbidden(blockers: Sequence[Blocker]) -> str:
     """Return what stands in the way of one graph of the whole step, to follow the evidence."""
     if not blockers:
         return ""
-    named = [f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in blockers]
+    named = [f"{WAITS.get(blocker.what, blocker.what)}{at(blocker.place)}" for blocker in blockers]
     return f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
 
 

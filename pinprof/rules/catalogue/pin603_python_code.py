@@ -33,8 +33,8 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     pause, late, step = profile.pause, late_ns(details, profile), profile.step_ns
     if not late or not step:
         return
-    found = pauses(details)
-    idle = idle_within(details, profile, *found)
+    paused = pauses(details)
+    idle = idle_within(details, profile, *paused)
     lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
     lines = _lines(details, profile)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
@@ -42,8 +42,8 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     words = []
     if lasts and pause:
-        inside = in_complete_steps(details.trace, found.start)
-        total = float((found.end - found.start)[inside].sum()) / profile.steps.divisor
+        inside = in_complete_steps(details.trace, paused.start)
+        total = float((paused.end - paused.start)[inside].sum()) / profile.steps.divisor
         more = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
         words.append(
             f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"

@@ -15,13 +15,13 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
-        mine = rows[[ops.name_of(row) == name for row in rows.tolist()]]
-        time = float(ops.duration_ns[mine].sum()) / profile.steps.divisor
+        alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
+        time = float(ops.duration_ns[alike].sum()) / profile.steps.divisor
         yield Evidence(
             min(time, late),
-            f"{shortened(name, LONGEST_NAME)}, {how_many(len(mine) / profile.steps.divisor)} {profile.steps.per}: the "
+            f"{shortened(name, LONGEST_NAME)}, {how_many(len(alike) / profile.steps.divisor)} {profile.steps.per}: the "
             f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
-            edits=Edits(removed_ops=frozenset(mine.tolist())),
+            edits=Edits(removed_ops=frozenset(alike.tolist())),
         )
 
 

@@ -10,11 +10,11 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import LONGEST_NAME
+from pinprof.rules.sums import LONGEST_NAME, launched_kernels
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
-from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.units import duration, how_many, listed, shortened
 from pinprof.whatif.edits import Edits
 
@@ -82,7 +82,7 @@ def _tiny(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _small(trace: Trace, divisor: int) -> _Small | None:
     gpu, launch = trace.gpu, trace.links.launch
-    rows = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE) & trace.steps.holds(trace.links.activity_step))
+    rows = launched_kernels(trace)
     every = np.unique(launch[rows]).astype(np.int64)
     of_main = np.array([thread.role == "main" for thread in trace.threads], dtype=bool)
     outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & of_main[trace.calls.thread[launch[rows]]]
@@ -94,12 +94,12 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
     found: list[tuple[str, float]] = []
     chosen = np.zeros(len(rows), bool)
     for name in np.unique(names).tolist():
-        mine = names == name
-        count = len(np.unique(calls[mine])) / divisor
+        of_name = names == name
+        count = len(np.unique(calls[of_name])) / divisor
         text = trace.ops.names[name]
-        if count >= MANY and np.median(gpu.duration_ns[rows[mine]]) < TINY_NS and not text.startswith(FOR_ALL):
+        if count >= MANY and np.median(gpu.duration_ns[rows[of_name]]) < TINY_NS and not text.startswith(FOR_ALL):
             found.append((text, count))
-            chosen |= mine
+            chosen |= of_name
     if not found:
         return None
     kept = np.unique(calls[chosen])

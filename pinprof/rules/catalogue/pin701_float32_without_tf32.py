@@ -51,17 +51,17 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
     tf32 = trace.gpu.named(lambda name: TF32.search(name) is not None)[rows]
     convolution = _of_convolutions(trace, rows)
     kinds = zip(DEFAULTS, (~convolution, convolution), strict=True)
-    found = [(what, full & mine) for what, mine in kinds if (full & mine).any() and not (tf32 & mine).any()]
-    chosen = np.any([mine for _, mine in found] or [np.zeros(len(rows), bool)], axis=0)
+    found = [(what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()]
+    chosen = np.any([of_kind for _, of_kind in found] or [np.zeros(len(rows), bool)], axis=0)
     time = per_step(trace, profile, rows[chosen])
     if not matters(profile, time):
         return
     words = []
-    for what, mine in found:
-        count = counted(int(mine.sum()) / profile.steps.divisor, "kernel")
-        kernel = shortened(named(trace, rows, mine)[0], LONGEST)
+    for what, of_kind in found:
+        count = counted(int(of_kind.sum()) / profile.steps.divisor, "kernel")
+        kernel = shortened(named(trace, rows, of_kind)[0], LONGEST)
         words.append(
-            f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[mine]))}; mostly "
+            f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[of_kind]))}; mostly "
             f"{kernel}; {DEFAULTS[what]}"
         )
     yield Evidence(

@@ -6,7 +6,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps, kernels_in_steps, matters
+from pinprof.rules.sums import in_complete_steps, launched_kernels, matters
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
@@ -47,30 +47,31 @@ class _Attention(NamedTuple):
 
 def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for attention that torch computes by its parts, or that the program does."""
-    for found in (_by_torch(details.trace), _by_hand(details.trace)):
-        if len(found.first):
-            yield from _seen(details, profile, found)
+    for attention in (_by_torch(details.trace), _by_hand(details.trace)):
+        if len(attention.first):
+            yield from _evidence(details, profile, attention)
 
 
-def _seen(details: Details, profile: Profile, found: _Attention) -> Iterator[Evidence]:
+def _evidence(details: Details, profile: Profile, attention: _Attention) -> Iterator[Evidence]:
     trace, ops = details.trace, details.trace.ops
-    rows = kernels_in_steps(trace)
-    rows = rows[trace.links.launch[rows] != NONE]
+    rows = launched_kernels(trace)
     launch = trace.links.launch[rows]
     issued = trace.calls.start_ns[launch]
-    at = np.searchsorted(ops.start_ns[found.first], issued, side="right") - 1
+    at = np.searchsorted(ops.start_ns[attention.first], issued, side="right") - 1
     inside = (
-        (at >= 0) & (issued < ops.end_ns[found.last][at]) & (trace.calls.thread[launch] == ops.thread[found.first][at])
+        (at >= 0)
+        & (issued < ops.end_ns[attention.last][at])
+        & (trace.calls.thread[launch] == ops.thread[attention.first][at])
     )
     time = float(trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.divisor
     if not matters(profile, time):
         return
     calls = np.unique(launch[inside]).astype(np.int64)
-    count = len(found.first) / profile.steps.divisor
+    count = len(attention.first) / profile.steps.divisor
     yield Evidence(
         time,
-        f"{counted(count, 'attention')} {profile.steps.per} {found.what}: "
-        f"{counted(int(inside.sum()) / len(found.first), 'kernel')} each, {duration(time)} together in the forward "
+        f"{counted(count, 'attention')} {profile.steps.per} {attention.what}: "
+        f"{counted(int(inside.sum()) / len(attention.first), 'kernel')} each, {duration(time)} together in the forward "
         "pass; the same parts in backward come on top",
         *usual_place(details.trace, calls, details.sources),
     )
