@@ -190,7 +190,7 @@ def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
-    """Return what causes a sum per step: hidden waits, exposed copies, or all that was found."""
+    """Return what causes a sum per step: hidden waits, or exposed copies."""
     details, steps = analysis.details, analysis.profile.steps.count
     if quantity.made_of == OF_WAITS:
         hidden = (site for site in details.syncs.sites if site.verdict == "hidden" and site.in_steps.count)
@@ -199,7 +199,7 @@ def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
         exposed = details.overlap.exposed_ns
         chosen = _in_complete_steps(details) & details.overlap.counts & (exposed > 0)
         return copy_places(details, chosen, exposed, steps)
-    return finding_places(analysis.findings)
+    return ()
 
 
 def _in_complete_steps(details: Details) -> Bools:

@@ -82,7 +82,7 @@ def _of_findings(trace: Mapping[str, Any]) -> dict[str, float | None]:
     for finding in findings:  # the largest saving comes first
         for name in OF_FINDING:
             saved.setdefault(f"findings/{finding['rule']}/{name}", finding[name])
-    silent = any(_invalidates(each, SEARCHED) for each in trace["missing"])
+    silent = any(_invalidates(doubt, SEARCHED) for doubt in trace["missing"])
     return {COUNT: None if silent else len(findings), **saved}
 
 
@@ -95,15 +95,15 @@ def _of_trace(report: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _invalidates(missing: Mapping[str, Any], figures: Iterable[str]) -> bool:
-    return not {*figures}.isdisjoint(missing["invalidates"])
+def _invalidates(doubt: Mapping[str, Any], kinds: Iterable[str]) -> bool:
+    return not {*kinds}.isdisjoint(doubt["invalidates"])
 
 
 def _withheld(trace: Mapping[str, Any]) -> str:
     """Return which numbers the trace cannot tell, each with the reason and the way out."""
     names_of: dict[str, list[str]] = {}
-    for name, figures in (*NUMBERS.items(), (COUNT, SEARCHED)):
-        reason = next((each for each in trace["missing"] if _invalidates(each, figures)), None)
+    for name, kinds in (*NUMBERS.items(), (COUNT, SEARCHED)):
+        reason = next((doubt for doubt in trace["missing"] if _invalidates(doubt, kinds)), None)
         if reason and (name == COUNT or _at(trace, name) is None):
             names_of.setdefault(f"{reason['what']}; {reason['remedy']}", []).append(name)
     return ". ".join(f"{', '.join(names)}: {why}" for why, names in names_of.items())

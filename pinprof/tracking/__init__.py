@@ -25,8 +25,8 @@ def destinations(runs: Iterable[Any]) -> list[Destination]:
 
     It leaves out all others, such as a TensorBoardLogger or a disabled run.
     """
-    found = {(each.tracker, each.run): each for run in runs if (each := _destination_of(run)) is not None}
-    return list(found.values())
+    different = {(it.tracker, it.run): it for run in runs if (it := _destination_of(run)) is not None}
+    return list(different.values())
 
 
 def _destination_of(run: Any) -> Destination | None:

@@ -166,11 +166,11 @@ def irregular_steps(facts: TraceFacts) -> Doubt | None:
     """Report steps that are unlike the others and so not measured."""
     if not facts.irregular:
         return None
-    longest = max(facts.irregular, key=lambda each: each.time_ns)
+    longest = max(facts.irregular, key=lambda step: step.time_ns)
     of_all = int(facts.trace.steps.complete.sum()) + len(facts.irregular)
     numbers = step_numbers(facts.trace)
     number = f"#{numbers[longest.step]}" if len(numbers) == len(facts.trace.steps) else f"{longest.step + 1}"
-    usual, more = duration(longest.usual_ns), sum(each.time_ns - each.usual_ns for each in facts.irregular) / of_all
+    usual, more = duration(longest.usual_ns), sum(step.time_ns - step.usual_ns for step in facts.irregular) / of_all
     which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(facts.irregular) > 1 else "")
     return Doubt(
         f"{counted(len(facts.irregular), 'step')} of {of_all} unlike the others ({which} instead of {usual})",

@@ -145,11 +145,11 @@ def one_time(facts: TraceFacts) -> Doubt | None:
 def _by_kind(trace: Trace, kinds: dict[str, Intervals]) -> list[tuple[str, int]]:
     """Return how long each kind takes in the steps, the longest first; a time counts for the last of its kinds."""
     rest = NEVER
-    found = []
+    times = []
     for kind in reversed(KINDS):
-        found.append((kind, _within(trace, subtract(kinds[kind], rest))))
+        times.append((kind, _within(trace, subtract(kinds[kind], rest))))
         rest = union(np.concatenate((rest.start, kinds[kind].start)), np.concatenate((rest.end, kinds[kind].end)))
-    return sorted(found, key=lambda each: -each[1])
+    return sorted(times, key=lambda of_kind: -of_kind[1])
 
 
 def _within(trace: Trace, times: Intervals) -> int:
