@@ -1,13 +1,19 @@
 """Small traces for the check, with figures that can be added up by eye."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+from fitting import fitting
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.check.figures import TraceFigures, measure_figures
 from pinprof.check.judge import Checked, judge
 from pinprof.check.limits import Limits
+from pinprof.measurement.measure import measure
+from pinprof.report.trace.json import to_json
+from pinprof.rules import find
 from pinprof.trace import read_trace
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
@@ -53,6 +59,12 @@ def with_waits(steps: int = 4) -> TraceBuilder:
     return builder
 
 
+def measured_step(mean_ms: float) -> TraceBuilder:
+    builder = plain()
+    builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": mean_ms, "p10_ms": 0.6, "p90_ms": 0.9}}
+    return builder
+
+
 def measured(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> TraceFigures:
     """Return the figures of a trace."""
     return measure_figures(analyse(read_trace(builder.write(folder / name))))
@@ -62,3 +74,19 @@ def checked(builder: TraceBuilder, folder: Path, limits: Limits) -> Checked:
     """Return the check of a trace, whose path is shortened to its name."""
     result = judge(measured(builder, folder), limits)
     return Checked("trace.json", result.verdicts, result.findings)
+
+
+def report_of(builder: TraceBuilder, folder: Path, **changes: Any) -> Path:
+    trace = read_trace(builder.write(folder / "before.json"))
+    profile = measure(trace)
+    document = fitting(to_json([(profile, find(profile, trace))]))
+    trace_fields = document["traces"][0]
+    for name, value in changes.items():
+        trace_fields[name] = trace_fields[name] | value if isinstance(value, dict) else value
+    path = folder / "baseline.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def statuses(result: Checked) -> dict[str, str]:
+    return {verdict.key: verdict.status for verdict in result.verdicts if verdict.status != "kept"}

@@ -116,9 +116,9 @@ def waits_in_steps(details: Details, rows: Int64s) -> Floats:
     inside = rows[steps.holds(syncs.stalls.call_step[rows])]
     weight = np.ones(len(inside), np.int64)
     copying = np.flatnonzero(syncs.stalls.copy[inside] != NONE)
-    of_copy = np.stack((syncs.site[inside[copying]], syncs.stalls.copy[inside[copying]]))
+    of_copy = syncs.site[inside[copying]] * len(details.trace.gpu) + syncs.stalls.copy[inside[copying]]
     weight[copying] = 0
-    weight[copying[np.unique(of_copy, axis=1, return_index=True)[1]]] = 1
+    weight[copying[np.unique(of_copy, return_index=True)[1]]] = 1
     return sum_in_steps(details.trace, syncs.stalls.call_step[inside], weight)
 
 

@@ -1,0 +1,105 @@
+"""Limits in pyproject.toml."""
+
+from pathlib import Path
+
+import pytest
+
+from pinprof.check.config import find_config, read_config
+from pinprof.check.limits import Limits
+from pinprof.errors import PinprofError
+
+
+def config(folder: Path, text: str) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    return path
+
+
+def test_limits_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
+    path = config(tmp_path, "[tool.pinprof.check]\nmax-hidden-syncs = 0\nmin_overlap = 0.9")
+    assert read_config(path) == Limits(max_hidden_syncs=0, min_overlap=0.9)
+
+
+@pytest.mark.parametrize("text", ["", "[tool.other]", "tool = 3", "[tool.pyprof]"])
+def test_a_file_without_the_table_is_not_pinprofs(tmp_path: Path, text: str) -> None:
+    assert read_config(config(tmp_path, text)) is None
+
+
+@pytest.mark.parametrize("text", ["[tool.pinprof]", "[tool.pinprof.check]"])
+def test_an_empty_table_has_no_limits(tmp_path: Path, text: str) -> None:
+    assert read_config(config(tmp_path, text)) == Limits()
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeff[tool.pinprof.check]\nmax-stall-ms = 2", "[tool.pinprof.check]\r\nmax-stall-ms = 2\r\n"]
+)
+def test_a_config_as_windows_writes_it_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(text.encode())
+    assert read_config(path) == Limits(max_stall_ms=2)
+
+
+def test_the_nearest_file_with_the_table_wins_up_to_the_top_of_the_repository(tmp_path: Path) -> None:
+    top, inner = tmp_path / "top", tmp_path / "top" / "a" / "b"
+    inner.mkdir(parents=True)
+    outside = config(tmp_path, "[tool.pinprof.check]\nmax-stall-ms = 1")
+    assert find_config(inner) == (outside, Limits(max_stall_ms=1))
+    (top / ".git").write_text("gitdir: elsewhere")
+    config(top / "a", "[tool.other]")
+    assert find_config(inner) == (None, None)
+    of_top = config(top, "[tool.pinprof.check]\nmax-stall-ms = 2")
+    assert find_config(inner) == (of_top, Limits(max_stall_ms=2))
+    nearest = config(inner, "[tool.pinprof]")
+    assert find_config(inner) == (nearest, Limits())
+
+
+def test_a_file_above_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").symlink_to("pyproject.toml")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with pytest.raises(PinprofError, match=r"pyproject.toml: cannot be read"):
+        find_config(inner)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[tool.pinprof.check]\nmax-hiden-syncs = 0",
+            "max-hiden-syncs: unknown key; perhaps you mean max-hidden-syncs; ",
+        ),
+        ("[tool.pinprof.check]\nmax-step-ms = '3'", "max-step-ms = '3': must be a number"),
+        ("[tool.pinprof.check]\nmax-step-ms = true", "max-step-ms = True: must be a number"),
+        ("[tool.pinprof.check]\nmax-step-ms = nan", "max-step-ms = nan"),
+        ("[tool.pinprof.check]\nmin-overlap = 90", "at most 1"),
+        ("[tool.pinprof.check]\nmax-step-ms = 1\nmax_step_ms = 2", "twice"),
+        ("[tool.pinprof]\nmax-step-ms = 1", r"put limits into \[tool.pinprof.check\]"),
+        ("[tool.pinprof]\ncheck = 1", "is not a table"),
+        ("[tool", r"is not TOML .*line 1"),
+        ("a = 1\nb = \udcff", "line 2 is not UTF-8"),
+        ("a = " + "[" * 20_000, "is not TOML"),
+        ("a = " + "9" * 5_000, "is not TOML"),
+        ("[tool.pinprof.checks]\nmax-step-ms = 1", r"\[tool.pinprof\] has no key checks; .*\[tool.pinprof.check\]"),
+        ("[tool.pinprof]\nchekc = {}", r"has no key chekc; .*\[tool.pinprof.check\]"),
+        ("[tool.PinProf.check]\nmax-step-ms = 1", r"does not read \[tool.PinProf\]; .*\[tool.pinprof.check\]"),
+        ("[tool.pin-prof.check]", r"pinprof does not read \[tool.pin-prof\]"),
+        ("[tool.pinproof.check]", r"pinprof does not read \[tool.pinproof\]"),
+        ("[tool.pinprof.check]\n[tool.Pinprof.check]", r"pinprof does not read \[tool.Pinprof\]"),
+        ("[Tool.pinprof.check]", r"pinprof does not read \[Tool\]"),
+        ("[pinprof.check]", r"does not read \[pinprof\]"),
+        ("[[tool.pinprof]]", "tool.pinprof is not a table"),
+        ("[tool.pinprof.check]\nMax-Stall-Ms = 1", "perhaps you mean max-stall-ms"),
+        ("[tool.pinprof.check]\nmax-stall = 1", "perhaps you mean max-stall-ms"),
+        ("[tool.pinprof.check]\nmax-stall-ms = '3 ms'", "'3 ms': must be a number without a unit"),
+        ("[tool.pinprof.check]\nmax-stall-ms = [1]", "must be a number"),
+        ("[tool.pinprof.check]\nmax-stall-ms = -1", "a number from 0 to 3600000"),
+        ("[tool.pinprof.check]\nmax-stall-ms = inf", "max-stall-ms = inf: a limit is a number from 0 to 3600000"),
+        ("[tool.pinprof.check]\nmax-step-ms = 1e300", "no trace breaks a larger one"),
+        (f"[tool.pinprof.check]\nmax-step-ms = {'9' * 400}", "no trace breaks a larger one"),
+    ],
+)
+def test_a_wrong_config_is_one_line_with_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(PinprofError, match=said) as error:
+        read_config(config(tmp_path, text))
+    assert "pyproject.toml" in str(error.value)
+    assert "\n" not in str(error.value)
