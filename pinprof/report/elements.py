@@ -44,6 +44,7 @@ class Share(NamedTuple):
     value: float
     text: str
     colour: str
+    more: str = ""
 
 
 def unbroken(text: str) -> Markup:
@@ -134,9 +135,9 @@ def shares(caption: str, parts: Sequence[Share]) -> Markup:
     total = sum(part.value for part in parts)
     shown = [(part, part.value / total) for part in parts if part.value > 0]
     piece = Markup('<span style="flex:{:.6f};background:{}"></span>')
-    entry = Markup('<li><span class="swatch" style="background:{}"></span>{}: {} ({})</li>')
+    entry = Markup('<li><span class="swatch" style="background:{}"></span>{}: {} ({}{})</li>')
     bar = (piece.format(share, part.colour) for part, share in shown)
-    legend = (entry.format(part.colour, part.label, part.text, percent(share)) for part, share in shown)
+    legend = (entry.format(part.colour, part.label, part.text, percent(share), part.more) for part, share in shown)
     return Markup(
         '<figure class="share"><figcaption>{}</figcaption>'
         '<div class="bar" aria-hidden="true">{}</div><ul>{}</ul></figure>'

@@ -1,6 +1,6 @@
 """What a report shows, chosen once: sections of sentences, facts, tables and notes, rendered as text and as a page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -9,7 +9,9 @@ from rich.text import Text
 
 from pinprof.report import elements, layout
 from pinprof.report.elements import Column, Markup
-from pinprof.report.words import begun, printable
+from pinprof.report.source import Quoting
+from pinprof.report.words import MAX_CELL, begun, cut, printable
+from pinprof.trace.lines import Place
 
 STYLES: Mapping[str, str] = {
     "better": "green",
@@ -21,9 +23,10 @@ STYLES: Mapping[str, str] = {
     "unjudged": "dim",
     "problem": "bold red",
     "dim": "dim",
+    "strong": "",
 }
 """How a terminal shows a style, of those that it shows. A page has a class for each but `code`."""
-STRONG = frozenset(("confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
+STRONG = frozenset(("strong", "confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
 """Styles that are bold on a page."""
 
 
@@ -34,7 +37,15 @@ class Styled(NamedTuple):
     style: str
 
 
-Cell: TypeAlias = "str | Styled"
+class Sited(NamedTuple):
+    """A text that names a place of the code, and the stack that led there, innermost first."""
+
+    text: str
+    place: Place
+    stack: tuple[str, ...] = ()
+
+
+Cell: TypeAlias = "str | Styled | Sited"
 Sentence: TypeAlias = "Cell | tuple[Cell, ...]"
 """A sentence, of which parts may look unlike others."""
 
@@ -45,6 +56,8 @@ class Fact(NamedTuple):
     name: str
     number: str
     meaning: str
+    is_named: bool = True
+    """Whether it needs its name beside its meaning, which may say by itself what it is."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,8 @@ class Table:
     """The rows for which a terminal has room; None for all."""
     is_named: bool = True
     """Whether a terminal has a title above the first column; its words may say by themselves what they are."""
+    grid: str = ""
+    """The interactive table of a page that has these rows, too."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +91,28 @@ class Section:
     """To what links on the page lead."""
 
 
+class Shown(NamedTuple):
+    """What a page has beside its sections."""
+
+    grids: Collection[str] = ()
+    """Its interactive tables by name."""
+    grids_at: str = ""
+    """Where these are."""
+    quoting: Quoting | None = None
+    """What makes places of the code links."""
+
+
 def in_terminal(section: Section) -> Iterator[RenderableType]:
     """Yield a section as a terminal shows it."""
     yield layout.section(section.title)
     yield from map(_text, section.sentences)
-    for name, number, meaning in section.facts:
-        yield layout.fact(number, f"{name if name[1:2].isupper() else name[:1].lower() + name[1:]}: {meaning}")
+    for fact in section.facts:
+        yield layout.fact(fact.number, f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning)
     for table in section.tables:
         rows = table.rows if table.listed is None else table.listed
         if rows:
             yield _grid(table.columns, rows, is_named=table.is_named)
-    for note in (*section.notes, *section.left_out):
+    for note in (*section.left_out, *section.notes):
         yield layout.hanging(Text("  - "), _text(note))
 
 
@@ -95,47 +121,64 @@ def _grid(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, is_named
     first, *others = (printable(column.title) for column in columns)
     grid = layout.table(first if is_named else "", *others, text_columns=texts)
     for row in rows:
-        grid.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
+        grid.add_row(*(cell if isinstance(cell, str) else cell.text for cell in map(_short, row)))
     return grid
 
 
+def _short(cell: Cell) -> Cell:
+    return cut(cell, MAX_CELL) if isinstance(cell, str) else cell._replace(text=cut(cell.text, MAX_CELL))
+
+
 def _text(sentence: Sentence) -> Text:
-    pieces = (sentence,) if isinstance(sentence, str | Styled) else sentence
-    return Text.assemble(
-        *(
-            printable(piece) if isinstance(piece, str) else (printable(piece.text), STYLES.get(piece.style, ""))
-            for piece in pieces
-        )
-    )
+    pieces = (sentence,) if isinstance(sentence, str | Styled | Sited) else sentence
+    return Text.assemble(*map(_piece, pieces))
 
 
-def on_page(section: Section, drawn: Markup | str = "") -> Markup:
-    """Return a section as a piece of a page; what is `drawn` stands between its sentences and its tables."""
+def _piece(piece: Cell) -> tuple[str, str]:
+    text = piece if isinstance(piece, str) else piece.text
+    return printable(text), STYLES.get(piece.style, "") if isinstance(piece, Styled) else ""
+
+
+def on_page(section: Section, drawn: Markup | str = "", shown: Shown | None = None) -> Markup:
+    """Return a section as a piece of a page; what is `drawn` stands between its facts and its tables."""
+    shown = shown or Shown()
     title = Markup(' id="{}"').format(section.name) if section.name else ""
+    cards = [fact for fact in section.facts if fact.is_named]
+    listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
     return elements.lines(
         (
             Markup("<h3{}>{}</h3>").format(title, section.title),
             *(Markup('<p class="note">{}</p>').format(marked_up(sentence)) for sentence in section.sentences),
-            elements.facts(section.facts) if section.facts else "",
+            elements.facts(fact[:3] for fact in cards) if cards else "",
+            elements.remarks("", map(marked_up, listed)),
             drawn,
-            *(_page_table(table) for table in section.tables if table.rows),
+            *(_page_table(table, shown) for table in section.tables if table.rows),
             elements.remarks("", map(marked_up, map(_begun, section.notes))),
         )
     )
 
 
-def _page_table(table: Table) -> Markup:
-    return elements.table(table.caption, table.columns, [[marked_up(cell) for cell in row] for row in table.rows])
+def _page_table(table: Table, shown: Shown) -> Markup:
+    """Return a table; where the page has its rows to be sorted and searched, a link to them."""
+    rows = [[marked_up(_short(cell), shown.quoting) for cell in row] for row in table.rows]
+    plain = elements.table(table.caption, table.columns, rows)
+    if table.grid not in shown.grids:
+        return plain
+    link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>\n<noscript>{}</noscript>')
+    return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched", plain)
 
 
 def _begun(sentence: Sentence) -> Sentence:
     return begun(sentence) if isinstance(sentence, str) else sentence
 
 
-def marked_up(sentence: Sentence) -> Markup:
-    """Return a sentence or a cell as HTML."""
+def marked_up(sentence: Sentence, quoting: Quoting | None = None) -> Markup:
+    """Return a sentence or a cell as HTML; a place of the code is a link where `quoting` has one."""
     if isinstance(sentence, str):
         return elements.unbroken(sentence)
+    if isinstance(sentence, Sited):
+        where = elements.unbroken(quoting.linked(sentence.place, sentence.text) if quoting else sentence.text)
+        return elements.details(where, sentence.stack) if sentence.stack else where
     if not isinstance(sentence, Styled):
         return Markup().join(map(marked_up, sentence))
     if sentence.style == "code":

@@ -16,7 +16,7 @@ from pinprof.report.bar import drawn, legend
 from pinprof.report.comparison.view import events, summary
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, change_of, how_sure, pair, saving, verdict, where
 from pinprof.report.layout import hanging, laid_out, unbroken
-from pinprof.report.trace.where import step_parts
+from pinprof.report.trace.step import step_parts
 from pinprof.report.view import in_terminal
 from pinprof.report.words import MAX_CELL, NOTHING, begun, cut, doubts, printable
 

@@ -63,7 +63,7 @@ def events(comparison: Comparison) -> Iterator[Section]:
 def _steps(comparison: Comparison) -> Iterator[Fact]:
     for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after)):
         (number, how), limit = step_of(profile), bound(profile)
-        yield Fact(f"Step {side}", number, "; ".join([how, steps(profile), *([limit.meaning] if limit else [])]))
+        yield Fact(f"step {side}", number, "; ".join([how, steps(profile), *([limit.meaning] if limit else [])]))
 
 
 def _figures(comparison: Comparison) -> Section:

@@ -73,7 +73,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
         *(note(f"{begun(reason)}.") for reason in [why(ranks, parts)] if reason),
         _headline(ranks),
         on_page(unsure) if unsure.notes else "",
-        facts(summary(ranks)),
+        facts(fact[:3] for fact in summary(ranks)),
         contents(links),
         *(on_page(part, figure) for part, figure in present),
         note(f"{below(ranks)}."),

@@ -54,7 +54,7 @@ def _whole(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     reason = why(ranks, parts)
     if reason:
         yield from in_terminal(Section("Why the step takes so long", [f"{begun(reason)}."]))
-    step = [fact for fact in summary(ranks) if fact.name == "Step"]  # the table of ranks has the others
+    step = [fact for fact in summary(ranks) if fact.name == "step"]  # the table of ranks has the others
     yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], step))
     yield from _unless_empty(doubts(ranks, parts))
     yield section("Ranks, ms per step")

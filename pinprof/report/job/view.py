@@ -21,13 +21,13 @@ def doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Section:
 def summary(ranks: Ranks) -> Iterator[Fact]:
     """Yield each figure from the least to the most of all ranks; what is none on all is left out."""
     named: tuple[tuple[str, str, Callable[[RankRow], float | None]], ...] = (
-        ("Step", "per step, without the profiler", lambda row: row.step_ns),
-        ("Alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
-        ("Waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
+        ("step", "per step, without the profiler", lambda row: row.step_ns),
+        ("alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
+        ("waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
         ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
         ("GPU idle or waiting", "per step, without the profiler: time without work of the rank's busiest GPU", _idle),
-        ("Host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
-        ("Input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
+        ("host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
+        ("input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
     )
     for name, meaning, time_of in named:
         times = [time for row in ranks.rows if (time := time_of(row)) is not None]

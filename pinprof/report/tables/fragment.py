@@ -3,6 +3,7 @@
 import base64
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import escape
@@ -22,11 +23,13 @@ LEVEL = 6
 """Of deflate; level 9 takes far longer for 1 % less."""
 
 
-def tables(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
-    """Return the tables of a trace, the page's so many-th; nothing where all are empty or withheld."""
-    grids = [grid for make in TABLES if (grid := make(analysis))]
-    if not grids:
-        return Markup()
+def grids_of(analysis: Analysis) -> list[Grid]:
+    """Return the tables of a trace, without those that are empty or withheld."""
+    return [grid for make in TABLES if (grid := make(analysis))]
+
+
+def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> Markup:
+    """Return the tables of a trace, the page's so many-th."""
     tab = Markup(
         '<button type="button" role="tab" id="tab-{0}-{1}" data-grid="{1}" aria-controls="grid-{0}" '
         'aria-selected="{2}" tabindex="{3}">{4} <span class="many">{5:,}</span></button>'
@@ -62,7 +65,7 @@ def _no_steps(profile: Profile) -> str:
     return why_not(why.step, why.per_step, why.busy)
 
 
-def _packed(analysis: Analysis, grids: list[Grid], quoting: Quoting) -> str:
+def _packed(analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> str:
     """Return all that the script needs, deflated and in base64; times of the trace count from the timeline's 0."""
     profile, zero = analysis.profile, choose_window(analysis.trace).start_ns
     has_steps = profile.steps.whole == "step" and not _no_steps(profile)

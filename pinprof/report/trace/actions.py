@@ -8,68 +8,16 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
-from pinprof.report.trace.changes import chosen, left_out
 from pinprof.report.trace.headline import nothing_found
-from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, untold, worth
+from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
 from pinprof.rules import Finding, unsearched
-from pinprof.units import counted, duration, percent
 
 BEST = 3
-"""Findings that stand on top, and whose fix is unfolded."""
+"""Findings whose fix is unfolded."""
 MAX_BUTTONS = 10
 """Sites of a finding that the timeline shows one by one."""
 MAX_QUOTES = 3
 """Sites of a finding whose lines are quoted."""
-
-
-def best(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
-    """Yield the best findings of a trace, each with its saving and its line, linked to all that is known of it.
-
-    They are those of the terminal, in its order.
-    """
-    findings = analysis.findings
-    if not findings:
-        return
-    shown = chosen(findings, analysis.profile) or list(findings[:BEST])
-    ranked = [(rank, each) for rank, each in enumerate(findings, start=1) if each in shown]
-    items = Markup().join(_at_a_glance(number, rank, finding, analysis, quoting) for rank, finding in ranked)
-    yield Markup('<ol class="best" aria-label="The best findings">{}</ol>').format(items)
-    together = joint_worth(findings, analysis.profile)
-    if together:
-        yield note(f"{together[0].upper()}{together[1:]}.")
-    rest = len(left_out(findings, shown))
-    if rest:
-        yield note(Markup('<a href="#findings-{}">{}</a>').format(number, counted(rest, "more finding")))
-
-
-def _at_a_glance(number: int, rank: int, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
-    brings = _short_worth(finding, analysis.profile.step_ns, analysis.profile.steps.whole)
-    at, more = cut(str(finding.evidence.place), MAX_CELL) or "place not recorded", len(finding.sites) - 1
-    return Markup(
-        '<li class="{}"><a class="to" href="#finding-{}-{}"><span class="cost">{}</span> {}</a>'
-        "<code>{}</code>{} {}</li>"
-    ).format(
-        finding.severity,
-        number,
-        rank,
-        unbroken(brings),
-        unbroken(finding.title),
-        quoting.linked(finding.evidence.place, at),
-        f" and {counted(more, 'more site')}" if more else "",
-        _in_timeline(finding, analysis),
-    )
-
-
-def _short_worth(finding: Finding, step_ns: float | None, of: str) -> str:
-    saving = finding.saving
-    if finding.most_ns is not None or (saving is None and not finding.evidence.cost_ns):
-        return untold(finding)
-    if saving is None:
-        return f"{duration(finding.evidence.cost_ns)} go with it"
-    if not saving.saving_ns:
-        return "alone saves nothing"
-    share = f", {percent(saving.saving_ns / step_ns)} of the {of}" if step_ns else ""
-    return f"saves {duration(saving.saving_ns)}{share}"
 
 
 def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:

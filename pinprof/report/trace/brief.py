@@ -11,14 +11,14 @@ from pinprof import urls
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.alone import slow_lines
-from pinprof.report.trace.changes import change_lines, chosen, left_out
+from pinprof.report.trace.changes import INDENT, change_lines, chosen, left_out
 from pinprof.report.trace.course import OF_STEPS, often
-from pinprof.report.trace.elsewhere import seen_elsewhere
 from pinprof.report.trace.headline import headline, sentence, way_to_gpu
+from pinprof.report.trace.host import named_lines, time_of_line, way_out
 from pinprof.report.trace.next import fix_command
+from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import how_to_tell, removes_more, told
-from pinprof.report.trace.where import step_bar
+from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.report.words import (
     absences,
     all_together,
@@ -67,7 +67,7 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diff
     yield from conclusion(profile, findings, width)
     shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path, profile.info.made), code)
     if not profile.gpus:
-        yield from slow_lines(profile, quoting)
+        yield from _slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)
     if shown:
         others = " (the first change also removes other causes)" if removes_more(findings, shown[0]) else ""
@@ -82,6 +82,22 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diff
     if diffs:
         yield unbroken(f"Diffs, where a change is certain: {printable(fix_command(profile))}", "dim")
     yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
+
+
+def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
+    """Yield the lines of the program that take most of the time, each with its code and what it waits for."""
+    lines = named_lines(profile)
+    if not lines:
+        return
+    yield Text("\nLines that take the time, timed without the profiler", "bold")
+    for number, line in enumerate(lines, start=1):
+        yield hanging(Text(f"{number:>3}. "), Text(f"{time_of_line(profile, line)}"))
+        code = quoting.line(line.place, of_call=False)
+        where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
+        yield hanging(Text(" " * INDENT), where)
+        remedy = way_out(profile, line)
+        if remedy:
+            yield hanging(Text(f"{' ' * INDENT}→ "), Text(begun(remedy)))
 
 
 def named_again(profile: Profile) -> str:

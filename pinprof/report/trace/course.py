@@ -1,11 +1,10 @@
-"""The course of the whole run in words: the steps that are not regular, and where the run's time went."""
+"""The course of the whole run: the steps that are not regular, and where the run's time went."""
 
 from collections.abc import Iterable, Iterator
 
 from pinprof.analyses.course import Course, Entry, Irregular
-from pinprof.measurement.profile import Profile
-from pinprof.report.elements import Column, Markup, number_columns, table
-from pinprof.report.trace.step import WORTH_NAMING, Fact
+from pinprof.report.trace.step import WORTH_NAMING
+from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
 from pinprof.units import between, counted, duration, listed, percent
@@ -33,7 +32,7 @@ OF_RUN = {
 """What the time of a run went to."""
 
 
-def regular(course: Course) -> Iterator[Fact]:
+def precision(course: Course) -> Iterator[Fact]:
     """Yield of which steps the measured one is the mean, and where it lies; nothing where it was not timed."""
     timed = course.timed
     if timed is None or timed.range_ns is None:
@@ -41,48 +40,26 @@ def regular(course: Course) -> Iterator[Fact]:
     share = timed.input_fraction
     in_loader = f"; {percent(share)} of it in the DataLoader" if share >= WORTH_NAMING else ""
     lies = f"{between(*timed.range_ns)} with 95 % confidence"
-    yield Fact(
-        "precision",
-        f"±{100 * timed.precision:.1f} %",
-        f"the mean of {counted(timed.steps, 'regular step')}, {lies}{in_loader}",
-    )
+    meaning = f"the mean of {counted(timed.steps, 'regular step')}, {lies}{in_loader}"
+    yield Fact("precision", f"±{100 * timed.precision:.1f} %", meaning, is_named=False)
 
 
-def unlike(course: Course) -> Iterator[Fact]:
-    """Yield what steps that are unlike the others add."""
+def course_sections(course: Course) -> Iterator[Section]:
+    """Yield what steps that are unlike the others add, and where the time of the run went."""
+    unlike = list(_unlike(course))
+    if unlike:
+        yield Section("Steps unlike the others, which the step leaves out", facts=unlike)
+    title = f"Where the run's {duration(course.wall_ns)} went"
+    yield Section(title, facts=[_spent(entry, course) for entry in course.ledger], name="course")
+
+
+def _unlike(course: Course) -> Iterator[Fact]:
     for row in course.irregular:
-        yield Fact(
-            row.reason,
-            duration(row.per_step_ns),
-            f"added per step by {OF_STEPS[row.reason]}: {often(row)}{_at(row.places)}",
-        )
+        meaning = f"added per step by {OF_STEPS[row.reason]}: {often(row)}{_at(row.places)}"
+        yield Fact(row.reason, duration(row.per_step_ns), meaning, is_named=False)
     if course.unavoidable:
-        yield Fact("recorded", NOTHING, f"the recorded steps may contain such work: {course.unavoidable}")
-
-
-def ledger(course: Course) -> Iterator[Fact]:
-    """Yield where the time of the run went; the numbers add up to its length."""
-    for entry in course.ledger:
-        yield Fact(entry.what, duration(entry.ns), f"{_share(entry, course)}: {_of_what(entry)}{_at(entry.places)}")
-
-
-def course_table(profile: Profile) -> Markup:
-    """Return where the run's time went, as a table; nothing where pinprof did not record it."""
-    course = profile.course
-    if course is None:
-        return Markup()
-    columns = [Column("what"), *number_columns("time", "of the run", "steps"), Column("where")]
-    rows = [
-        (
-            OF_RUN[entry.what],
-            duration(entry.ns),
-            _share(entry, course),
-            NOTHING if entry.steps is None else f"{entry.steps:,}",
-            _named(entry.places),
-        )
-        for entry in course.ledger
-    ]
-    return table(f"The run took {duration(course.wall_ns)} until it ended or pinprof ended it", columns, rows)
+        meaning = f"the recorded steps may contain such work: {course.unavoidable}"
+        yield Fact("recorded", NOTHING, meaning, is_named=False)
 
 
 def often(row: Irregular) -> str:
@@ -91,19 +68,12 @@ def often(row: Irregular) -> str:
     return f"{duration(row.ns / row.count)} more {when}"
 
 
-def _of_what(entry: Entry) -> str:
+def _spent(entry: Entry, course: Course) -> Fact:
     steps = "" if entry.steps is None else f" ({counted(entry.steps, 'step')})"
-    return OF_RUN[entry.what] + steps
-
-
-def _share(entry: Entry, course: Course) -> str:
-    return percent(entry.ns / course.wall_ns)
+    meaning = f"{percent(entry.ns / course.wall_ns)}: {OF_RUN[entry.what]}{steps}{_at(entry.places)}"
+    return Fact(entry.what, duration(entry.ns), meaning, is_named=False)
 
 
 def _at(places: Iterable[Place]) -> str:
-    named = _named(places)
+    named = listed([place(at) for at in places], MOST_PLACES)
     return f", at {named}" if named else ""
-
-
-def _named(places: Iterable[Place]) -> str:
-    return listed([place(each) for each in places], MOST_PLACES)

@@ -7,7 +7,7 @@ from pinprof.analyses.pause import MEANING
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.profile import Profile
 from pinprof.phrases import AWAITED, LOST, SLOW
-from pinprof.report.trace.alone import first_line, time_of_host
+from pinprof.report.trace.host import first_line, time_of_host
 from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
 from pinprof.report.words import at_sites, begun, either, printable, step_known, untold
 from pinprof.rules import Findings, unsearched

@@ -1,10 +1,12 @@
-"""Where the host's time goes, in the words that the terminal and the page share."""
+"""Where the host's time goes: its section of the report, and the lines that take most where no GPU worked."""
 
 from collections.abc import Iterator
 
 from pinprof.analyses.host import KINDS, CalledLine, HostPlace, HostSums, Kind
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import MAX_CELL, NOTHING, cut, place
+from pinprof.report.elements import Column, number_columns
+from pinprof.report.view import Section, Table
+from pinprof.report.words import NOTHING, place, printable
 from pinprof.trace.lines import Place
 from pinprof.units import counted, duration, percent
 
@@ -16,15 +18,38 @@ KIND_NAMES: dict[Kind, str] = {
     "input": "the DataLoader",
 }
 WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
-BESIDES_HOST = ("gpu", "communication")
-"""What may limit a step other than the host."""
-MOST = 0.9
+ALONE = 0.9
 """Where more of a line's samples than this share are of one kind, it is called that kind alone."""
+MAX_LINES, MAX_ROWS = 5, 20
+"""Lines that a terminal and a page list; what follows are single samples."""
+NAMED = 3
+"""Lines that are named where no GPU worked."""
+WORTH = 0.05
+"""A smaller share of the time is not worth a line."""
+IN_PROCESS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
+BY_WORKERS = "more workers (num_workers), persistent_workers=True, or less work per sample"
 
 
-def matters(profile: Profile) -> bool:
-    """Return whether the host's time may be what limits the step."""
-    return profile.bound not in BESIDES_HOST
+def host_section(profile: Profile) -> Section | None:
+    """Return the lines and functions of most time; None where the host was not to be sampled."""
+    sums, why_not = profile.host, list(_not_sampled(profile))
+    if sums is None:
+        return Section(TITLE, notes=why_not, name="host") if why_not else None
+    first = f"; the first {MAX_ROWS} of {len(sums.called)} lines" if len(sums.called) > MAX_ROWS else ""
+    lines = Table(
+        f"The innermost of your lines, which add up to the time of the main thread{first}",
+        [Column("your line"), Column("in"), *number_columns("of the time", "of the step", "samples")],
+        rows := [_called_cells(profile, sums, row) for row in sums.called[:MAX_ROWS]],
+        rows[:MAX_LINES],
+    )
+    functions = Table(
+        f"Own time of functions; {WHAT_COUNTS}",
+        [Column("function"), Column("of"), *number_columns("own time", "of the step", "samples", "with callees")],
+        [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_ROWS],
+        (),
+    )
+    notes = [*why_not, f"{by_kind(sums)} ({_precision(sums)})"]
+    return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
 def by_kind(sums: HostSums) -> str:
@@ -33,21 +58,20 @@ def by_kind(sums: HostSums) -> str:
     return ", ".join(parts)
 
 
-def precision(sums: HostSums) -> str:
+def _precision(sums: HostSums) -> str:
     """Return how much the samples can tell."""
     within = f"shares are right within {100 * sums.error(sums.samples // 2):.0f} points"
     return f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {within}"
 
 
-def called_cells(profile: Profile, sums: HostSums, row: CalledLine) -> tuple[str, ...]:
-    """Return the cells of a line of the program: where, share, time of the step, samples, and what runs there."""
-    at = cut(place(row.place) or "no line of yours", MAX_CELL)
-    return (at, *_share_cells(profile, sums, row.count), of_kind(row))
+def _called_cells(profile: Profile, sums: HostSums, row: CalledLine) -> tuple[str, ...]:
+    """Return the cells of a line of the program: where, what runs there, share, time of the step, and samples."""
+    return (place(row.place) or "no line of yours", of_kind(row), *_share_cells(profile, sums, row.count))
 
 
-def place_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[str, ...]:
+def _function_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[str, ...]:
     """Return the cells of a line or function: where, whose; share, time, samples of its own; its whole share."""
-    at = cut(place(row.place) if row.line is not None else place(Place(row.file, None, row.function)), MAX_CELL)
+    at = place(row.place) if row.line is not None else place(Place(row.file, None, row.function))
     return (at, KIND_NAMES[row.origin], *_share_cells(profile, sums, row.own), percent(sums.share(row.total)))
 
 
@@ -65,14 +89,58 @@ def measured_step_ns(profile: Profile) -> float | None:
 def of_kind(row: CalledLine) -> str:
     """Return whose code runs while this is the innermost line of the program."""
     kind, most = row.kinds[0]
-    if most >= MOST * row.count:
+    if most >= ALONE * row.count:
         return KIND_NAMES[kind]
     counts = dict(row.kinds)
     return ", ".join(f"{KIND_NAMES[kind]} {percent(counts[kind] / row.count)}" for kind in KINDS if kind in counts)
 
 
-def not_sampled(profile: Profile) -> Iterator[str]:
+def _not_sampled(profile: Profile) -> Iterator[str]:
     """Yield why the host was not sampled, or not to the end of the window."""
     host = profile.info.host
     if host is not None and host.why_not:
         yield f"{'not sampled further' if host.samples else 'not sampled'}: {host.why_not}"
+
+
+def time_of_host(profile: Profile) -> str:
+    """Return where the time of the host goes in a few words; nothing where the trace does not tell."""
+    if profile.host:
+        return by_kind(profile.host)
+    waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
+    if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
+        return ""
+    return f"the main thread waits {duration(waits)} of it ({percent(waits / step)}) for its DataLoader, as traced"
+
+
+def first_line(profile: Profile) -> str:
+    """Return the line that takes most of the time; nothing where none was sampled."""
+    lines = named_lines(profile)
+    return f"First: {printable(place(lines[0].place))}, {time_of_line(profile, lines[0])}." if lines else ""
+
+
+def way_out(profile: Profile, line: CalledLine) -> str:
+    """Return what makes batches come sooner where that is what the line waits for; else nothing."""
+    if line.kinds[0][0] != "input":
+        return ""
+    return IN_PROCESS if profile.loader.in_process else BY_WORKERS
+
+
+def named_lines(profile: Profile) -> list[CalledLine]:
+    """Return the lines of the program that take a share worth naming, most first."""
+    sums = profile.host
+    if sums is None:
+        return []
+    return [line for line in sums.called if line.line is not None and sums.share(line.count) >= WORTH][:NAMED]
+
+
+def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
+    """Return the share of the step that a line takes, and its time in ns where the step was measured."""
+    share, step_ns = profile.host.share(line.count) if profile.host else 0.0, measured_step_ns(profile)
+    return share, share * step_ns if step_ns else None
+
+
+def time_of_line(profile: Profile, line: CalledLine) -> str:
+    """Return how long a line takes and in whose code, in words."""
+    share, time_ns = share_of(profile, line)
+    time = f"{duration(time_ns)}, {percent(share)}" if time_ns else percent(share)
+    return f"{time} of the {profile.steps.whole}: in {of_kind(line)}"

@@ -1,27 +1,30 @@
 """The report as a page: the step and what costs it time, what to do, a timeline to check it by, and the tables."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePath
+from typing import NamedTuple
 
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import Doubt
 from pinprof.report.charts.chart import shown
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.elements import Column, Markup, Share, facts, lines, note, remarks, shares, table, unbroken
+from pinprof.report.elements import Column, Markup, Share, facts, lines, note, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.tables import tables
+from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.trace.actions import best, cards
+from pinprof.report.trace.actions import cards
+from pinprof.report.trace.charts import drawn, lengths_of_steps, overlap_of_steps
 from pinprof.report.trace.headline import headline
-from pinprof.report.trace.sections import below
-from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
+from pinprof.report.trace.step import because, bound, of_what, step
 from pinprof.report.trace.verdict import how_to_tell, told
-from pinprof.report.words import ABSENT, DISTRUST, NOTHING, absences, begun, consequence, doubts, steps
+from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
+from pinprof.report.view import Shown, on_page
+from pinprof.report.words import NOTHING, begun, steps
 from pinprof.rules import Findings
 from pinprof.units import duration
 
@@ -91,35 +94,60 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     said = headline(profile, findings)
     do = unbroken(said.do)
     first = Markup('<a href="#finding-{}-{}">{}</a>').format(number, said.number, do) if said.number else do
-    quoting = Quoting(entry.details.sources, code)
-    charts = below(number, entry, quoting)
+    quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
+    parts = list(_below(number, entry, Shown([grid.name for grid in grids], f"tables-{number}", quoting)))
     links = [(f"findings-{number}", "What to do")] if profile.gpus else []
-    grids = tables(number, entry, quoting)
     links += [
         (f"timeline-{number}", "Timeline"),
         *([(f"tables-{number}", "Tables")] if grids else []),
-        *((part.id, part.title) for part in charts),
+        *((part.id, part.title) for part in parts if part.id),
     ]
     pieces = [
         Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
         note(_recorded(profile)),
         Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(said.what), first),
         _verdict(profile, findings),
-        _missing(DISTRUST, doubts(profile)),
-        facts(_summary(profile)),
+        *map(on_page, doubt_sections(profile)),
+        facts(fact[:3] for part in step_sections(profile, is_drawn=True) for fact in part.facts),
         *_shares(profile),
-        *best(number, entry, quoting),
         contents(links),
         *cards(number, entry, quoting),
         Markup('<h3 id="timeline-heading-{}">Timeline</h3>').format(number),
         Markup('<div id="timeline-{}">{}</div>').format(number, fragment(entry, max_events, findings)),
-        Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, grids) if grids else "",
-        *(Markup('<h3 id="{}">{}</h3>\n{}').format(*part) for part in charts),
-        _missing(ABSENT, absences(profile)),
+        Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
+        if grids
+        else "",
+        *(part.content for part in parts),
         note(Markup("Read from <code>{}</code>").format(profile.path)),
     ]
     made = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
     return made.format(number, lines(pieces))
+
+
+class PagePart(NamedTuple):
+    """A part of the page, to which links lead by its id if it has one."""
+
+    id: str
+    title: str
+    content: Markup
+
+
+def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
+    """Yield the parts below the timeline: how the steps divide, and the sections of the report with their charts."""
+    steps = entry.profile.steps
+    each = "each step" if steps.whole == "step" else "the whole trace"
+    length = "Steps" if steps.count > 1 else f"The {steps.whole}"
+    heading = Markup('<h3 id="{0}-{1}">{2}</h3>\n{3}')
+    for name, title, chart in (
+        ("overlap", f"Overlap in {each}", overlap_of_steps(entry)),
+        ("steps", length, lengths_of_steps(entry)),
+    ):
+        if chart:
+            yield PagePart(f"{name}-{number}", title, heading.format(name, number, title, chart))
+    for part in event_sections(entry.profile):
+        named = replace(part, name=f"{part.name}-{number}" if part.name else "")
+        title = part.title.split(",", maxsplit=1)[0]
+        yield PagePart(named.name, title, on_page(named, drawn(part.name, entry), shown))
 
 
 def _verdict(profile: Profile, findings: Findings) -> Markup:
@@ -148,38 +176,21 @@ def _recorded(profile: Profile) -> str:
     )
 
 
-# The numbers on top
-
-
-def _summary(profile: Profile) -> Iterator[Fact]:
-    traced = profile.steps.traced_ns
-    length, limit = step(profile), bound(profile)
-    in_trace = f"; {duration(traced)} in the trace" if traced is not None and profile.estimate.range_ns else ""
-    yield length._replace(meaning=length.meaning + in_trace)
-    if limit:
-        yield limit
-    yield from where_it_goes(profile)
-
-
 def _shares(profile: Profile) -> Iterator[Markup]:
     """Yield a bar for each GPU whose parts add up to the step."""
     for mean in profile.parts:
         copies = bool(mean.both_ns + mean.copy_ns)
+        why = because(profile, mean).lstrip(", ")
         parts = (
-            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns),
-            ("collectives alone", COLLECTIVE_ONLY, mean.talking_ns),
-            ("overlapped copies", BOTH, mean.both_ns),
-            ("exposed copies", COPY_ONLY, mean.copy_ns),
-            ("memsets", MEMSET_ONLY, mean.memset_ns),
-            ("GPU idle", IDLE_KIND, mean.idle_ns),
+            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns, ""),
+            ("collectives alone", COLLECTIVE_ONLY, mean.talking_ns, ""),
+            ("overlapped copies", BOTH, mean.both_ns, ""),
+            ("exposed copies", COPY_ONLY, mean.copy_ns, ""),
+            ("memsets", MEMSET_ONLY, mean.memset_ns, ""),
+            ("GPU idle", IDLE_KIND, mean.idle_ns, f", {why}" if why else ""),
         )
         if mean.length_ns:
             yield shares(
                 of_what(profile, mean),
-                [Share(name, time, duration(time), KINDS[kind].colour) for name, kind, time in parts],
+                [Share(name, time, duration(time), KINDS[kind].colour, more) for name, kind, time, more in parts],
             )
-
-
-def _missing(title: str, entries: Sequence[Doubt]) -> Markup:
-    said = Markup("<strong>{}</strong>: {}.")
-    return remarks(title, (said.format(entry.what, consequence(entry)) for entry in entries))

@@ -1,57 +1,84 @@
-"""Kernels by GPU time and ops by host time, in the words that the terminal and the page share."""
+"""Kernels by GPU time and ops by host time: the sections of a report that list them by name."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pinprof.analyses.spent import KernelSums, KernelTime, OpSums, OpTime, Origin
+from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import NOTHING, in_short, place, printable
+from pinprof.report.elements import Column
+from pinprof.report.view import Cell, Fact, Section, Styled, Table
+from pinprof.report.words import NOTHING, in_short, place, printable, why_not
 from pinprof.trace.lines import Place
 from pinprof.units import counted, duration, how_many, percent
 
+TOP = 5
+"""Rows of a table in a terminal, unless all are asked for."""
 MAX_LABEL = 48
 """Longest label of a kernel in characters."""
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
 """What the names of many kernels have in common."""
 
 WITHOUT = "without profiler"
-OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall", "kernels")
+OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall")
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
 
 
-def kernel_columns(profile: Profile) -> tuple[str, ...]:
-    """Return the columns of the table of kernels."""
-    return "kernel", "launched by", "count", "time", "mean", "of the GPU's work", f"of the {profile.steps.whole}"
+def kernel_sections(profile: Profile, *, full: bool) -> Iterator[Section]:
+    """Yield the kernels by GPU time, those of collectives apart; with `full` a terminal has all rows."""
+    title = f"Kernels by GPU time, {profile.steps.per}"
+    if isinstance(profile.kernels, Withheld):
+        meaning = f"the time of kernels: {why_not(profile.kernels.reason)}"
+        yield Section(title, facts=[Fact("kernels", NOTHING, meaning, is_named=False)], name="kernels")
+        return
+    sums = profile.kernels.value
+    kernels, collectives = ([row for row in sums.rows if row.communication == apart] for apart in (False, True))
+    columns = ("kernel", "launched by", "count", "time", "mean", "of the GPU's work", f"of the {profile.steps.whole}")
+    left = list(_left_out(profile, sums, "kernel"))
+    of_collectives = f"Collectives by GPU time, {profile.steps.per}; waiting for other ranks counts"
+    for name, called, rows in (("kernel", title, kernels), ("collective", of_collectives, collectives)):
+        is_last = name == "collective" or not collectives
+        cells = [_kernel_cells(profile, sums, row) for row in rows]
+        if rows:
+            yield _named(called, name, columns, cells, full=full, notes=left if is_last else ())
 
 
-def kernels_title(profile: Profile, *, communication: bool) -> str:
-    """Return of what the table of kernels is."""
-    if communication:
-        return f"Collectives by GPU time, {profile.steps.per}; waiting for other ranks counts"
-    return f"Kernels by GPU time, {profile.steps.per}"
-
-
-def ops_title(profile: Profile) -> str:
-    """Return of what the table of ops is."""
-    return f"Ops by host time, {profile.steps.per} as traced, with the profiler's cost in it"
-
-
-def of_kind(sums: KernelSums, *, communication: bool) -> list[KernelTime]:
-    """Return the kernels of collectives, or all others."""
-    return [row for row in sums.rows if row.communication == communication]
-
-
-def kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[str, ...]:
-    """Return what each of the columns says of the kernels of a name."""
+def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[Cell, ...]:
     steps, of_step = profile.steps.divisor, step_share(profile, sums, row)
     return (
-        kernel_label(row.name),
-        ", ".join(filter(None, (printable(row.op) if row.op else "", origin_words(row.origin)))) or NOTHING,
+        Styled(kernel_label(row.name), "code"),
+        ", ".join(filter(None, (printable(row.op) if row.op else "", _origin(row.origin)))) or NOTHING,
         how_many(row.count / steps),
         duration(row.time_ns / steps),
         duration(row.time_ns / row.count),
         percent(row.time_ns / sums.busy_ns) if sums.busy_ns else NOTHING,
         NOTHING if of_step is None else percent(of_step),
+    )
+
+
+def _named(
+    title: str,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[Cell, ...]],
+    *,
+    full: bool,
+    facts: Sequence[Fact] = (),
+    notes: Sequence[str] = (),
+) -> Section:
+    """Return a section with a row for each name, without the columns in which no row has anything."""
+    shown = rows if full else rows[:TOP]
+    kept = [at for at in range(len(columns)) if any(row[at] != NOTHING for row in rows)]
+    titles = [Column(columns[at], is_number=at > 1) for at in kept]
+    cells, listed = ([[row[at] for at in kept] for row in some] for some in (rows, shown))
+    more = len(rows) - len(listed)
+    return Section(
+        title,
+        facts=facts,
+        tables=[Table(title, titles, cells, listed, grid=f"{name}s")],
+        notes=notes,
+        left_out=[f"and {counted(more, f'more {name}')} by name: --full lists them"] if more else [],
+        name=f"{name}s",
     )
 
 
@@ -61,28 +88,40 @@ def step_share(profile: Profile, sums: KernelSums, row: KernelTime) -> float | N
     return row.time_ns / (profile.steps.divisor * sums.devices * step) if step and sums.devices else None
 
 
-def op_cells(profile: Profile, sums: OpSums, row: OpTime) -> tuple[str, ...]:
-    """Return what each of OP_COLUMNS says of the ops of a name."""
+def op_sections(profile: Profile, *, full: bool) -> Iterator[Section]:
+    """Yield the ops by host time; with `full` a terminal has all rows."""
+    title = f"Ops by host time, {profile.steps.per} as traced, with the profiler's cost in it"
+    if isinstance(profile.ops, Withheld):
+        meaning = f"the time of ops: {why_not(profile.ops.reason)}"
+        yield Section(title, facts=[Fact("ops", NOTHING, meaning, is_named=False)], name="ops")
+        return
+    sums = profile.ops.value
+    if not sums.rows:
+        return
+    share = f", {percent(sums.own_ns / sums.host_ns)} of the host's time" if sums.host_ns else ""
+    in_ops = f"in ops{share}; the rest is Python and what is not recorded"
+    fact = Fact("ops", duration(sums.own_ns / profile.steps.divisor), in_ops, is_named=False)
+    rows = [_op_cells(profile, sums, row) for row in sums.rows]
+    notes = [OP_MEANING]
+    if any(without_profiler_ns(profile, sums, row.own_ns) is not None for row in sums.rows):
+        scaled = f"scaled to the {profile.steps.whole} without the profiler"
+        notes.append(f"{WITHOUT}: {scaled}; the profiler slows some ops more than others")
+    notes += _left_out(profile, sums, "op")
+    yield _named(title, "op", OP_COLUMNS, rows, full=full, facts=[fact], notes=notes)
+
+
+def _op_cells(profile: Profile, sums: OpSums, row: OpTime) -> tuple[Cell, ...]:
     steps, without = profile.steps.divisor, without_profiler_ns(profile, sums, row.own_ns)
     return (
-        printable(row.name),
-        origin_words(row.origin) or NOTHING,
+        Styled(printable(row.name), "code"),
+        _origin(row.origin) or NOTHING,
         how_many(row.count / steps),
         duration(row.own_ns / steps),
         duration(row.own_ns / row.count),
         percent(row.own_ns / sums.host_ns) if sums.host_ns else NOTHING,
         NOTHING if without is None else duration(without),
         NOTHING if row.stall_ns is None else duration(row.stall_ns / steps),
-        NOTHING if row.kernels is None else how_many(row.kernels / steps),
     )
-
-
-def op_meanings(profile: Profile, rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return what the columns of these rows of ops mean."""
-    if all(row[OP_COLUMNS.index(WITHOUT)] == NOTHING for row in rows):
-        return [OP_MEANING]
-    share = f"scaled to the {profile.steps.whole} without the profiler"
-    return [OP_MEANING, f"{WITHOUT}: {share}; the profiler slows some ops more than others"]
 
 
 def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float | None:
@@ -95,20 +134,14 @@ def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float |
     return time_ns / sums.host_ns * step if host_bound and step and sums.host_ns else None
 
 
-def in_all(profile: Profile, sums: OpSums) -> tuple[str, str]:
-    """Return how long the host is in ops, and what that means."""
-    share = f", {percent(sums.own_ns / sums.host_ns)} of the host's time" if sums.host_ns else ""
-    return duration(sums.own_ns / profile.steps.divisor), f"in ops{share}; the rest is Python and what is not recorded"
+def _left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> Iterator[str]:
+    """Yield what a table of all rows leaves out, if there is something."""
+    left, time = sums.names - len(sums.rows), duration(sums.left_ns / profile.steps.divisor)
+    if left:
+        yield f"{counted(left, f'more {what}')} of other names, {time} together, left out"
 
 
-def left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> str:
-    """Return what a table of all rows leaves out; nothing where that is nothing."""
-    left = sums.names - len(sums.rows)
-    time = duration(sums.left_ns / profile.steps.divisor)
-    return f"{counted(left, f'more {what}')} of other names, {time} together, left out" if left else ""
-
-
-def origin_words(origin: Origin) -> str:
+def _origin(origin: Origin) -> str:
     """Return where most of the time comes from, as far as known: the user's place, and the module."""
     at = place(in_short(origin.place)) if origin.place != Place() else ""
     where = f"{at}{_more(origin.places)}" if at else ""
@@ -124,9 +157,3 @@ def kernel_label(name: str) -> str:
     """Return the beginning of a kernel's name without what many have in common."""
     plain = DECORATION.sub("", printable(name))
     return plain if len(plain) <= MAX_LABEL else plain[: MAX_LABEL - 1] + "…"
-
-
-def shown_columns(titles: Sequence[str], rows: Sequence[tuple[str, ...]]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return a table without the columns in which no row has anything."""
-    kept = [at for at in range(len(titles)) if any(row[at] != NOTHING for row in rows)]
-    return [titles[at] for at in kept], [tuple(row[at] for at in kept) for row in rows]

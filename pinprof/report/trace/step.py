@@ -1,14 +1,20 @@
-"""The step and where its time goes, as the facts that the console and the page share."""
+"""The step and where its time goes: as facts, and as one bar for the terminal."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
 from pinprof.analyses.parts import MeanStep
-from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, idle_times, idle_times_of
+from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, divide, idle_times, idle_times_of
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
+from pinprof.phrases import IDLE as IDLE_CAUSES
 from pinprof.replay.bound import INPUT, is_gpu_bound
+from pinprof.report.bar import Part, drawn, legend
+from pinprof.report.view import Fact
 from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
 
@@ -37,16 +43,16 @@ IDLE_BECAUSE = {
     OUTSIDE: "before its first work and after its last",
 }
 
+WIDEST = 96
+"""Columns of a bar; a wider one tells no more."""
+INDENT = 2
+KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
+"""What draws the parts of a step."""
+LATE_PYTHON = "waits for Python code"
+"""What the GPU does where launches come late because the host runs no op."""
+CAUSES = IDLE_CAUSES | {OUTSIDE: "before its first work and after its last"}
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
 """Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
-
-
-class Fact(NamedTuple):
-    """A figure of the step: what it is, the number, and what that means."""
-
-    name: str
-    number: str
-    meaning: str
 
 
 def unit(profile: Profile, mean: MeanStep) -> str:
@@ -63,7 +69,7 @@ def bound(profile: Profile) -> Fact | None:
         meaning = STAGING if _is_staging(profile) else _why_idle(profile)
     elif profile.bound == "gpu":
         meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
-    return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning)
+    return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning, is_named=False)
 
 
 def _is_staging(profile: Profile) -> bool:
@@ -89,8 +95,13 @@ def where_it_goes(profile: Profile) -> Iterator[Fact]:
             yield from _at_work(profile) if why.step else ()
     else:
         yield from _on_gpu(profile, mean)
+    yield from stalls(profile)
+
+
+def stalls(profile: Profile) -> Iterator[Fact]:
+    """Yield how long the host stands still, if its calls were recorded."""
     if profile.has_sums and profile.gpus:
-        yield _stalls(profile, mean)
+        yield _stalls(profile, busiest(profile))
 
 
 def _at_work(profile: Profile) -> Iterator[Fact]:
@@ -194,9 +205,47 @@ def step(profile: Profile) -> Fact:
     """Return how long the step takes without the profiler; where nothing tells, as traced."""
     steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
     if known:
-        return Fact(name, *known)
+        return Fact(name, *known, is_named=False)
     if profile.gpus and isinstance(profile.step, Withheld):
-        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile.step.reason)}")
+        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile.step.reason)}", is_named=False)
     if steps.traced_ns is None:
-        return Fact("step", "unknown", "the trace has no complete step")
-    return Fact(name, duration(steps.traced_ns), AS_TRACED)
+        return Fact("step", "unknown", "the trace has no complete step", is_named=False)
+    return Fact(name, duration(steps.traced_ns), AS_TRACED, is_named=False)
+
+
+def step_bar(profile: Profile, width: int, cause: str | None = None) -> Iterator[RenderableType]:
+    """Yield the step of the GPU that works most as a bar with its legend; nothing where that is not known.
+
+    `cause` is that of the verdict.
+    """
+    mean = busiest(profile)
+    if mean is None or not mean.length_ns:
+        return
+    room = min(width - 2 * INDENT, WIDEST)
+    parts = step_parts(profile, mean, cause)
+    yield Padding(Text(drawn(parts, room)), (0, 0, 0, INDENT))
+    for line in legend(parts, room):
+        yield Padding(Text(line), (0, 0, 0, INDENT))
+    others = [of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
+    if others:
+        named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
+        yield Padding(Text(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}."), (0, 0, 0, INDENT))
+
+
+def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:
+    """Return the parts of a mean step, which add up to it."""
+    division = divide(profile, mean)
+    return [
+        Part("kernels", KERNEL, division.kernels_ns),
+        Part("collectives alone", COLLECTIVE, division.collectives_ns),
+        Part("copies alone", COPY, division.copies_ns),
+        Part("memsets", MEMSET, division.memsets_ns),
+        Part("GPU idle", IDLE, mean.idle_ns, _while_idle(profile, mean, cause)),
+    ]
+
+
+def _while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
+    """Return what the GPU does while it is idle; nothing where that is not known."""
+    cause, is_all = cause_of_idle(profile, mean)
+    words = LATE_PYTHON if (cause, limit) == ("host_wait", "python") else CAUSES.get(cause, "")
+    return f"mostly {words}" if words and not is_all else words

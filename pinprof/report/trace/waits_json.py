@@ -8,7 +8,7 @@ from pinprof.documents.fields import filled, library, maybe_ms
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
-from pinprof.report.trace.elsewhere import SeenWait, seen_elsewhere
+from pinprof.report.trace.waits import SeenWait, seen_elsewhere
 from pinprof.units import ms
 
 

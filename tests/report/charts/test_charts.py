@@ -35,9 +35,9 @@ from pinprof.report.charts.steps import MAX_BARS
 from pinprof.report.charts.waits import MAX_SITES
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.trace.charts import parts_table
 from pinprof.report.trace.headline import headline
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.tables import parts_table
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Trace

@@ -9,9 +9,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.measurement.known import given
-from pinprof.report.source import Quoting
-from pinprof.report.tables import tables
-from pinprof.report.tables.fragment import TABLES
+from pinprof.report.tables import grids_of
 from pinprof.report.tables.gpu import collectives, copies, kernels
 from pinprof.report.tables.grid import Grid
 from pinprof.report.tables.host import ops, waits
@@ -121,14 +119,14 @@ def test_the_longest_event_of_a_row_is_where_the_timeline_shows_it(training: Ana
 
 def test_a_trace_without_anything_has_no_tables(tmp_path: Path) -> None:
     analysis = analysed(without_known_events(), tmp_path)
-    assert tables(1, analysis, Quoting(analysis.details.sources)) == ""
+    assert grids_of(analysis) == []
 
 
 @pytest.mark.parametrize("name", mostly_slow(sorted(path.name for path in TRACES.glob("*.json.gz")), str))
 def test_the_sums_are_those_of_the_report(name: str) -> None:
     analysis = analysis_of(TRACES / name)
     profile = analysis.profile
-    made = {grid.name: grid for make in TABLES if (grid := make(analysis))}
+    made = {grid.name: grid for grid in grids_of(analysis)}
     sums = given(profile.kernels)
     if sums:
         rows = (row for key in ("kernels", "collectives") if key in made for row in made[key].numbers["total"][0])

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from detector import WAITS, detector
+from detector import detector
 from one_after_another import one_after_another
 from page_reader import Page
 from recordings import TRACES, analysis_of
@@ -96,7 +96,9 @@ def test_the_numbers_come_first_and_the_tables_last(tmp_path: Path) -> None:
 
 def test_the_numbers_are_those_of_the_profile(tmp_path: Path) -> None:
     text = report_of(copying(), tmp_path).text
-    assert re.search(r"Step \d+ µs estimated without profiler \(\d+ µs to [\d.]+ ms\); 1.00 ms in the trace", text)
+    assert re.search(
+        r"Step \d+ µs estimated without profiler \(\d+ µs to [\d.]+ ms\) As traced 1.00 ms in the trace", text
+    )
     assert "HtoD pageable 3 2.86 MiB 900 µs 300 µs 600 µs 3.33 GB/s 2.07 ms" in text
     assert "train_step (/home/me/train.py)" in text
 
@@ -114,9 +116,8 @@ def test_findings_have_their_fix_as_code_and_say_when_it_is_safe(tmp_path: Path)
     assert "Safe if: staging is not written to before its last copy has ended" in read.text
 
 
-def test_the_best_findings_stand_on_top_with_links_to_their_details_and_their_moment(tmp_path: Path) -> None:
+def test_the_headline_leads_to_the_first_finding_and_findings_to_their_moment(tmp_path: Path) -> None:
     read = report_of(copying(), tmp_path)
-    assert read.text.index("see it in the timeline") < read.text.index("What to do")
     links = [attributes for tag, attributes in read.tags if tag == "a"]
     assert "#finding-1-1" in {link["href"] for link in links}
     shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
@@ -128,7 +129,7 @@ def test_a_finding_is_coloured_by_what_its_fix_saves() -> None:
     read = Page(to_html([analysis_of(TRACES / "pinned_blocking.json.gz")]))
     classes = [attributes["class"] for tag, attributes in read.tags if tag == "article"]
     assert classes == ["finding medium", "finding low", "finding high"]  # of 10.5 ms 993 µs, 84 µs, 9.2 ms at most
-    assert "saves 993 µs, 9 % of the step" in read.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(r"saves 993 µs \([^)]+\), 9 % of the step", read.text.replace("\N{NO-BREAK SPACE}", " "))
 
 
 def test_what_all_fixes_bring_together_follows_them() -> None:
@@ -139,16 +140,15 @@ def test_what_all_fixes_bring_together_follows_them() -> None:
 def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(tmp_path: Path) -> None:
     read = report_of(one_after_another(12), tmp_path)
     text = read.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "value11 and 11 more sites" in text
     assert [f"value{number} (train.py) : aten::item, 1 per step" in text for number in range(12)] == [True] * 12
     shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
-    assert len(shown) == 2 + 10  # of the finding on top and below; of its ten costliest sites
+    assert len(shown) == 1 + 10  # of the finding; of its ten costliest sites
     assert all("data-zoom" in attributes for attributes in shown)
 
 
 def test_a_step_that_was_measured_is_said_to_be() -> None:
     text = Page(to_html([analysis_of(TRACES / "prefetch.json.gz")])).text
-    assert re.search(r"Step 9\.\d+ ms measured without profiler; 9\.\d+ ms in the trace", text)
+    assert re.search(r"Step 9\.\d+ ms measured without profiler As traced 9\.\d+ ms in the trace", text)
     assert "9.16 ms of the GPU's work could run faster" in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -191,7 +191,7 @@ def test_a_trace_of_the_host_alone_has_a_page_without_gpu(tmp_path: Path) -> Non
         builder.step(step, 100 * step, 90)
         builder.op("aten::add", 100 * step + 10, 5)
     text = report_of(builder, tmp_path).text
-    assert "Step 100 µs as traced" in text
+    assert "Step 100 µs in the trace" in text
     assert "What to do" not in text
     assert "All 4 steps, 390 µs; shown at first: ProfilerStep#1 to ProfilerStep#3" in text
 
@@ -274,18 +274,10 @@ def test_shares_of_less_than_a_percent_are_escaped() -> None:
     assert "a: 1 ns (&lt;1 %)" in shares("all", [Share("a", 1, "1 ns", "#000"), Share("b", 999, "999 ns", "#111")])
 
 
-def test_the_page_shows_waits_in_libraries_by_line_and_by_library(tmp_path: Path) -> None:
+def test_the_page_shows_waits_in_libraries_by_line(tmp_path: Path) -> None:
     page = to_html([entry_of(detector().write(tmp_path / "trace.json"))])
-    assert "<b>train.py:30 (main)</b>" in page
+    assert re.search(r'<strong class="strong">[^<]+</strong></th><td[^>]*>train.py:30 \(main\)', page)
     assert "in detection/roi_heads.py:40 (fastrcnn_loss)" in page
-    assert "The same by function of the libraries" in page
-    assert "<b>batched_nms (torchvision/ops/boxes.py)</b>" in page
-
-
-def test_the_page_shows_waits_once_where_no_library_is_called_from_several_lines(tmp_path: Path) -> None:
-    page = to_html([entry_of(detector(WAITS[:4]).write(tmp_path / "trace.json"))])
-    assert "in detection/roi_heads.py:32 (fastrcnn_loss)" in page
-    assert "The same by function of the libraries" not in page
 
 
 @pytest.mark.parametrize("name", ["mask_loss.stack", "loss_item_host_work.stack", "pageable_blocking"])
@@ -296,10 +288,8 @@ def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
     assert not [code for code in codes if code in text]
 
 
-def test_the_first_finding_at_a_glance_is_that_of_the_headline() -> None:
+def test_the_headline_is_about_the_first_finding() -> None:
     text = to_html([analysis_of(TRACES / "mask_loss.stack.json.gz")])
     headline = re.search(r'<p class="headline">.*?href="(#finding-1-\d)"', text)
-    glance = re.findall(r'<a class="to" href="(#finding-1-\d)"', text)
     assert headline
     assert headline[1] == "#finding-1-1"  # the one that saves most
-    assert glance == [headline[1], "#finding-1-2"]

@@ -15,7 +15,7 @@ from pinprof.report.trace.page import to_html
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-WAITS = "[id^=waits] ~ .table"
+COPIES = "[id^=copies] ~ .table"
 SCREENS = [(1440, 900), (1280, 720), (390, 844)]
 OVERLAPPING = """() => {
   const touch = (one, other) =>
@@ -64,19 +64,19 @@ def cut_off(page: Page, what: str) -> int:
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_all_of_the_waits_is_seen_and_nothing_hits_anything(
+def test_all_of_the_copies_is_seen_and_nothing_hits_anything(
     opened: Callable[..., Page], report: Markup, screen: tuple[int, int]
 ) -> None:
     page = opened(report, screen)
-    assert cut_off(page, WAITS) == 0
+    assert cut_off(page, COPIES) == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
-    row = page.locator(f"{WAITS} tbody tr").first
-    assert " ".join(row.inner_text().split()).startswith("x[mask] aten::index")
-    idle = row.locator("td").nth(2)
-    assert idle.inner_text().replace("\xa0", " ") == "45.7 µs"
+    row = page.locator(f"{COPIES} tbody tr").first
+    assert " ".join(row.inner_text().split()).startswith("DtoH pinned 9")
+    time = row.locator("td").nth(3)
+    assert time.inner_text().replace("\xa0", " ") == "13.1 µs"
     is_list = screen[0] < 700
-    label = idle.evaluate("cell => getComputedStyle(cell, '::before').content")
-    assert label == ('"GPU idle after"' if is_list else "none")
+    label = time.evaluate("cell => getComputedStyle(cell, '::before').content")
+    assert label == ('"time"' if is_list else "none")
     for chart in page.locator(".chart").all():
         chart.scroll_into_view_if_needed()
         chart.locator(".main-svg").first.wait_for(state="attached")
@@ -102,15 +102,6 @@ def test_the_line_of_a_finding_is_quoted_with_what_to_change_in_sight(
     assert box
     assert box["x"] + box["width"] <= screen[0]
     assert quote.inner_text().count("\n\n\n") == 0
-
-
-def test_a_lone_card_fills_its_row(opened: Callable[..., Page]) -> None:
-    page = opened(to_html([analysis_of(TRACES / "prefetch.stack.json.gz")]), SCREENS[0])
-    assert page.locator(".best li").count() == 1
-    row, card = (page.locator(what).bounding_box() for what in (".best", ".best li"))
-    assert row
-    assert card
-    assert card["width"] == pytest.approx(row["width"], abs=2)
 
 
 @pytest.mark.parametrize(

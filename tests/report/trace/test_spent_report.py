@@ -164,10 +164,10 @@ def test_the_page_leads_to_all_rows_and_shows_names_as_they_are(tmp_path: Path) 
     builder = training(kernels=7)
     builder.kernel(3800, 150, launch=3700, name="<script>alert(1)</script>")
     page = to_html([analysed(builder, tmp_path)])
-    assert '<a href="#tables-1" data-tab="kernels">All 8 kernels, sorted and searched</a>' in page
+    assert '<a href="#tables-1" data-tab="kernels">All kernels, sorted and searched</a>' in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page
-    assert '<a href="#tables-1" data-tab="ops">All 7 ops, sorted and searched</a>' in page
+    assert '<a href="#tables-1" data-tab="ops">All ops, sorted and searched</a>' in page
 
 
 def test_a_trace_of_the_host_alone_has_its_ops(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.step import Fact, bound, of_what, step, where_it_goes
+from pinprof.report.trace.step import bound, of_what, stalls, step, where_it_goes
 from pinprof.report.trace.text import to_text
+from pinprof.report.view import Fact
 from pinprof.report.words import surprises
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
@@ -53,7 +54,7 @@ def recorded(name: str) -> Profile:
 
 def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Path) -> None:
     profile = measured(training(), tmp_path)
-    assert step(profile) == Fact("step", "900 µs", "measured without profiler")
+    assert step(profile) == Fact("step", "900 µs", "measured without profiler", is_named=False)
     assert list(where_it_goes(profile)) == [
         Fact("kernels", "400 µs", "44 % of the step, 100 µs of it beside copies"),
         Fact(
@@ -215,9 +216,8 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     for text in (limit.meaning, of_what(profile, mean)):
         assert text in page
         assert text in terminal
-    for name, number, meaning in facts:
-        assert f"{name[0].upper()}{name[1:]} {number} {meaning}" in page
-        assert f"{number} {name}: {meaning}" in terminal
+    assert all(f"{fact.number} {fact.name}: {fact.meaning}" in terminal for fact in facts)
+    assert all(f"Host stalls {fact.number} {fact.meaning}" in page for fact in stalls(profile))
     numbers = {fact.name.removesuffix(f" on GPU {mean.device}").removeprefix("GPU "): fact.number for fact in facts}
     assert numbers["kernels"] == duration(mean.compute_ns + mean.both_ns)
     assert numbers.get("exposed copies", "0 ns") == duration(mean.copy_ns)

@@ -1,0 +1,188 @@
+"""What the full report on a trace shows: its sections, in the order in which the terminal and the page have them."""
+
+from collections.abc import Iterator
+
+from pinprof.analyses.overlap import SENTENCES
+from pinprof.analyses.parts import MeanStep
+from pinprof.measurement.division import busiest, idle_outside
+from pinprof.measurement.known import Withheld, given
+from pinprof.measurement.profile import GpuSums, Profile
+from pinprof.report.elements import Column, number_columns
+from pinprof.report.sites import LINE
+from pinprof.report.trace.course import course_sections, precision
+from pinprof.report.trace.host import host_section
+from pinprof.report.trace.spent import kernel_sections, op_sections
+from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, stalls, step, where_it_goes
+from pinprof.report.trace.waits import wait_sections
+from pinprof.report.view import Fact, Section, Styled, Table
+from pinprof.report.words import (
+    ABSENT,
+    DISTRUST,
+    IDLE,
+    NOTHING,
+    absences,
+    consequence,
+    copy_cells,
+    doubts,
+    exposed_rows,
+    why_not,
+)
+from pinprof.units import counted, duration, percent
+
+MAX_DEVICES = 16
+"""More GPUs are counted, not listed."""
+
+
+def doubt_sections(profile: Profile) -> Iterator[Section]:
+    """Yield what to know before the figures are read."""
+    notes = [(Styled(entry.what, "strong"), f": {consequence(entry)}.") for entry in doubts(profile)]
+    if notes:
+        yield Section(DISTRUST, notes=notes)
+
+
+def step_sections(profile: Profile, *, is_drawn: bool = False) -> Iterator[Section]:
+    """Yield how long the step is, and where it goes; of the latter only what a bar does not show if one `is_drawn`."""
+    shown, lengths = busiest(profile), list(_lengths(profile))
+    parts = list(stalls(profile) if shown and is_drawn else where_it_goes(profile))
+    if shown is None:
+        yield Section("Step", facts=[*lengths, *parts])
+        return
+    yield Section("Step", facts=lengths)
+    others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
+    parts += [Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in others[:MAX_DEVICES]]
+    yield Section(of_what(profile, shown), facts=parts, notes=list(_more_gpus(len(others))))
+
+
+def event_sections(profile: Profile, waits_by: str = LINE, *, full: bool = True) -> Iterator[Section]:
+    """Yield what was recorded: the run, copies, waits, input, host, idle time, kernels and ops, and what is absent.
+
+    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
+    a terminal has all rows of waits, kernels and ops.
+    """
+    if profile.course:
+        yield from course_sections(profile.course)
+    if profile.copies:
+        yield _copies(profile)
+    yield from wait_sections(profile, waits_by, full=full)
+    if profile.loader.waits:
+        yield _input(profile)
+    host = host_section(profile)
+    if host:
+        yield host
+    if profile.gpus:
+        yield _idle(profile)
+        yield from kernel_sections(profile, full=full)
+    if profile.counts.get("cpu_op"):
+        yield from op_sections(profile, full=full)
+    absent = [(Styled(entry.what, "strong"), f": {consequence(entry)}.") for entry in absences(profile)]
+    if absent:
+        yield Section(ABSENT, notes=absent)
+
+
+def _lengths(profile: Profile) -> Iterator[Fact]:
+    times, length, limit = profile.steps, step(profile), bound(profile)
+    if length.meaning != AS_TRACED:
+        yield length
+    if profile.course:
+        yield from precision(profile.course)
+    if times.traced_ns is not None:
+        named = (("host", times.host_ns), ("GPU", times.device_ns))
+        parts = ", ".join(f"{name} {duration(time)}" for name, time in named if time is not None)
+        where = "the whole trace" if times.whole == "trace" else "in the trace"
+        meaning = f"{where}, with the profiler's cost in it ({parts})"
+        name = "as traced" if length.meaning != AS_TRACED else length.name
+        yield Fact(name, duration(times.traced_ns), meaning, is_named=False)
+    elif profile.withheld.step:
+        meaning = f"the step in the trace: {why_not(profile.withheld.step)}"
+        yield Fact("as traced", NOTHING, meaning, is_named=False)
+    if limit:
+        yield limit
+
+
+def _in_short(mean: MeanStep) -> str:
+    kernels, exposed, idle = (
+        of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
+    )
+    return f"kernels {kernels}, exposed copies {exposed}, idle {idle} of it"
+
+
+def _more_gpus(count: int) -> Iterator[str]:
+    if count > MAX_DEVICES:
+        yield f"and {count - MAX_DEVICES} more GPUs, all in the JSON report"
+
+
+def _copies(profile: Profile) -> Section:
+    columns = [Column("copy"), Column("host memory")]
+    columns += number_columns("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    table = Table("Each copy counted by itself", columns, list(copy_cells(profile)))
+    number, meaning = _overlapped(profile)
+    overlap = Fact("overlapped", number, meaning, is_named=False)
+    return Section(
+        "Copies, in the whole trace", facts=[overlap], tables=[table], notes=list(_exposed(profile)), name="copies"
+    )
+
+
+def _overlapped(profile: Profile) -> tuple[str, str]:
+    overlap = profile.overlap
+    if isinstance(overlap, Withheld):
+        return NOTHING, f"of the copy time is overlapped: {why_not(overlap.reason)}"
+    if overlap.value.fraction is None:
+        return NOTHING, "of the copy time is overlapped: unknown for these copies"
+    known = duration(overlap.value.known_ns)
+    return percent(overlap.value.fraction), f"of {known} copy time is overlapped: kernels run beside it"
+
+
+def _exposed(profile: Profile) -> Iterator[str]:
+    """Yield why copies are exposed."""
+    why = profile.withheld
+    if why.overlap or why.causes:
+        yield f"why copies are exposed: {why_not(why.overlap, why.causes)}"
+        return
+    times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
+    twice = sum(times) - (given(profile.copy_ns) or 0)
+    if twice:
+        beside = f"copies run beside each other for {duration(twice)}"
+        yield f"{beside}: this counts once here, and for each copy in the table"
+    for reason, count, exposed in exposed_rows(profile):
+        yield f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}"
+
+
+def _input(profile: Profile) -> Section:
+    loader, notes = profile.loader, []
+    wait = NOTHING if profile.withheld.per_step else duration(loader.wait_in_steps_ns / profile.steps.divisor)
+    if loader.pinned is not None:
+        memory = "pinned" if loader.pinned else "pageable"
+        thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
+        notes.append(f"batches are copied from {memory} memory{thread}")
+    waits = Fact("input", wait, "the main thread waits for its DataLoader", is_named=False)
+    return Section(f"Input, {profile.steps.per}", facts=[waits], notes=notes, name="input")
+
+
+def _idle(profile: Profile) -> Section:
+    gpus = profile.gpus[:MAX_DEVICES]
+    notes = [note for gpu in gpus for note in _idle_by_cause(profile, gpu)]
+    notes += _more_gpus(len(profile.gpus))
+    if profile.withheld.causes and not profile.withheld.busy:
+        notes.append(f"by cause: {why_not(profile.withheld.causes)}")
+    title = "Idle GPU, in the whole trace as traced"
+    return Section(title, facts=list(map(_idle_time, gpus)), notes=notes, name="idle")
+
+
+def _idle_time(gpu: GpuSums) -> Fact:
+    name = f"GPU {gpu.device}"
+    if isinstance(gpu.time, Withheld):
+        return Fact(name, NOTHING, f"{name} is idle: {why_not(gpu.time.reason)}", is_named=False)
+    time = gpu.time.value
+    share = percent(time.idle_ns / time.span_ns if time.span_ns else 0.0)
+    meaning = f"{name} is idle ({share} of the time from its first work to its last)"
+    return Fact(name, duration(time.idle_ns), meaning, is_named=False)
+
+
+def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
+    of = f"on GPU {gpu.device}, " if len(profile.gpus) > 1 else ""
+    for cause, idle in given(gpu.idle_by_cause) or ():
+        yield f"{of}{duration(idle)}: {IDLE[cause]}"
+    outside = idle_outside(profile, gpu) if given(gpu.time) else 0
+    if outside:
+        whole = profile.steps.whole
+        yield f"{of}another {duration(outside)} of the {whole} lie before its first work or after its last"
