@@ -14,7 +14,7 @@ from pinprof.documents.fields import Device, Library
 from pinprof.documents.waits import Copies, Overlap, Site, Syncs
 from pinprof.errors import PinprofError
 from pinprof.measurement.figures import OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS
-from pinprof.version import REPORT_SCHEMA, VERSION
+from pinprof.version import VERSION
 
 HOW = "make one with: pinprof report TRACE --json FILE"
 UNKNOWN_BEFORE = "the baseline does not know it"
@@ -58,7 +58,7 @@ def read_baseline(path: str | Path) -> Baseline:
         raise PinprofError(f"{path}: this baseline cannot be read ({exc.strerror}); {HOW}") from exc
     try:
         head = msgspec.json.decode(data, type=_Head)
-        if head.schema == REPORT_SCHEMA:
+        if head.schema == documents.SCHEMA:
             report = msgspec.json.decode(data, type=Baseline)
             _refuse_impossible(report)
             return report
@@ -67,7 +67,7 @@ def read_baseline(path: str | Path) -> Baseline:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
-    raise PinprofError(f"{path}: is not a baseline: {schema}, not {REPORT_SCHEMA}; {HOW}")
+    raise PinprofError(f"{path}: is not a baseline: {schema}, not {documents.SCHEMA}; {HOW}")
 
 
 def _refuse_impossible(report: Baseline) -> None:

@@ -159,12 +159,12 @@ def filled(document: type[Filled], source: object, **fields: Any) -> Filled:
 
 
 def _found(source: object, name: str) -> Any:
-    if source is None:
-        return None
+    if source is None or hasattr(source, name):
+        return getattr(source, name, None)
     if name in Place._fields and hasattr(source, "place"):
         return getattr(source.place, name)
     if not name.endswith("_ms"):
-        return getattr(source, name)
+        raise AttributeError(f"{type(source).__name__} has no {name}")
     time = getattr(source, f"{name.removesuffix('_ms')}_ns")
     return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
 

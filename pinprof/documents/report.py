@@ -1,7 +1,7 @@
 """`pinprof report --json`: the whole document."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
@@ -29,6 +29,7 @@ from pinprof.measurement.trust.doubt import FIGURES as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.version import VERSION
 
+SCHEMA: Final = "pinprof.report/1"
 IRREGULAR_REASONS = ("first", "compile", "evaluation", "checkpoint", "epoch_end", "logging", "other")
 LEDGER = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 
@@ -266,7 +267,7 @@ class Machine(Document):
 class Report(Document, kw_only=True):
     """What `pinprof report --json` writes."""
 
-    schema: Annotated[Literal["pinprof.report/1"], doc("name and number of this schema")] = "pinprof.report/1"
+    schema: Annotated[Literal["pinprof.report/1"], doc("name and number of this schema")] = SCHEMA
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     machine: Annotated[Machine | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
     traces: Annotated[Sequence[Trace], doc("the traces")]

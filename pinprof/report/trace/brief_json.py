@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pinprof import urls
 from pinprof.analyses.host import CalledLine
 from pinprof.documents import brief as documents
-from pinprof.documents.fields import encoded_briefly, maybe_ms, range_ms, saving_fields
+from pinprof.documents.fields import encoded_briefly, filled, maybe_ms, range_ms, saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks
@@ -127,12 +127,10 @@ def _step(profile: Profile) -> documents.BriefStep:
 
 def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:
     verdict = verdict_of(profile, findings)
-    return documents.BriefVerdict(
+    return filled(
+        documents.BriefVerdict,
+        verdict,
         sentence=_short(f"{sentence(profile, findings.verdict)}."),
-        cause=verdict.cause,
-        ms=verdict.ms,
-        fraction=verdict.fraction,
-        range_ms=verdict.range_ms,
         do=verdict.do and _short(verdict.do),
         finding=None if verdict.finding is None else f"{at}/findings/{verdict.finding}",
         evidence=[f"{at}/verdict", f"{at}/verdicts"],

@@ -20,25 +20,6 @@ MOST_PLACES = 200
 """Of the host's lines and functions, those with the most samples."""
 
 
-class TimeFields(TypedDict):
-    """The time of one name."""
-
-    name: str
-    count: float
-    ms: float
-    mean_us: float
-    share: float | None
-
-
-class SumFields(TypedDict):
-    """All names together."""
-
-    names: int
-    left_out: int
-    left_out_ms: float
-    ms: float
-
-
 class SampleFields(TypedDict):
     """Samples as a share with its error, both fractions, and as a time of the step without the profiler."""
 
@@ -50,8 +31,10 @@ class SampleFields(TypedDict):
 
 def kernel_of(profile: Profile, sums: KernelSums, row: KernelTime) -> documents.Kernel:
     """Return the kernels of one name."""
-    return documents.Kernel(
-        **_times(profile, row.name, row.count, row.time_ns, sums.busy_ns),
+    return filled(
+        documents.Kernel,
+        _times(profile, row.name, row.count, row.time_ns),
+        share=row.time_ns / sums.busy_ns if sums.busy_ns else None,
         step_share=step_share(profile, sums, row),
         communication=row.communication,
         streams=[documents.Lane(*lane) for lane in row.lanes],
@@ -62,13 +45,15 @@ def kernel_of(profile: Profile, sums: KernelSums, row: KernelTime) -> documents.
 
 def kernel_sums(profile: Profile, sums: KernelSums) -> documents.KernelSums:
     """Return all kernels together."""
-    return documents.KernelSums(**_sums(profile, sums, sums.time_ns), busy_ms=_ms(profile, sums.busy_ns))
+    return filled(documents.KernelSums, _sums(profile, sums, sums.time_ns), busy_ms=_ms(profile, sums.busy_ns))
 
 
 def op_of(profile: Profile, sums: OpSums, row: OpTime) -> documents.Op:
     """Return the ops of one name."""
-    return documents.Op(
-        **_times(profile, row.name, row.count, row.own_ns, sums.host_ns),
+    return filled(
+        documents.Op,
+        _times(profile, row.name, row.count, row.own_ns),
+        share=row.own_ns / sums.host_ns if sums.host_ns else None,
         without_profiler_ms=maybe_ms(without_profiler_ns(profile, sums, row.own_ns)),
         stall_ms=None if row.stall_ns is None else _ms(profile, row.stall_ns),
         kernels=None if row.kernels is None else row.kernels / profile.steps.divisor,
@@ -79,11 +64,11 @@ def op_of(profile: Profile, sums: OpSums, row: OpTime) -> documents.Op:
 
 def op_sums(profile: Profile, sums: OpSums) -> documents.OpSums:
     """Return all ops together."""
-    return documents.OpSums(**_sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
+    return filled(documents.OpSums, _sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
 
 
-def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> SumFields:
-    return SumFields(
+def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> documents.Sums:
+    return documents.Sums(
         names=sums.names,
         left_out=sums.names - len(sums.rows),
         left_out_ms=_ms(profile, sums.left_ns),
@@ -91,14 +76,9 @@ def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> SumField
     )
 
 
-def _times(profile: Profile, name: str, count: int, time_ns: int, whole_ns: int) -> TimeFields:
-    return TimeFields(
-        name=name,
-        count=count / profile.steps.divisor,
-        ms=_ms(profile, time_ns),
-        mean_us=round(time_ns / count / NS_PER_US, 3),
-        share=time_ns / whole_ns if whole_ns else None,
-    )
+def _times(profile: Profile, name: str, count: int, time_ns: int) -> documents.Times:
+    per_step, mean_us = count / profile.steps.divisor, round(time_ns / count / NS_PER_US, 3)
+    return documents.Times(name=name, count=per_step, ms=_ms(profile, time_ns), mean_us=mean_us)
 
 
 def _origin(origin: Origin) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""How a document is filled and written."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+from msgspec import UNSET, UnsetType
+
+from pinprof.documents.fields import Ms, Placed, RangeMs, doc, encoded, encoded_briefly, filled
+from pinprof.trace.lines import Place
+
+PLACE = Place("train.py", 3, "train")
+
+
+class Work(Placed):
+    """Some work."""
+
+    name: Annotated[str, doc("its name")]
+    time_ms: Annotated[Ms | None, doc("how long")]
+    range_ms: Annotated[RangeMs | None, doc("where that lies")]
+    note: Annotated[str | UnsetType, doc("what else")] = UNSET
+
+
+@dataclass
+class Measured:
+    name: str
+    time_ns: float | None
+    range_ns: tuple[float, float] | None
+    note: str = "long"
+    place: Place = PLACE
+
+
+def test_times_are_filled_in_ms_and_a_place_in_its_fields() -> None:
+    work = filled(Work, Measured("add", 2_500_000, (2_000_000, 3_000_000)), note="short")
+    assert work == Work("train.py", 3, "train", "add", 2.5, [2.0, 3.0], "short")
+    unknown = filled(Work, Measured("add", None, None))
+    assert (unknown.time_ms, unknown.range_ms, unknown.note) == (None, None, "long")
+
+
+def test_without_a_source_fields_are_null() -> None:
+    assert filled(Work, None, name="add", note="none") == Work(None, None, None, "add", None, None, "none")
+
+
+def test_a_document_is_filled_from_another_by_name() -> None:
+    work = Work("train.py", 3, "train", "add", 2.5, [2.0, 3.0])
+    assert filled(Work, work, name="mul") == Work("train.py", 3, "train", "mul", 2.5, [2.0, 3.0])
+
+
+def test_a_field_that_the_source_lacks_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="Place has no name"):
+        filled(Work, Place(), note="")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_number_is_not_written(value: float) -> None:
+    for write in (encoded, encoded_briefly):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write(Work(None, None, None, "add", value, None))
+
+
+def test_a_field_that_is_unset_is_left_out() -> None:
+    written = json.loads(encoded(Work(None, None, None, "é", 1.0, None)))
+    assert written == {"file": None, "line": None, "function": None, "name": "é", "time_ms": 1.0, "range_ms": None}
