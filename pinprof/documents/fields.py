@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.rules.rule import Saving
+from pinprof.rules.rule import FAMILIES, Saving
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 from pinprof.units import ms
@@ -56,7 +56,7 @@ Thread: TypeAlias = Annotated[str, one_of(("main", "autograd", "pin_memory", "ot
 WaitVerdict: TypeAlias = Annotated[str, one_of(("hidden", "explicit", "benign", "profiler"))]
 WaitCause: TypeAlias = Annotated[str, one_of(CAUSES), doc("what made the host wait")]
 Family: TypeAlias = Annotated[
-    str, one_of(("copies", "waits", "overlap", "input", "hazards", "launches", "gpu")), doc("what the rule is about")
+    str, one_of(tuple(family.name for family in FAMILIES.values())), doc("what the rule is about")
 ]
 Severity: TypeAlias = Annotated[str, one_of(("high", "medium", "low", "suspect"))]
 

@@ -292,7 +292,7 @@ def untold(finding: Finding) -> str:
         of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
         return f"{duration(finding.most_ns)} of {of}"
     if not finding.evidence.cost_ns:
-        return HAZARD if finding.rule.family == "hazards" else NOT_TOLD
+        return HAZARD if finding.rule.is_hazard else NOT_TOLD
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""
 
 

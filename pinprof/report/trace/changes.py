@@ -41,7 +41,7 @@ def chosen(findings: Findings, profile: Profile) -> list[Finding]:
     worth = [each for each in worth if each.rule.id not in _BOTH - {copies}]
     joint = findings.joint.saving_ns if findings.joint else 0.0
     shown = (worth or (list(findings) if joint >= WORTH * step > 0 else []))[:MOST]
-    hazards = [each for each in worth if each.rule.family == "hazards" and each not in shown]
+    hazards = [each for each in worth if each.rule.is_hazard and each not in shown]
     return shown + hazards[:1]
 
 
