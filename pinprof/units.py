@@ -104,3 +104,8 @@ def _three_digits(value: float) -> str:
 def shortened(text: str, longest: int) -> str:
     """Return a text, cut in its middle if it has more characters than `longest`."""
     return f"{text[: longest * 2 // 3]} … {text[3 - longest // 3 :]}" if len(text) > longest else text
+
+
+def uncoded(text: str) -> str:
+    """Return a text without its backticks, for labels that are no sentence."""
+    return text.replace("`", "")

@@ -1,15 +1,85 @@
 """When each GPU was busy, and why it was idle the rest of the time."""
 
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 
+from pinprof.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
+from pinprof.hues import KERNEL as KERNEL_COLOUR
 from pinprof.intervals import Intervals, contains, covered, length, union
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.gaps import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
-IDLE_CAUSES = ("kernel_wait", "input_wait", "communication_wait", "sync_bubble", "host_wait", "other")
+
+@dataclass(frozen=True)
+class IdleCause:
+    """Why a GPU is idle."""
+
+    does: str
+    """What the GPU does meanwhile, to follow "the GPU"."""
+    why: str
+    """Why, as a clause that stands by itself."""
+    because: str
+    """Why, to follow "the GPU is idle for 1 ms"; nothing where that tells no more."""
+    bound: Literal["host", "input", "communication"]
+    """What sets the pace of a step that is idle for this cause; where work is queued it may be the GPU itself."""
+    colour: str
+    pattern: str = ""
+    """As plotly names it: colour and pattern are those of what the GPU waits for."""
+
+
+IDLE: Final = {
+    "kernel_wait": IdleCause(
+        does="has work queued that cannot start yet",
+        why="work was queued and waited for other work, or for its launch",
+        because="while work is queued",
+        bound="host",
+        colour=KERNEL_COLOUR,
+    ),
+    "input_wait": IdleCause(
+        does="waits for the next batch",
+        why="the host waited for the next batch",
+        because="because the host waits for the next batch",
+        bound="input",
+        colour=INPUT,
+        pattern="\\",
+    ),
+    "communication_wait": IdleCause(
+        does="waits while the host is in a collective",
+        why="the host was in a collective",
+        because="while the host is in a collective",
+        bound="communication",
+        colour=COLLECTIVE,
+        pattern="|",
+    ),
+    "sync_bubble": IdleCause(
+        does="has no work after a host wait",
+        why="the host had waited for the GPU, so nothing was queued",
+        because="because the host waits for the GPU and has nothing queued then",
+        bound="host",
+        colour=WAIT,
+        pattern="/",
+    ),
+    "host_wait": IdleCause(
+        does="waits for launches",
+        why="the next launch came late: the host was busy elsewhere",
+        because="because the host launches too late",
+        bound="host",
+        colour=OP,
+    ),
+    "other": IdleCause(
+        does="is idle for an unknown reason",
+        why="the next launch is not in the trace",
+        because="",
+        bound="host",
+        colour=CALL,
+        pattern="-",
+    ),
+}
+"""The causes by name, as JSON has it, in the order in which `idle_gaps` asks for them."""
+IDLE_CAUSES: Final = tuple(IDLE)
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,45 @@
 """How much of the copy time is overlapped by kernels, and why the rest is exposed."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from pinprof.intervals import Intervals, contains, covered, length, subtract, union
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace, rows_by
 
-SENTENCES = {
-    "pageable": "the host memory is pageable: the driver stages the copy and nothing runs beside it",
-    "same_stream": "the copy is on the stream of the kernels around it, so they run one after the other",
-    "no_kernels_to_overlap": "no kernel was queued that could have run beside it",
-    "launched_late": "it was launched too late: the kernels that it could hide behind had ended",
-    "other": "no known reason",
-    "end_of_recording": (
+
+@dataclass(frozen=True)
+class Exposure:
+    """Why nothing runs beside a copy."""
+
+    label: str
+    """In short, for tables."""
+    sentence: str
+    """In the words that all reports share."""
+
+
+EXPOSED: Final = {
+    "pageable": Exposure(
+        "the memory is not pinned",
+        "the host memory is pageable: the driver stages the copy and nothing runs beside it",
+    ),
+    "same_stream": Exposure(
+        "on the stream of the kernels",
+        "the copy is on the stream of the kernels around it, so they run one after the other",
+    ),
+    "no_kernels_to_overlap": Exposure("no kernel was queued", "no kernel was queued that could have run beside it"),
+    "launched_late": Exposure(
+        "launched too late", "it was launched too late: the kernels that it could hide behind had ended"
+    ),
+    "other": Exposure("no known reason", "no known reason"),
+    "end_of_recording": Exposure(
+        "the recording ended",
         "it ran after the last recorded kernel: the trace lacks the next kernels, which would hide it. It counts "
-        "neither in shares nor per step"
+        "neither in shares nor per step",
     ),
 }
-"""Why a copy is exposed, in the words that all reports share."""
-REASONS = tuple(SENTENCES)
+REASONS: Final = tuple(EXPOSED)
 
 CUT = REASONS.index("end_of_recording")
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.overlap import REASONS
-from pinprof.analyses.syncs import Cost, Site
+from pinprof.analyses.overlap import EXPOSED, REASONS
+from pinprof.analyses.syncs import WAITS, Cost, Site
 from pinprof.details import Details
-from pinprof.phrases import EXPOSED, WAITS
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place, Placed
@@ -44,7 +43,7 @@ def site_place(details: Details, *sites: Site) -> CodePlace:
     """Return the place of sites, which is that of the first, with their cost per complete step."""
     first, steps, cost = sites[0], details.steps, Cost.of(site.in_steps for site in sites)
     times = steps.divisor
-    causes = ", ".join(dict.fromkeys(WAITS[site.cause] for site in sites))
+    causes = ", ".join(dict.fromkeys(WAITS[site.cause].label for site in sites))
     return CodePlace(
         *first.place,
         _rule(details, first),
@@ -107,7 +106,7 @@ def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | No
         of_kind = position[rows_by_kind[index]]
         origin, direction, memory, reason = different[:, index].tolist()
         texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
-        message = f"{_amount(details, of_kind, texts, steps)} ({EXPOSED[texts[2]]})"
+        message = f"{_amount(details, of_kind, texts, steps)} ({EXPOSED[texts[2]].label})"
         subject = " ".join((*texts, "copies"))
         rule = rule_of_exposure(details, texts[2], texts[0])
         places.append(CodePlace(*sources[int(origin)], rule, subject, message))

@@ -9,11 +9,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.pause import MEANING
-from pinprof.analyses.syncs import SiteIdentity
+from pinprof.analyses.syncs import WAITS, SiteIdentity
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.phrases import WAITS
 from pinprof.ranks.rank import (
     CollectiveRow,
     RankPart,
@@ -261,7 +260,7 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> s
     for site in {site.identity: site for site in profile.sites if site.is_wait}.values():
         where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
         stall = _stall(profile, site.identity) - median(_stall(other, site.identity) for other in profiles)
-        ways.append((stall, f"its host waits in {WAITS[site.cause]}{where}"))
+        ways.append((stall, f"its host waits in {WAITS[site.cause].label}{where}"))
     if profile.pause:
         pauses = [row.pause_ns for row in others if row.pause_ns is not None]
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)

@@ -1,9 +1,17 @@
 """What sets the pace of a step: one rule for what is measured, what is predicted from it, and what is compared."""
 
+from pinprof.analyses.idle import IDLE
 from pinprof.details import Details
 from pinprof.replay.feed import feed_of
 
 GPU, HOST, INPUT, COMMUNICATION = "gpu", "host", "input", "communication"
+BOUNDS = {
+    GPU: "the GPU is the limit: it works nearly all the time, or its queued work waits for other work",
+    HOST: "the host is the limit: the GPU waits for its launches, or for it to stage copies",
+    INPUT: "the input is the limit: the GPU waits for the next batch",
+    COMMUNICATION: "communication is the limit: the GPU is in collectives, or waits for other ranks in them",
+}
+"""What sets the pace of a step, in the words that all reports share."""
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
 COMMUNICATION_BOUND = 0.5
@@ -12,8 +20,6 @@ HIDDEN_LOADER = 1.25
 """A step without profiler that is longer than the recorded one by this factor waited for input, where nobody measured
 that: hardly anything else is faster under a profiler. While the recording began, the DataLoader's workers filled their
 queue."""
-BOUND_BY = {"input_wait": INPUT, "communication_wait": COMMUNICATION}
-"""Idle causes that name what bounds the step; the others are the host's, but for work that is queued."""
 QUEUED = 0.5
 """Where work is queued for this share of the time in which the GPU is not busy, it does not wait for the host. The
 rest may be copies of pageable memory, whose pace the host sets."""
@@ -44,4 +50,4 @@ def bound_of(details: Details, step_ns: float | None) -> str | None:
     cause, idle_ns = busiest.idle_by_cause[0] if busiest.idle_by_cause else ("host_wait", 0)
     if cause == "kernel_wait":
         return GPU if idle_ns >= QUEUED * steps.divisor * ((steps.traced_ns or step_ns) - steps.busy_ns) else HOST
-    return BOUND_BY.get(cause, HOST)
+    return IDLE[cause].bound

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import markupsafe
 
-from pinprof.phrases import uncoded
 from pinprof.report.words import printable
-from pinprof.units import percent
+from pinprof.units import percent, uncoded
 
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
 CODE = re.compile(r"`([^`]+)`")

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pinprof.analyses.syncs import BareSite
+from pinprof.analyses.syncs import VERDICTS, WAITS, BareSite
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import WaitSite
-from pinprof.phrases import WAITING, WAITS
 from pinprof.report.words import in_short, place
 from pinprof.trace.lines import Place
 from pinprof.units import counted
@@ -27,7 +26,7 @@ class Gathered:
     def cause(self) -> str:
         """The cause of all of them in plain words, or how many there are."""
         causes = {site.cause for site in self.sites}
-        return WAITS[self.sites[0].cause] if len(causes) == 1 else counted(len(causes), "cause")
+        return WAITS[self.sites[0].cause].label if len(causes) == 1 else counted(len(causes), "cause")
 
 
 def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
@@ -48,8 +47,8 @@ def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
 
 def cause_of(site: BareSite) -> str:
     """Return why a site waits, in plain words, and whether the code asked for that."""
-    asked = WAITING[site.verdict]
-    return WAITS[site.cause] + (f" ({asked})" if asked else "")
+    asked = VERDICTS[site.verdict]
+    return WAITS[site.cause].label + (f" ({asked})" if asked else "")
 
 
 def _function(site: WaitSite) -> Place:

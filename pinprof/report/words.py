@@ -3,11 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from pinprof.analyses.syncs import BareSite, Cost
+from pinprof.analyses.syncs import WAITS, BareSite, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust import FIGURES, Doubt
-from pinprof.phrases import WAITS
 from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
@@ -19,27 +18,8 @@ NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
     "pinprof report names the lines of the host"
 )
-IDLE = {
-    "host_wait": "the next launch came late: the host was busy elsewhere",
-    "sync_bubble": "the host had waited for the GPU, so nothing was queued",
-    "kernel_wait": "work was queued and waited for other work, or for its launch",
-    "input_wait": "the host waited for the next batch",
-    "communication_wait": "the host was in a collective",
-    "other": "the next launch is not in the trace",
-}
-BOUNDS = {
-    "gpu": "the GPU is the limit: it works nearly all the time, or its queued work waits for other work",
-    "host": "the host is the limit: the GPU waits for its launches, or for it to stage copies",
-    "input": "the input is the limit: the GPU waits for the next batch",
-    "communication": "communication is the limit: the GPU is in collectives, or waits for other ranks in them",
-}
-
-
-HELD_UP_BY = {
-    "queue_full": "of host time in launches that wait because the launch queue is full",
-    "module_load": "of host time in launches that wait until their code is loaded",
-}
-"""Causes for which a launch takes long and that are no wait for the GPU."""
+PARTS = {"drain": "for earlier work", "own": "for its own copy", "rest": "in the call"}
+"""What a wait of the host is made of."""
 SHOWN_PARTS = 2
 """Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
@@ -112,13 +92,11 @@ def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
     waits = [site for site in profile.sites if site.is_wait]
     if waits:
         yield _stall(profile, waits), f"of host time in calls that can block; {_left_idle(profile, waits)}"
-    for cause, meaning in HELD_UP_BY.items():
-        held = [site for site in profile.sites if site.cause == cause and site.verdict != "profiler"]
-        if held:
-            yield (
-                _stall(profile, held),
-                meaning + ("" if some_in_steps(held) else ", all outside of the complete steps"),
-            )
+    for name, cause in WAITS.items():
+        held = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
+        if held and cause.held_up:
+            outside = "" if some_in_steps(held) else ", all outside of the complete steps"
+            yield _stall(profile, held), cause.held_up + outside
 
 
 def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
@@ -164,7 +142,7 @@ def _named_together(sites: Sequence[WaitSite]) -> str:
 
 
 def _named(site: WaitSite) -> str:
-    name = WAITS[site.cause]
+    name = WAITS[site.cause].label
     where = f"{name}{at(site.place)}{within([site])}"
     return where if where != name else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
 
@@ -193,7 +171,7 @@ def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
 def exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
     """Yield why copies are exposed: reason, copies, for how long in ns; nothing where some of that is withheld.
 
-    The reason is a key of `SENTENCES`.
+    The reason is a key of `EXPOSED`.
     """
     if profile.withheld.overlap or profile.withheld.causes:
         return

@@ -8,9 +8,8 @@ from pinprof.details import Details
 from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Figure
-from pinprof.phrases import uncoded
 from pinprof.trace.lines import Placed
-from pinprof.units import counted, duration
+from pinprof.units import counted, duration, uncoded
 from pinprof.verdict import UNTOLD, CauseOfStep, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS

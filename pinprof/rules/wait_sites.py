@@ -9,11 +9,10 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, SYNCHRONIZES, Site
+from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Figure
-from pinprof.phrases import WAITS
 from pinprof.rules.rule import Evidence, Look
 from pinprof.rules.sites import as_one
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
@@ -24,13 +23,6 @@ from pinprof.verdict import CauseOfStep
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
-CALLED = frozenset(
-    (
-        *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique", "equal"),
-        *("repeat_interleave", *SYNCHRONIZES),
-    )
-)
-"""Causes of waits that are something that people call."""
 MAX_CAUSES = 2
 """A title names so many causes."""
 MAX_NAMED = 4
@@ -110,7 +102,7 @@ def _fixed(details: Details, site: int) -> Edits:
     rows, cause = details.syncs.rows[site], details.syncs.sites[site].cause
     if cause in ALLOCATIONS:
         return Edits(unwaited=frozenset(rows.tolist()))
-    if cause in ("blocking_copy_htod", "blocking_copy_dtoh"):
+    if WAITS[cause].copy:
         copies = frozenset(stalls.copy[rows].tolist()) - {NONE}
         return without_blocking(details, copies) | Edits(pinned=copies)
     return without_waits(details.syncs, [site])
@@ -154,14 +146,14 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
 def _title(sites: Sequence[Site]) -> str:
     """Return what waits, as people write it; nothing where the title of the rule tells it as well."""
     causes = list(dict.fromkeys(site.cause for site in sites))
-    if len(causes) > MAX_CAUSES or not CALLED.issuperset(causes):
+    if len(causes) > MAX_CAUSES or not all(WAITS[cause].is_called for cause in causes):
         return ""
     one, several, what = (
         ("guards", "guard", "a copy in flight")
         if all(site.is_kept for site in sites)
         else ("waits", "wait", "for the GPU")
     )
-    return f"{' and '.join(WAITS[cause] for cause in causes)} {several if len(causes) > 1 else one} {what}"
+    return f"{' and '.join(WAITS[cause].label for cause in causes)} {several if len(causes) > 1 else one} {what}"
 
 
 def _named(lines: Sequence[Sequence[Site]]) -> str:

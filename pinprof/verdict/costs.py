@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS
+from pinprof.analyses.syncs import ALLOCATIONS, OF_COPIES_TO_GPU
 from pinprof.analyses.syncs import CAUSES as CAUSES_OF_WAITS
 from pinprof.details import Details
-from pinprof.measurement.division import OUTSIDE, UNTOLD, busiest, divide
+from pinprof.measurement.division import UNTOLD, busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.replay.bound import INPUT as INPUT_BOUND
@@ -23,41 +22,31 @@ from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.tables import DTOH, HTOD
+from pinprof.verdict.limits import (
+    ALLOCATION,
+    CAUSES,
+    COMMUNICATION,
+    COPY,
+    GPU,
+    HELD_UP,
+    HOST,
+    INPUT,
+    IRREGULAR,
+    LAUNCH,
+    LIMITS,
+    PYTHON,
+    SYNC,
+)
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
 from pinprof.whatif.scenarios import Scenario, edits_of, without_waits
 
-CauseOfStep: TypeAlias = Literal[
-    "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"
-]
-CAUSES: Final[tuple[CauseOfStep, ...]] = get_args(CauseOfStep)
-"""`host` is `python` and `launch` together, each of which alone may leave the host as slow as the other makes it. Those
-that a line of the program makes come before those that all of it does: of two that cost alike, the first is
-the one to look at."""
-SYNC, COPY, INPUT, ALLOCATION, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
-
-COPYING = frozenset({"blocking_copy_htod", "pageable_copy"})
-"""Causes of waits that are of copies to the GPU, and go with these."""
 MOSTLY_COPIES = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 CALLS = 8_000
 """Calls of a replay: a third of what a prediction takes, for so many causes."""
 NOT_AGAIN = frozenset({"first", "compile"})
 """Reasons of irregular steps that a longer run has no more of."""
-
-HELD_UP = ("sync_bubble", "host_wait", "kernel_wait", "other", OUTSIDE)
-"""Idle time that no cause but a late host explains: a wait that ends may leave the launches late that follow it."""
-IDLE_BY: Final[dict[str, tuple[str, ...]]] = {
-    SYNC: HELD_UP,
-    COPY: ("sync_bubble", "kernel_wait"),
-    INPUT: ("input_wait", OUTSIDE),
-    ALLOCATION: HELD_UP,
-    COMMUNICATION: ("communication_wait", "kernel_wait", "sync_bubble"),
-    PYTHON: HELD_UP,
-    LAUNCH: HELD_UP,
-    HOST: HELD_UP,
-}
-"""The idle time of the GPU that a cause may explain, by its cause."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +68,7 @@ def shown_of(profile: Profile, cause: str) -> float:
     mean = busiest(profile)
     if mean is None:
         return inf
-    division, by = divide(profile, mean), {UNTOLD, *IDLE_BY[cause]}
+    division, by = divide(profile, mean), {UNTOLD, *LIMITS[cause].idle}
     if cause == INPUT and profile.bound == INPUT_BOUND:
         by.update(HELD_UP)  # the workers' queues were full while the recording began: something else held launches up
     worked: dict[str, float] = {COPY: division.copies_ns, COMMUNICATION: division.collectives_ns}
@@ -125,7 +114,7 @@ def awaited_copies(details: Details, profile: Profile, cost: Cost) -> float:
     if mean is None or not profile.steps.count:
         return 0.0
     alone = divide(profile, mean).copies_ns
-    rows = np.flatnonzero(np.isin(syncs.cause, [CAUSES_OF_WAITS.index(cause) for cause in COPYING]))
+    rows = np.flatnonzero(np.isin(syncs.cause, [CAUSES_OF_WAITS.index(cause) for cause in OF_COPIES_TO_GPU]))
     rows = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     idle = float(syncs.stalls.idle_ns[rows].sum()) / profile.steps.count
     if alone >= MOSTLY_COPIES * cost.ns or idle < cost.ns - alone:
@@ -207,7 +196,7 @@ class _Whole:
         sites = [
             number
             for number, site in enumerate(self.details.syncs.sites)
-            if site.is_of_the_code and site.cause not in COPYING and site.cause not in ALLOCATIONS
+            if site.is_of_the_code and site.cause not in OF_COPIES_TO_GPU and site.cause not in ALLOCATIONS
         ]
         return without_waits(self.details.syncs, sites)
 

@@ -7,7 +7,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
-from pinprof.verdict.costs import CAUSES, COPY, GPU, HOST, LAUNCH, PYTHON, Cost, awaited_copies, costs_of
+from pinprof.verdict.costs import Cost, awaited_copies, costs_of
+from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, PYTHON
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""

@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, CAUSES, Site, Syncs
+from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, CAUSES, WAITS, Site, Syncs
 from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.replay.feed import feed_of
@@ -23,9 +23,8 @@ MOST_NAMED = 20
 ALL = "all"
 """In place of a site: every one of the code's own, but for those that allocate, and those that must stay."""
 
-READS = frozenset({"item", "bool", "tolist", "to_cpu", "print", "equal", "tensor_from_host"})
+READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
-BLOCKING_COPIES = frozenset({"blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 
 from pinprof.analyses.kernels import SAME, kernels_alike
-from pinprof.analyses.syncs import CAUSES, GONE, Counted, Site, match_sites
+from pinprof.analyses.syncs import BLOCKING_COPIES, CAUSES, GONE, OF_COPIES_TO_GPU, Counted, Site, match_sites
 from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
@@ -21,9 +21,9 @@ from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, B
 from pinprof.whatif import Edits, Prediction, Scenario, predict_edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import Change, change_of
-from pinprof.whatif.scenarios import BLOCKING_COPIES, with_pinned, without_blocking, without_waits
+from pinprof.whatif.scenarios import with_pinned, without_blocking, without_waits
 
-COPY_CAUSES = BLOCKING_COPIES | {"pageable_copy"}
+COPY_CAUSES = BLOCKING_COPIES | OF_COPIES_TO_GPU
 """Causes of waits that disappear if their copies are made in another way."""
 
 CopyKey = tuple[int, int]

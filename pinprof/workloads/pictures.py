@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyses.overlap import SENTENCES
+from pinprof.analyses.overlap import EXPOSED
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.results import Bar, Picture
 from pinprof.details import Details
@@ -46,7 +46,9 @@ def why_exposed(measured: Details) -> str:
     share, reasons = measured.overlap.fraction, measured.overlap.by_reason
     if share is None:
         return "no copy was recorded"
-    return f"{percent(share)} of the copy time overlapped" + (f"; else: {SENTENCES[reasons[0][0]]}" if reasons else "")
+    return f"{percent(share)} of the copy time overlapped" + (
+        f"; else: {EXPOSED[reasons[0][0]].sentence}" if reasons else ""
+    )
 
 
 def _host_bars(trace: Trace, step: int) -> Iterator[Bar]:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 
-from pinprof.analyses.syncs import CAUSES, Site, Syncs, measure_syncs
+from pinprof.analyses.syncs import Site, Syncs, measure_syncs
 from pinprof.details import details_of
 from pinprof.trace import read_trace
 
@@ -326,7 +326,3 @@ def test_a_trace_without_gpu_activities_has_stalls_that_await_nothing(tmp_path: 
     builder.call("cudaMalloc", 0, 30)
     builder.call("cudaStreamSynchronize", 50, 30)
     assert {site.total.drain_ns for site in syncs_of(builder, tmp_path).sites} == {0}
-
-
-def test_causes_are_named_once() -> None:
-    assert len(set(CAUSES)) == len(CAUSES)

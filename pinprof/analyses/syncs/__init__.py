@@ -1,19 +1,34 @@
 """Where the host waited for the GPU, why, and at what cost."""
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS, CAUSES, in_library
+from pinprof.analyses.syncs.causes import (
+    ALLOCATIONS,
+    BLOCKING_COPIES,
+    CAUSES,
+    OF_COPIES_TO_GPU,
+    SYNCHRONIZES,
+    WAITS,
+    Cause,
+    label_of,
+)
 from pinprof.analyses.syncs.contexts import learn_contexts
 from pinprof.analyses.syncs.learned import learn_lines, line_of_each
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
+from pinprof.analyses.syncs.naming import in_library
 from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.analyses.syncs.verdicts import SYNCHRONIZES
+from pinprof.analyses.syncs.verdicts import VERDICTS
 
 __all__ = [
     "ALLOCATIONS",
+    "BLOCKING_COPIES",
     "CAUSES",
     "GONE",
+    "OF_COPIES_TO_GPU",
     "SYNCHRONIZES",
+    "VERDICTS",
+    "WAITS",
     "BareSite",
+    "Cause",
     "Cost",
     "Counted",
     "Match",
@@ -23,6 +38,7 @@ __all__ = [
     "Stalls",
     "Syncs",
     "in_library",
+    "label_of",
     "learn_contexts",
     "learn_lines",
     "line_of_each",

@@ -1,16 +1,11 @@
-"""Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
+"""What can make the host wait: one row for each cause, with its words, its colour, and what tells it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
 
-import numpy as np
-
-from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.callers import user_calls
+from pinprof.hues import COPY_WAIT, MEMORY_WAIT, OTHER_WAIT, SYNC_WAIT, WAIT
 from pinprof.trace.calls import (
     ALLOCATING,
-    ASYNC_COPY,
-    COPY,
     DEVICE,
     EVENT,
     FREE,
@@ -22,266 +17,174 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.collectives import is_collective
-from pinprof.trace.frames import tensor_method
-from pinprof.trace.lines import SourceLine
-from pinprof.trace.links import follow, outermost, within
-from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
+from pinprof.units import uncoded
 
-CAUSES = (
-    "item",
-    "optimizer_state",
-    "bool",
-    "tolist",
-    "to_cpu",
-    "print",
-    "nonzero",
-    "mask_index",
-    "masked_select",
-    "unique",
-    "repeat_interleave",
-    "equal",
-    "blocking_copy_htod",
-    "blocking_copy_dtoh",
-    "pageable_copy",
-    "tensor_from_host",
-    "device_synchronize",
-    "stream_synchronize",
-    "event_synchronize",
-    "device_malloc",
-    "device_free",
-    "host_alloc",
-    "module_load",
-    "queue_full",
-    "launch_blocking",
-    "collective",
-    "profiler",
-    "other",
-)
-CODE = {cause: code for code, cause in enumerate(CAUSES)}
 
-OF_OP = {
-    "aten::item": "item",
-    "aten::_local_scalar_dense": "item",
-    "aten::is_nonzero": "bool",
-    "aten::nonzero": "nonzero",
-    "aten::masked_select": "masked_select",
-    "aten::unique_dim": "unique",
-    "aten::_unique": "unique",
-    "aten::_unique2": "unique",
-    "aten::unique_consecutive": "unique",
-    "aten::repeat_interleave": "repeat_interleave",
-    "aten::equal": "equal",
-    "aten::allclose": "equal",
-    "aten::_to_copy": "to_cpu",
+@dataclass(frozen=True)
+class Cause:
+    """A cause of waits."""
+
+    label: str
+    """What the host calls, or what happens in the call; text in backticks is code."""
+    colour: str
+    """By what to do about it, see `pinprof.hues`: read later, copy otherwise, remove, keep memory."""
+    _: KW_ONLY
+    ops: tuple[str, ...] = ()
+    """The outermost of these ops around a call names the cause."""
+    methods: tuple[str, ...] = ()
+    """Methods of tensors; like functions they say more than the ops inside."""
+    functions: tuple[str, ...] = ()
+    """Parts of the names of Python functions."""
+    call: int | None = None
+    """The kind of call of `trace.calls` that has this cause where nothing else names one."""
+    copy: str = ""
+    """The direction of the copy, if the call that makes it also waits for it."""
+    is_called: bool = False
+    """Whether the label is something that people call, so that a title can name it."""
+    empties_stream: bool = False
+    """Whether the GPU has then done all that it was given on the stream of the program."""
+    goes_with_op: bool = False
+    """Whether the fix removes all that the op does: its kernels, its copy, and the host's time in it."""
+    is_blocking_copy: bool = False
+    """Whether `non_blocking=True` ends it."""
+    goes_with_copies: bool = False
+    """Whether it is of copies to the GPU, and goes with these."""
+    held_up: str = ""
+    """What the host's time in it is, where a launch takes long and the host waits for no work of the GPU."""
+
+    @property
+    def plain(self) -> str:
+        """The label without backticks, for legends."""
+        return uncoded(self.label)
+
+
+WAITS: Final = {
+    "item": Cause(
+        "`.item()`",
+        WAIT,
+        ops=("aten::item", "aten::_local_scalar_dense"),
+        is_called=True,
+        empties_stream=True,
+        goes_with_op=True,
+    ),
+    "optimizer_state": Cause("the optimizer's step count", WAIT),
+    "bool": Cause(
+        "`if tensor:`",
+        WAIT,
+        ops=("aten::is_nonzero",),
+        is_called=True,
+        empties_stream=True,
+        goes_with_op=True,
+    ),
+    "tolist": Cause("`.tolist()`", WAIT, methods=("tolist",), is_called=True, empties_stream=True, goes_with_op=True),
+    "to_cpu": Cause(
+        "`.cpu()`",
+        COPY_WAIT,
+        ops=("aten::_to_copy",),
+        methods=("cpu",),
+        is_called=True,
+        empties_stream=True,
+        goes_with_op=True,
+        is_blocking_copy=True,
+    ),
+    "print": Cause(
+        "`print(tensor)`",
+        WAIT,
+        functions=("torch/_tensor_str.py(",),
+        is_called=True,
+        empties_stream=True,
+        goes_with_op=True,
+    ),
+    "nonzero": Cause("`nonzero()`", WAIT, ops=("aten::nonzero",), is_called=True, empties_stream=True),
+    "mask_index": Cause("`x[mask]`", WAIT, is_called=True, empties_stream=True),
+    "masked_select": Cause(
+        "`masked_select()`", WAIT, ops=("aten::masked_select",), is_called=True, empties_stream=True
+    ),
+    "unique": Cause(
+        "`unique()`",
+        WAIT,
+        ops=("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive"),
+        is_called=True,
+        empties_stream=True,
+    ),
+    "repeat_interleave": Cause("`repeat_interleave()`", WAIT, ops=("aten::repeat_interleave",), is_called=True),
+    "equal": Cause(
+        "`torch.equal()`",
+        WAIT,
+        ops=("aten::equal", "aten::allclose"),
+        is_called=True,
+        empties_stream=True,
+        goes_with_op=True,
+    ),
+    "blocking_copy_htod": Cause(
+        "blocking copy to the GPU",
+        COPY_WAIT,
+        copy=DIRECTIONS[HTOD],
+        empties_stream=True,
+        is_blocking_copy=True,
+        goes_with_copies=True,
+    ),
+    "blocking_copy_dtoh": Cause(
+        "blocking copy to the host",
+        COPY_WAIT,
+        copy=DIRECTIONS[DTOH],
+        empties_stream=True,
+        is_blocking_copy=True,
+    ),
+    "pageable_copy": Cause("pageable copy", COPY_WAIT, goes_with_copies=True),
+    "tensor_from_host": Cause(
+        "`torch.tensor()` on the GPU",
+        COPY_WAIT,
+        methods=("new_tensor",),
+        functions=(
+            "<built-in method tensor of type",
+            "<built-in method as_tensor of type",
+            "<built-in method asarray of type",
+        ),
+        empties_stream=True,
+        goes_with_op=True,
+    ),
+    "device_synchronize": Cause(
+        "`torch.cuda.synchronize()`", SYNC_WAIT, call=DEVICE, is_called=True, empties_stream=True
+    ),
+    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call=STREAM, is_called=True),
+    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call=EVENT, is_called=True),
+    "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call=MALLOC),
+    "device_free": Cause("GPU memory is freed", MEMORY_WAIT, call=FREE),
+    "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call=HOST_MEMORY),
+    "module_load": Cause(
+        "kernels are loaded",
+        OTHER_WAIT,
+        call=MODULE_LOAD,
+        held_up="of host time in launches that wait until their code is loaded",
+    ),
+    "queue_full": Cause(
+        "the launch queue is full",
+        OTHER_WAIT,
+        call=QUEUE_FULL,
+        held_up="of host time in launches that wait because the launch queue is full",
+    ),
+    "launch_blocking": Cause("`CUDA_LAUNCH_BLOCKING=1`", OTHER_WAIT, call=LAUNCH),
+    "collective": Cause("collective", OTHER_WAIT),
+    "profiler": Cause("profiler", OTHER_WAIT, call=PROFILER),
+    "other": Cause("wait within an op", OTHER_WAIT),
 }
-"""The outermost of these ops around a call names the cause; `aten::_to_copy` does so only for a copy to the host."""
+"""The causes by name, as JSON has it; the place of each is its code in columns."""
 
-INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
-"""Around a `nonzero` these mean an index by a boolean mask."""
+CAUSES: Final = tuple(WAITS)
+CODE: Final = {cause: code for code, cause in enumerate(CAUSES)}
 
-ASKED_FOR = INDEX_OPS | {
-    "aten::index_put",
-    "aten::nonzero_numpy",
-    "aten::where",
-    "aten::argwhere",
-    "aten::isin",
-    "aten::to",
-    "aten::type_as",
-}
-"""Ops by which the code asks for an op of `OF_OP`. Within any other op of torch, an op of `OF_OP` is how that op works:
-`aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
-
-DEEPEST = 200
-"""How many nested ops around a call are looked at; no known program nests half as many."""
-
-COMPILED = "Torch-Compiled Region"
-"""How torch names the op around what it compiled. A synchronize within it is its own, such as that before it captures a
-CUDA graph (torch/_inductor/cudagraph_trees.py); a value that is read there was asked for by the user's code."""
-
-OF_AUTOGRAD = ("autograd::", "torch::autograd::")
-"""How nodes of the autograd engine are named: hooks of the user's own run within them."""
-
-OF_METHOD = {"tolist": "tolist", "cpu": "to_cpu", "new_tensor": "tensor_from_host"}
-"""Methods of tensors; like functions they say more than the ops inside."""
-
-OF_FUNCTION: tuple[tuple[str, str], ...] = (
-    ("<built-in method tensor of type", "tensor_from_host"),
-    ("<built-in method as_tensor of type", "tensor_from_host"),
-    ("<built-in method asarray of type", "tensor_from_host"),
-    ("torch/_tensor_str.py(", "print"),
-)
-"""Parts of the names of Python functions."""
-
-OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
-"""The function by which torch's optimizers read a number of their state, as the step count of each parameter: it calls
-`item()` on a tensor, and waits where that is on the GPU."""
-
-AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
-"""Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
-(torch/csrc/utils/tensor_new.cpp); without Python functions they tell it from `x.to("cuda")`."""
-
-OF_KIND = {
-    STREAM: "stream_synchronize",
-    DEVICE: "device_synchronize",
-    EVENT: "event_synchronize",
-    MALLOC: "device_malloc",
-    FREE: "device_free",
-    HOST_MEMORY: "host_alloc",
-    QUEUE_FULL: "queue_full",
-    MODULE_LOAD: "module_load",
-    PROFILER: "profiler",
-    LAUNCH: "launch_blocking",
-}
-
-ALLOCATIONS = frozenset(OF_KIND[kind] for kind in ALLOCATING)
+SYNCHRONIZES: Final = tuple(name for name, cause in WAITS.items() if cause.call in (STREAM, DEVICE, EVENT))
+"""Causes that the program asked for by name, when no op is around."""
+ALLOCATIONS: Final = frozenset(name for name, cause in WAITS.items() if cause.call in ALLOCATING)
 """Causes that hold the host up whether or not it waits for the GPU meanwhile."""
+BLOCKING_COPIES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
+OF_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)
+HELD_UP: Final = frozenset(name for name, cause in WAITS.items() if cause.held_up)
+"""Causes for which a launch takes long, while the host waits for no work of the GPU."""
 
 
-def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
-    """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall.
-
-    A wait that an op makes by itself is `other`: the fix for code that asks for such a wait does not help there.
-    """
-    cause = _by_call(trace, stalls)
-    of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    by_op, within_op, within_library, within_compiled = _ops_tell(trace, stalls.call)
-    by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
-    cause = np.where((by_op != NONE) & of_values, by_op, cause)
-    cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
-    synchronizes = np.isin(cause, [CODE[OF_KIND[kind]] for kind in (STREAM, DEVICE, EVENT)])
-    of_an_op = within_op & ((by_op != NONE) | synchronizes) | within_library | within_compiled & synchronizes
-    cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
-    by_function = _by_function(trace, stalls.call)
-    cause = np.where((by_function != NONE) & of_values, by_function, cause)
-    waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
-    cause[waits & _in_collective(trace, stalls.call)] = CODE["collective"]
-    for row, line in enumerate(lines):
-        if line and _is_read_of_optimizer(line):
-            cause[row] = CODE["optimizer_state"]
-        elif line and line.cause in CODE:
-            cause[row] = CODE[line.cause]
-    cause[stalls.profiler] = CODE["profiler"]
-    return cause.astype(np.int32)
-
-
-def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
-    """Return the cause that the call itself and its copy tell."""
-    of_kind = np.full(max(OF_KIND) + 1, CODE["other"], np.int32)
-    for kind, name in OF_KIND.items():
-        of_kind[kind] = CODE[name]
-    cause = of_kind[stalls.kind]
-    direction = follow(trace.gpu.direction.astype(np.int32), stalls.copy)
-    of_copies = (stalls.copy != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    blocking = (stalls.kind != ASYNC_COPY) | _is_awaited(stalls)
-    for code, name in enumerate(DIRECTIONS[:2]):
-        cause[of_copies & (direction == code) & blocking] = CODE[f"blocking_copy_{name.lower()}"]
-    cause[of_copies & ~blocking] = CODE["pageable_copy"]
-    return cause
-
-
-def _is_awaited(stalls: Stalls) -> np.ndarray:
-    """Return per stall whether a synchronize waits for the same copy: then it was a blocking copy."""
-    return (stalls.copy != NONE) & np.isin(stalls.copy, stalls.copy[stalls.kind == STREAM])
-
-
-def in_library(trace: Trace, call: Int64s) -> Bools:
-    """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
-    return _ops_tell(trace, call).within_library
-
-
-class _OpsTell(NamedTuple):
-    """What the ops around each call tell; ops around a function of the user's own do not count."""
-
-    cause: Int32s
-    """As an index into CAUSES; -1 where they tell none."""
-    within_op: Bools
-    """Whether another op of torch makes the call for its own purpose."""
-    within_library: Bools
-    """Whether an op of a library or an extension is around the call."""
-    within_compiled: Bools
-    """Whether the call is made within what torch compiled."""
-
-
-def _ops_tell(trace: Trace, call: Int64s) -> _OpsTell:
-    def name_code(name: str) -> int:
-        return CODE[OF_OP[name]] if name in OF_OP else NONE
-
-    ops, code = trace.ops, _per_name(trace.ops, name_code)
-    index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
-    of_torch = ops.named(lambda name: name.startswith("aten::"))
-    of_library, compiled = ops.named(_is_of_a_library), ops.named(lambda name: name.startswith(COMPILED))
-    cause = np.full(len(call), NONE, np.int32)
-    within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
-    for op in _ops_around(trace, call):
-        there = op != NONE
-        named = there & (follow(code, op) != NONE)
-        cause = np.where(named, follow(code, op), cause)
-        cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
-        within_op |= there & of_torch[op] & ~asked_for[op]
-        within_op[named] = False
-        within_library |= there & of_library[op]
-        within_compiled |= there & compiled[op]
-    return _OpsTell(cause, within_op, within_library, within_compiled)
-
-
-def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
-    """Yield the innermost op around each call, then the one around that, and so on, -1 where there is none.
-
-    Ops around the innermost function of the user's own code are left out: it may be their body. Where no function was
-    recorded, all ops count.
-    """
-    function, op = user_calls(trace, call).function, trace.links.op[call]
-    for _ in range(DEEPEST):
-        if len(trace.functions) and len(trace.ops):
-            outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
-            op = np.where(outside, NONE, op).astype(np.int32)
-        if not (op != NONE).any():
-            return
-        yield op
-        op = follow(trace.links.op_parent, op)
-
-
-def _is_of_a_library(op: str) -> bool:
-    """Return whether an op is neither one of torch's own nor a node of the autograd engine."""
-    return "::" in op and not op.startswith(("aten::", *OF_AUTOGRAD))
-
-
-def _is_read_of_optimizer(line: SourceLine) -> bool:
-    """Return whether the innermost frame is torch's, in which an optimizer reads a number of its state."""
-    innermost = line.stack[0] if line.stack else ""
-    return innermost.startswith(f"{OPTIMIZER_FILE}:") and innermost.endswith(f":{OPTIMIZER_READ}")
-
-
-def _by_function(trace: Trace, call: Int64s) -> Int32s:
-    def name_code(name: str) -> int:
-        if name.startswith(f"{OPTIMIZER_FILE}(") and name.endswith(f": {OPTIMIZER_READ}"):
-            return CODE["optimizer_state"]
-        method = OF_METHOD.get(tensor_method(name) or "")
-        return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
-
-    code = _per_name(trace.functions, name_code)
-    return follow(code, outermost(code != NONE, trace.links.function[call], trace.links.function_parent))
-
-
-def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
-    """Return whether the outermost op around a call stands between those of `torch.tensor`."""
-    ops = trace.ops
-    chained = np.zeros(len(ops), bool)
-    before, copying, after = (ops.named(name.__eq__) for name in AROUND_NEW_TENSOR)
-    top = np.flatnonzero(trace.links.op_parent == NONE)
-    top = top[np.argsort(ops.thread[top], kind="stable")]  # the table is sorted by start
-    same = ops.thread[top[1:]] == ops.thread[top[:-1]]
-    chain = before[top[:-2]] & copying[top[1:-1]] & after[top[2:]] & same[:-1] & same[1:]
-    chained[top[1:-1][chain]] = True
-    return within(chained, trace.links.op[call], trace.links.op_parent)
-
-
-def _in_collective(trace: Trace, call: Int64s) -> Bools:
-    """Return whether an op around a call is a collective of torch.distributed."""
-    return within(trace.ops.named(is_collective), trace.links.op[call], trace.links.op_parent)
-
-
-def _per_name(events: HostEvents, code_of: Callable[[str], int]) -> Int32s:
-    """Return a code per event, asked for once per name."""
-    return np.fromiter(map(code_of, events.names), np.int32, len(events.names))[events.name]
+def label_of(name: str) -> str:
+    """Return what people call a cause; a name that is none of a cause as it is."""
+    return WAITS[name].label if name in WAITS else name

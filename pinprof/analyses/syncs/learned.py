@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES, name_causes
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analyses.syncs.contexts import Kind, kinds_of
+from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame, is_builtin

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.frames import is_user_file
 from pinprof.trace.links import enclosing, within
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
-SYNCHRONIZES = ("device_synchronize", "stream_synchronize", "event_synchronize")
-"""Causes that the program asked for by name, when no op is around."""
-
-HELD_UP = frozenset({"queue_full", "module_load"})
-"""Causes for which a launch takes long, while the host waits for no work of the GPU."""
+VERDICTS = {"hidden": "", "explicit": "asked for", "benign": "costs nothing", "profiler": "the profiler's own"}
+"""Whether the code asked for a wait; in words nothing where it did not, as that is what is looked for."""
 
 LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
 """Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""

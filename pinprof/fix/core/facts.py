@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
-from pinprof.analyses.syncs import ALLOCATIONS
+from pinprof.analyses.syncs import ALLOCATIONS, WAITS
 from pinprof.analysis import Analysis
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.rewrite import Rewrite, Waits
@@ -22,10 +22,7 @@ AT_ONCE = 1.5
 """From so many waits in a step on a place waits in a loop within the step."""
 
 
-FOR_ALL = {
-    *("item", "bool", "tolist", "to_cpu", "print", "nonzero", "mask_index", "masked_select", "unique", "equal"),
-    *("blocking_copy_htod", "blocking_copy_dtoh", "tensor_from_host", "device_synchronize"),
-}
+FOR_ALL = frozenset(name for name, cause in WAITS.items() if cause.empties_stream)
 """Causes of waits behind which the GPU has done all that it was given on the stream of the program."""
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bar, Figure, Picture
+from pinprof.hues import BLUE, GREEN, ORANGE, SLATE, VERMILLION
 from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout, points
 from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
-from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, SLATE, VERMILLION
 from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
 from pinprof.trace.tables import UNKNOWN
 from pinprof.units import NS_PER_MS, duration

@@ -4,8 +4,8 @@ import json
 
 import plotly.graph_objects as go
 
+from pinprof.hues import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
 from pinprof.report.charts.chart import STANDOFF, Chart, escaped
-from pinprof.report.timeline.hues import BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, SLATE, VERMILLION
 
 TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"
 """As in page.css."""

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.phrases import IDLE, wait_label
+from pinprof.analyses.idle import IDLE
+from pinprof.analyses.syncs import WAITS
+from pinprof.hues import BLUE, GREEN, VERMILLION
 from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout, points
 from pinprof.report.elements import Markup
 from pinprof.report.job.words import longest_alone_first, slowest_of, spread
-from pinprof.report.timeline.hues import BLUE, GREEN, VERMILLION
 from pinprof.units import NS_PER_MS, duration, percent
 
 NEGLIGIBLE = 0.01
@@ -97,9 +97,9 @@ def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     yield _times_of("input", rows, lambda row: row.input_ns)
     yield _times_of("host runs no op", rows, lambda row: row.pause_ns)
     yield from _stalls(rows)
-    for cause in IDLE_CAUSES:
-        times = (None if row.idle_ns is None else _of(row.idle, cause) for row in rows)
-        yield Line(f"idle: the GPU {IDLE[cause]}", tuple(times))
+    for name, cause in IDLE.items():
+        times = (None if row.idle_ns is None else _of(row.idle, name) for row in rows)
+        yield Line(f"idle: the GPU {cause.does}", tuple(times))
     yield _times_of("NCCL overlapped", rows, lambda row: row.overlapped_communication_ns)
     yield _times_of("NCCL exposed", rows, lambda row: row.exposed_communication_ns)
     yield _times_of("waited for others", rows, lambda row: row.waited_ns)
@@ -123,7 +123,7 @@ def _stalls(rows: Sequence[RankRow]) -> Iterator[Line]:
     drawn, rest = causes[:MAX_STALLS], causes[MAX_STALLS:]
     for cause in drawn:
         times = (None if row.stall_ns is None else _of(row.stalls, cause) for row in rows)
-        yield Line(f"host waits: {wait_label(cause)}", tuple(times))
+        yield Line(f"host waits: {WAITS[cause].plain}", tuple(times))
     if rest:
         sums = (None if row.stall_ns is None else _of(row.stalls, *rest) for row in rows)
         yield Line("host waits: others", tuple(sums))

@@ -7,9 +7,9 @@ import numpy as np
 
 from pinprof.bench.order import by_size, shown, spread
 from pinprof.bench.results import Figure, Result
+from pinprof.hues import GREEN, ORANGE, PURPLE, VERMILLION
 from pinprof.links import Link, link_of_gpus
 from pinprof.report.charts.chart import Chart, Key, layout, line_across, points
-from pinprof.report.timeline.hues import GREEN, ORANGE, PURPLE, VERMILLION
 from pinprof.report.timeline.kinds import COPY, KINDS
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
 from pinprof.units import counted, duration, rate, size

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from pinprof import hues
 from pinprof.analyses.parts import StepParts, measure_parts
 from pinprof.analyses.regular import with_unlike
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across, points
 from pinprof.report.elements import Markup
-from pinprof.report.timeline import hues
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import step_known

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from pinprof.analyses.syncs import Cost
+from pinprof import hues
+from pinprof.analyses.idle import IDLE
+from pinprof.analyses.syncs import WAITS, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.phrases import IDLE as IDLE_NAMES
-from pinprof.phrases import wait_label
 from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout
-from pinprof.report.timeline import hues
-from pinprof.report.words import IDLE, idle_after, in_short
+from pinprof.report.words import idle_after, in_short
 from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms, percent
 
@@ -21,15 +20,6 @@ DRAIN = Key("host waits: for earlier work", hues.WAIT)
 OWN = Key("host waits: for its own copy", hues.COPY_OUT[0], pattern="/")
 OVERHEAD = Key("host waits: in the call", hues.CALL, pattern="-")
 BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
-IDLE_LOOKS = {
-    "sync_bubble": (hues.WAIT, "/"),
-    "host_wait": (hues.OP, ""),
-    "input_wait": (hues.INPUT, "\\"),
-    "communication_wait": (hues.COLLECTIVE, "|"),
-    "kernel_wait": (hues.KERNEL, ""),
-    "other": (hues.CALL, "-"),
-}
-"""Colour and pattern of each cause of idle time: those of what the GPU waits for."""
 
 
 def syncs_chart(profile: Profile) -> Chart | None:
@@ -74,7 +64,7 @@ def site_label(site: WaitSite) -> str:
     known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
     where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
-    return f"{wait_label(site.cause)}: {where}"
+    return f"{WAITS[site.cause].plain}: {where}"
 
 
 def idle_chart(profile: Profile) -> Chart | None:
@@ -84,12 +74,11 @@ def idle_chart(profile: Profile) -> Chart | None:
     if not idle:
         return None
     by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
-    sums = {cause: sum(causes.get(cause, 0) for causes in by_gpu) for cause in IDLE_LOOKS}
-    present = sorted((cause for cause in IDLE_LOOKS if sums[cause]), key=lambda cause: -sums[cause])
+    sums = {cause: sum(causes.get(cause, 0) for causes in by_gpu) for cause in IDLE}
+    present = sorted((cause for cause in IDLE if sums[cause]), key=lambda cause: -sums[cause])
     keys, data = [], []
     for cause in present:
-        colour, pattern = IDLE_LOOKS[cause]
-        name = IDLE_NAMES[cause]
+        colour, pattern, name = IDLE[cause].colour, IDLE[cause].pattern, IDLE[cause].does
         keys.append(Key(f"{name}: {duration(sums[cause])} ({percent(sums[cause] / span)})", colour, pattern=pattern))
         times = [causes.get(cause, 0) for causes in by_gpu]
         hover = [
@@ -99,7 +88,8 @@ def idle_chart(profile: Profile) -> Chart | None:
         rows = [f"GPU {time.device} " for _, time in gpus]
         data.append(bars(name, keys[-1], x=[ms(time) for time in times], y=rows, orientation="h", hover=hover))
     caption = (
-        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). The largest part: {IDLE[present[0]]}."
+        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). "
+        f"The largest part: {IDLE[present[0]].why}."
     )
     shape = layout(70 + 44 * len(gpus), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
     return Chart(caption, data, shape, tuple(keys))

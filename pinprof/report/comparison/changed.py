@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs import WAITS, Site
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
 from pinprof.comparison.figures import ComparedFigure
-from pinprof.phrases import WAITS
 from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.lane import Lane, levels
@@ -84,7 +83,7 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
         figure = change.bubble if change.bubble.has_changed else change.stall
         kind = _kind(figure.difference, is_gone=change.status == "gone", is_new=change.status == "new")
         rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
-        what = f"{WAITS[change.sites[0].cause]}{_at(change.sites[0])}"
+        what = f"{WAITS[change.sites[0].cause].label}{_at(change.sites[0])}"
         yield _of_rows(_told(kind, what, change.stall, comparison.per), kind, calls, rows)
 
 

@@ -7,11 +7,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.syncs import WAITS
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import GONE, NEW, SAME
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import WAITS
 from pinprof.report.bar import drawn, legend
 from pinprof.report.comparison.view import events, summary
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, change_of, how_sure, pair, saving, verdict, where
@@ -85,7 +85,8 @@ def _waits(comparison: Comparison) -> Iterator[tuple[str, str]]:
         at = where(change)
         place = f" at {cut(at, MAX_CELL)}" if at != NOTHING else ""
         times = pair(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
-        yield change_of(change)[0], f"{WAITS[change.sites[0].cause]}{place}: the host waits {times} {comparison.per}"
+        wait = WAITS[change.sites[0].cause].label
+        yield change_of(change)[0], f"{wait}{place}: the host waits {times} {comparison.per}"
     yield from _rest(len(changes), "wait")
 
 

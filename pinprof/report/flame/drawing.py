@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from pinprof.hues import ink
 from pinprof.report.charts.chart import Chart, layout
 from pinprof.report.elements import Markup
 from pinprof.report.flame.graph import Box, FlameGraph
-from pinprof.report.timeline.hues import ink
 from pinprof.report.words import cut
 from pinprof.units import duration, percent
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from pinprof import hues
 from pinprof.analyses.host import LOADER, Kind
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.flame.graph import FlameFrame, FlameGraph, FlameKind, Measure, Path, gathered
-from pinprof.report.timeline import hues
-from pinprof.report.timeline.kinds import KINDS, STALL
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
 from pinprof.trace.frames import OF_TORCH, called_name, is_user_file, package_file
@@ -97,8 +96,8 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
 
 
 def _wait(site: WaitSite) -> FlameFrame:
-    kind = KINDS[STALL + CAUSES.index(site.cause)]
-    return FlameFrame(cut(f"{kind.label}: {site.op or site.call}"), "", FlameKind(kind.label, kind.colour))
+    cause = WAITS[site.cause]
+    return FlameFrame(cut(f"{cause.plain}: {site.op or site.call}"), "", FlameKind(cause.plain, cause.colour))
 
 
 def _frames(site: WaitSite) -> Iterator[FlameFrame]:

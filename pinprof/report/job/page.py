@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
+from pinprof.analyses.idle import IDLE
+from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
-from pinprof.phrases import IDLE, WAITS
 from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
@@ -161,8 +162,8 @@ def _causes(title: str, row: RankRow) -> list[str]:
     """Return the causes of what a column has of a rank, the main one first."""
     if title not in CAUSES:
         return []
-    names = IDLE if title == "GPU idle" else WAITS
-    return [names[cause] for cause, _ in CAUSES[title](row)]
+    causes = [cause for cause, _ in CAUSES[title](row)]
+    return [IDLE[cause].does if title == "GPU idle" else WAITS[cause].label for cause in causes]
 
 
 def _mostly(ns: float | None, causes: Sequence[str]) -> str:

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
-from pinprof.analyses.overlap import REASONS, SENTENCES, exposed_pieces
+from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
+from pinprof.analyses.overlap import EXPOSED, REASONS, exposed_pieces
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, intersect, union
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros
-from pinprof.report.words import IDLE, place, printable
+from pinprof.report.words import place, printable
 from pinprof.rules import rule_of_exposure
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace
 from pinprof.units import ms
@@ -33,7 +33,7 @@ def idle_tracks(analysis: Analysis, idle: IdleGaps) -> Iterator[Track]:
         gap = shown[at]
         args: dict[str, Any] = {"idle_ms": ms(idle.times.end[gap] - idle.times.start[gap])}
         cause = IDLE_CAUSES[idle.cause[gap]]
-        return Label(cause, args | {"why": IDLE[cause]}) if known else Label("idle", args)
+        return Label(cause, args | {"why": IDLE[cause].why}) if known else Label("idle", args)
 
     if len(shown):
         name = f"GPU {idle.device}: idle" + (", by cause" if known else "")
@@ -75,7 +75,7 @@ def _exposed(analysis: Analysis, number: int) -> Label:
         return Label("exposed", args)
     reason = REASONS[overlap.reason[number]]
     rule = rule_of_exposure(analysis.details, reason, DIRECTIONS[gpu.direction[row]])
-    args |= {"why": SENTENCES[reason]} | ({"more": f"pinprof explain {rule}"} if rule else {})
+    args |= {"why": EXPOSED[reason].sentence} | ({"more": f"pinprof explain {rule}"} if rule else {})
     return Label(f"exposed: {reason}", args)
 
 

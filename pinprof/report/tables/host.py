@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.spent import Origins, own_times
-from pinprof.analyses.syncs import Cost, Stalls
+from pinprof.analyses.syncs import WAITS, Cost, Stalls
 from pinprof.analysis import Analysis
-from pinprof.phrases import wait_label
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
 from pinprof.report.words import cut, in_short, place
 from pinprof.trace.callers import function_around
@@ -130,7 +129,7 @@ def waits(analysis: Analysis) -> Grid | None:
             Field("verdict", "verdict"),
         ),
         {
-            "name": [wait_label(site.cause) for site in sites],
+            "name": [WAITS[site.cause].plain for site in sites],
             "op": [shown(site.op or site.call) for site in sites],
             "line": [place(site.place) for site in sites],
             "library": [place(in_short(site.library)) if site.library else "" for site in sites],

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.overlap import EXPOSED, REASONS
 from pinprof.analysis import Analysis
-from pinprof.phrases import EXPOSED
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS, PROFILER, STALL
@@ -176,7 +175,7 @@ def _exposure(facts: Facts, row: int, length: int) -> Values:
     exposed = int(overlap.exposed_ns[place])
     if exposed == 0:
         return {"overlapped": ""}
-    reason = None if why.causes else EXPOSED[REASONS[overlap.reason[place]]]
+    reason = None if why.causes else EXPOSED[REASONS[overlap.reason[place]]].label
     return {"exposed": exposed, "share": exposed / length, "reason": reason}
 
 

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import ALLOCATIONS, CAUSES
-from pinprof.phrases import wait_label
-from pinprof.report.timeline import hues
+from pinprof import hues
+from pinprof.analyses.syncs import CAUSES, WAITS
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 
@@ -17,19 +16,6 @@ class Kind(NamedTuple):
     pattern: str = ""
     """As plotly names it: what tells it from its neighbours without the colour."""
 
-
-_READS = (
-    *("item", "optimizer_state", "bool", "tolist", "print", "nonzero", "mask_index", "masked_select", "unique"),
-    *("equal", "repeat_interleave"),
-)
-_STALL_COLOURS = (
-    dict.fromkeys(_READS, hues.WAIT)
-    | dict.fromkeys(("blocking_copy_htod", "blocking_copy_dtoh", "to_cpu"), hues.COPY_WAIT)
-    | dict.fromkeys(("pageable_copy", "tensor_from_host"), hues.COPY_WAIT)
-    | dict.fromkeys(("device_synchronize", "stream_synchronize", "event_synchronize"), hues.SYNC_WAIT)
-    | dict.fromkeys(ALLOCATIONS, hues.MEMORY_WAIT)
-)
-"""By what to do about it: read later, copy otherwise, remove, keep memory."""
 
 _COPY_COLOURS = {
     (direction, memory): pageable if memory == "pageable" else pinned
@@ -89,7 +75,7 @@ GONE, NEW, SHORTER, LONGER = range(IDLE + len(BAND_KINDS), IDLE + len(BAND_KINDS
 
 KINDS: tuple[Kind, ...] = (
     *HOST_KINDS,
-    *(Kind(wait_label(cause), "Stalls", _STALL_COLOURS.get(cause, hues.OTHER_WAIT)) for cause in CAUSES),
+    *(Kind(cause.plain, "Stalls", cause.colour) for cause in WAITS.values()),
     *GPU_KINDS,
     *(_copy(direction, memory) for direction in DIRECTIONS for memory in HOST_MEMORIES),
     *BAND_KINDS,

@@ -5,16 +5,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.overlap import EXPOSED
 from pinprof.analysis import Analysis
+from pinprof.hues import faded, ink, shades
 from pinprof.measurement.trust.doubt import Doubted
-from pinprof.phrases import EXPOSED
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.awaited import awaited_rows
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
-from pinprof.report.timeline.hues import faded, ink, shades
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
 from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.names import short, step_names
@@ -79,7 +78,7 @@ def packed(
         "around": page.around.lines,
         "args": page.args.header,
         "kinds": _kinds(detail),
-        "reasons": [EXPOSED[reason] for reason in REASONS],
+        "reasons": [exposure.label for exposure in EXPOSED.values()],
         "steps": _steps(trace, view.start_ns),
         "whole": [detail.window.start_ns - view.start_ns, detail.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],

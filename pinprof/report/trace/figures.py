@@ -4,19 +4,17 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.idle import IDLE
+from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import IDLE as IDLE_NAMES
 from pinprof.report.charts.chart import Key, bars, escaped
 from pinprof.report.charts.looks import dressed
-from pinprof.report.charts.waits import DRAIN, IDLE_LOOKS, OVERHEAD, OWN, site_label
+from pinprof.report.charts.waits import DRAIN, OVERHEAD, OWN, site_label
 from pinprof.report.elements import Markup
 from pinprof.report.flame import host_flame, icicle
-from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS, STALL
+from pinprof.report.timeline.kinds import BOTH, COMPUTE_ONLY, COPY_ONLY, KINDS
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import IDLE
 from pinprof.units import NS_PER_MS, counted, duration, rate, sizes
 
 Bars = tuple[Key, Sequence[int], Sequence[str]]
@@ -78,12 +76,11 @@ def _busy(profile: Profile) -> go.Figure | None:
         idle = [time.idle_ns for _, time in gpus]
         series.append((Key("idle", KINDS[IDLE_KIND].colour), idle, [f"idle for {duration(time)}" for time in idle]))
     else:
-        for cause in IDLE_CAUSES:
-            times = [dict(given(gpu.idle_by_cause) or ()).get(cause, 0) for gpu, _ in gpus]
+        for name, cause in IDLE.items():
+            times = [dict(given(gpu.idle_by_cause) or ()).get(name, 0) for gpu, _ in gpus]
             if any(times):
-                texts = [Markup("{}<br>{}").format(IDLE[cause], duration(time)) for time in times]
-                colour, pattern = IDLE_LOOKS[cause]
-                series.append((Key(f"idle: {IDLE_NAMES[cause]}", colour, pattern=pattern), times, texts))
+                texts = [Markup("{}<br>{}").format(cause.why, duration(time)) for time in times]
+                series.append((Key(f"idle: {cause.does}", cause.colour, pattern=cause.pattern), times, texts))
     return _stacked("Busy and idle time of the GPUs", rows, series)
 
 
@@ -109,7 +106,7 @@ def _stalls(profile: Profile) -> go.Figure | None:
     figure.update_yaxes(
         tickvals=names,
         ticktext=[
-            Markup('<span style="color:{}">■</span> {}').format(KINDS[STALL + CAUSES.index(site.cause)].colour, name)
+            Markup('<span style="color:{}">■</span> {}').format(WAITS[site.cause].colour, name)
             for (site, _), name in zip(sites, names, strict=True)
         ],
     )

@@ -6,13 +6,12 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.analyses.pause import MEANING
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import AWAITED, LOST, SLOW
 from pinprof.report.trace.host import first_line, time_of_host
 from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
 from pinprof.report.words import at_sites, begun, either, printable, step_known, untold
 from pinprof.rules import Findings, unsearched
 from pinprof.units import between, duration, how_many, percent
-from pinprof.verdict import COMMUNICATION, COPY, GPU, IRREGULAR, Verdict
+from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, IRREGULAR, LIMITS, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -69,7 +68,7 @@ def _why(profile: Profile, verdict: Verdict) -> str:
 def _because(verdict: Verdict) -> str:
     """Return why the step is long, without what it costs."""
     if verdict.cause != COPY or not verdict.awaited:
-        return SLOW[verdict.cause or ""]
+        return LIMITS[verdict.cause or ""].why
     several = verdict.awaited > 1
     return AWAITED.format(f"each of {how_many(verdict.awaited)} copies" if several else "each copy")
 
@@ -80,9 +79,10 @@ def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
     works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
         works = f"collectives run alone for {of_step(mean.talking_ns, mean)} of it, and "
-    what = f"what {LOST[costs[0].cause]} cost: {between(*costs[0].range_ns)}"
+    what = f"what {LIMITS[costs[0].cause].lost} cost: {between(*costs[0].range_ns)}"
     if len(costs) > 1:
-        what = "which costs most: " + either([f"{LOST[cost.cause]} ({between(*cost.range_ns)})" for cost in costs])
+        named = [f"{LIMITS[cost.cause].lost} ({between(*cost.range_ns)})" for cost in costs]
+        what = f"which costs most: {either(named)}"
     return f"{works}the trace cannot tell {what}"
 
 

@@ -6,16 +6,16 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pinprof.analyses.idle import IDLE as CAUSES_OF_IDLE
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, divide, idle_times, idle_times_of
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import IDLE as IDLE_CAUSES
-from pinprof.replay.bound import INPUT, is_gpu_bound
+from pinprof.replay.bound import BOUNDS, INPUT, is_gpu_bound
 from pinprof.report.bar import Part, drawn, legend
 from pinprof.report.view import Fact
-from pinprof.report.words import BOUNDS, NOTHING, step_known, why_not
+from pinprof.report.words import NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
 
 AS_TRACED = "as traced, with the profiler's cost in it"
@@ -33,13 +33,7 @@ LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
 AT_WORK = "GPU work"
 """What a GPU does where the step is not known."""
-IDLE_BECAUSE = {
-    "host_wait": "because the host launches too late",
-    "sync_bubble": "because the host waits for the GPU and has nothing queued then",
-    "kernel_wait": "while work is queued",
-    "input_wait": "because the host waits for the next batch",
-    "communication_wait": "while the host is in a collective",
-    "other": "",
+IDLE_BECAUSE = {name: cause.because for name, cause in CAUSES_OF_IDLE.items()} | {
     OUTSIDE: "before its first work and after its last",
 }
 
@@ -50,7 +44,9 @@ KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
 """What draws the parts of a step."""
 LATE_PYTHON = "waits for Python code"
 """What the GPU does where launches come late because the host runs no op."""
-CAUSES = IDLE_CAUSES | {OUTSIDE: "before its first work and after its last"}
+CAUSES = {name: cause.does for name, cause in CAUSES_OF_IDLE.items()} | {
+    OUTSIDE: "before its first work and after its last"
+}
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
 """Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
 

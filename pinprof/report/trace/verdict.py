@@ -6,30 +6,16 @@ from typing import NamedTuple
 from pinprof.measurement.division import busiest
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import LOST
 from pinprof.report.trace.headline import host_alone, sentence
 from pinprof.report.trace.step import of_step
 from pinprof.report.words import at_sites, printable
 from pinprof.rules import Finding, Findings, finding_of_verdict
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import between, duration
-from pinprof.verdict import COMMUNICATION, COPY, Cost, Verdict
+from pinprof.verdict import BY_HOST, COMMUNICATION, COPY, HOST, LIMITS, Cost, Verdict
 
-ADVICE = {
-    "launch": "launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
-    "python": "take what needs no GPU out of the loop, or do it in workers",
-    "sync": "make the host wait for the GPU less often",
-    "copy": "copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
-    "input": "use more workers, persistent_workers=True, or less work per sample",
-    "communication": "report on all ranks of the job: it shows who waits for whom",
-    "allocation": "keep shapes constant, and free nothing in the loop",
-    "irregular": "do this work less often, or outside of the training loop",
-    "host": "launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
-    "gpu": "give the GPU less to do: lower precision, fused kernels (torch.compile), or a smaller model",
-}
-"""What to do first where no finding tells more."""
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
-"""The same of copies to the host."""
+"""What to do first about copies to the host."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """How to find out what an estimated step cannot tell: its range is why the causes' ranges hold 0."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
@@ -37,10 +23,6 @@ ALSO = 0.05
 """Further causes that cost at least this share of the step are named."""
 CLEARLY = 1.1
 """A fix that saves this many times the cost of the verdict's cause removes other causes, too."""
-HIDDEN = ("host",)
-"""Causes that are sums of others."""
-BY_HOST = ("launch", "python", "host")
-"""Causes that are work of the host."""
 
 
 class Told(NamedTuple):
@@ -65,7 +47,7 @@ def told(profile: Profile, findings: Findings) -> Told | None:
 
 def shown(verdict: Verdict) -> Iterator[Cost]:
     """Yield the causes that are told apart, the costliest first."""
-    return (cost for cost in verdict.costs if cost.cause not in HIDDEN or cost.cause == verdict.cause)
+    return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
 def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
@@ -78,7 +60,7 @@ def _evidence(verdict: Verdict, profile: Profile) -> Iterator[str]:
     told = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
     also = [cost for cost in shown(verdict) if cost.cause not in told and cost.ns >= ALSO * step]
     if also:
-        costs = ", ".join(f"{LOST[cost.cause]} {duration(cost.ns)}" for cost in also)
+        costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
         yield f"other causes, each alone (they overlap): {costs}"
 
 
@@ -102,7 +84,7 @@ def _advice(profile: Profile, verdict: Verdict) -> str:
         return how_to_tell(verdict)
     if verdict.cause == COPY:
         return _of_copies(profile)
-    return (host_alone(profile).rstrip(".") if verdict.cause in BY_HOST else "") or ADVICE[verdict.cause]
+    return (host_alone(profile).rstrip(".") if verdict.cause in BY_HOST else "") or LIMITS[verdict.cause].advice
 
 
 def _of_copies(profile: Profile) -> str:
@@ -115,7 +97,7 @@ def _of_copies(profile: Profile) -> str:
     if times[DIRECTIONS[DTOH]] > times[DIRECTIONS[HTOD]]:
         return LESS_READ
     pageable = any(group.host_memory == "pageable" for group in profile.copies)
-    return f"pin memory, {ADVICE[COPY]}" if pageable else ADVICE[COPY]
+    return f"pin memory, {LIMITS[COPY].advice}" if pageable else LIMITS[COPY].advice
 
 
 def how_to_tell(verdict: Verdict) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from pinprof.analyses.overlap import SENTENCES
+from pinprof.analyses.idle import IDLE
+from pinprof.analyses.overlap import EXPOSED
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.division import busiest, idle_outside
 from pinprof.measurement.known import Withheld, given
@@ -18,7 +19,6 @@ from pinprof.report.view import Fact, Section, Styled, Table
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
-    IDLE,
     NOTHING,
     absences,
     consequence,
@@ -144,7 +144,7 @@ def _exposed(profile: Profile) -> Iterator[str]:
         beside = f"copies run beside each other for {duration(twice)}"
         yield f"{beside}: this counts once here, and for each copy in the table"
     for reason, count, exposed in exposed_rows(profile):
-        yield f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {SENTENCES[reason]}"
+        yield f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {EXPOSED[reason].sentence}"
 
 
 def _input(profile: Profile) -> Section:
@@ -181,7 +181,7 @@ def _idle_time(gpu: GpuSums) -> Fact:
 def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
     of = f"on GPU {gpu.device}, " if len(profile.gpus) > 1 else ""
     for cause, idle in given(gpu.idle_by_cause) or ():
-        yield f"{of}{duration(idle)}: {IDLE[cause]}"
+        yield f"{of}{duration(idle)}: {IDLE[cause].why}"
     outside = idle_outside(profile, gpu) if given(gpu.time) else 0
     if outside:
         whole = profile.steps.whole

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import PARTS
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.view import Cell, Fact, Section, Sited, Styled, Table
 from pinprof.report.words import (
     NOTHING,
+    PARTS,
     in_short,
     place,
     some_in_steps,

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.analyses.syncs import Site
-from pinprof.phrases import WAITS
+from pinprof.analyses.syncs import WAITS, Site, label_of
+from pinprof.replay.bound import BOUNDS
 from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
-from pinprof.report.words import BOUNDS, begun, place, printable, saved
+from pinprof.report.words import begun, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
@@ -222,7 +222,7 @@ def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None)
     if kept:
         yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
     if change.blockers:
-        held = listed([f"{WAITS.get(each.what, each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
+        held = listed([f"{label_of(each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
         yield f"one graph cannot hold these, of which --drop-syncs all removes the waits: {held}"
 
 
@@ -240,7 +240,7 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
 def _at(sites: Sequence[Site]) -> str:
     if not sites:
         return ""
-    named = list(dict.fromkeys(f"{WAITS[site.cause]} {where(site)}" for site in sites))
+    named = list(dict.fromkeys(f"{WAITS[site.cause].label} {where(site)}" for site in sites))
     more = f", and {len(named) - MAX_SITES} more" if len(named) > MAX_SITES else ""
     return f": {', '.join(named[:MAX_SITES])}{more}"
 
@@ -375,4 +375,4 @@ def _fixed(before: Trace, verified: Verification) -> Iterator[RenderableType]:
     for change in verified.changes:
         yield from map(bullet, change_lines(before, change))
     for site in verified.new_waits:
-        yield bullet(f"new, and not in the prediction: {WAITS[site.cause]} {where(site)}")
+        yield bullet(f"new, and not in the prediction: {WAITS[site.cause].label} {where(site)}")

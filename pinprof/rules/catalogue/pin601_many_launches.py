@@ -1,9 +1,9 @@
 from collections.abc import Iterator, Sequence
 
 from pinprof.analyses.launches import Launches
+from pinprof.analyses.syncs import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.phrases import WAITS
 from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within
@@ -52,7 +52,7 @@ def _forbidden(blockers: Sequence[Blocker]) -> str:
     """Return what stands in the way of one graph of the whole step, to follow the evidence."""
     if not blockers:
         return ""
-    named = [f"{WAITS.get(blocker.what, blocker.what)}{at(blocker.place)}" for blocker in blockers]
+    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in blockers]
     return f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
 
 

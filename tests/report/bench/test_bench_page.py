@@ -12,6 +12,7 @@ from chromium import open_file
 from page_reader import Page
 from playwright.sync_api import Browser
 
+from pinprof import hues
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
@@ -20,7 +21,6 @@ from pinprof.report.bench.view import experiments
 from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
 from pinprof.report.charts.bench import picture_chart, times_chart
 from pinprof.report.charts.rates import bandwidth_chart
-from pinprof.report.timeline import hues
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

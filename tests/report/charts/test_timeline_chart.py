@@ -11,12 +11,12 @@ from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
+from pinprof import hues
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import PinprofError
 from pinprof.measurement.known import given
 from pinprof.report.charts.chart import Chart
 from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
-from pinprof.report.timeline import hues
 from pinprof.report.timeline.window import whole_window
 from pinprof.report.trace.page import plotly_page, timeline_title
 from pinprof.trace import read_trace

@@ -6,9 +6,10 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from pinprof import hues
+from pinprof.analyses.idle import IDLE
 from pinprof.report.charts import waits
 from pinprof.report.flame import paths
-from pinprof.report.timeline import hues
 from pinprof.report.timeline.kinds import BAND_KINDS, CHANGE_KINDS, GPU_KINDS, HOST_KINDS, KINDS, Kind
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
@@ -73,7 +74,7 @@ SIDE_BY_SIDE: dict[str, Colours] = {
         of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
     ),
     "Python": {kind.label: (kind.colour, "") for kind in paths.OF_CODE.values()},
-    "idle time": dict(waits.IDLE_LOOKS),
+    "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
         key.label: (key.colour, key.pattern) for key in (waits.DRAIN, waits.OWN, waits.OVERHEAD, waits.BUBBLE)
     },

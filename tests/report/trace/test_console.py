@@ -9,10 +9,8 @@ from detector import detector
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.analyses.overlap import SENTENCES
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.text import to_text
-from pinprof.report.words import BOUNDS, IDLE
 from pinprof.rules import Findings, find
 from pinprof.trace import read_trace
 
@@ -87,18 +85,6 @@ def test_names_of_the_trace_cannot_write_to_the_terminal(tmp_path: Path) -> None
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[bold]" in text
-
-
-@pytest.mark.parametrize("sentences", [SENTENCES, IDLE, BOUNDS])
-def test_every_code_has_a_sentence(sentences: dict[str, str]) -> None:
-    assert all(sentences.values())
-
-
-def test_the_codes_are_those_of_the_analyses() -> None:
-    from pinprof.analyses import idle, overlap  # noqa: PLC0415  only to compare
-
-    assert set(SENTENCES) == set(overlap.REASONS)
-    assert set(IDLE) == set(idle.IDLE_CAUSES)
 
 
 def test_what_no_replay_can_tell_shows_its_cost_and_says_so(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
+from pinprof import hues
 from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import arrange, hues
+from pinprof.report.timeline import arrange
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 

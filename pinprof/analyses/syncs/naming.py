@@ -1,0 +1,206 @@
+"""Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.syncs.causes import CODE, SYNCHRONIZES, WAITS
+from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.callers import user_calls
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM
+from pinprof.trace.collectives import is_collective
+from pinprof.trace.frames import tensor_method
+from pinprof.trace.lines import SourceLine
+from pinprof.trace.links import follow, outermost, within
+from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
+
+OF_OP = {op: cause for cause, row in WAITS.items() for op in row.ops}
+"""The outermost of these ops around a call names the cause; `aten::_to_copy` does so only for a copy to the host."""
+
+INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
+"""Around a `nonzero` these mean an index by a boolean mask."""
+
+ASKED_FOR = INDEX_OPS | {
+    "aten::index_put",
+    "aten::nonzero_numpy",
+    "aten::where",
+    "aten::argwhere",
+    "aten::isin",
+    "aten::to",
+    "aten::type_as",
+}
+"""Ops by which the code asks for an op of `OF_OP`. Within any other op of torch, an op of `OF_OP` is how that op works:
+`aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
+
+DEEPEST = 200
+"""How many nested ops around a call are looked at; no known program nests half as many."""
+
+COMPILED = "Torch-Compiled Region"
+"""How torch names the op around what it compiled. A synchronize within it is its own, such as that before it captures a
+CUDA graph (torch/_inductor/cudagraph_trees.py); a value that is read there was asked for by the user's code."""
+
+OF_AUTOGRAD = ("autograd::", "torch::autograd::")
+"""How nodes of the autograd engine are named: hooks of the user's own run within them."""
+
+OF_METHOD = {method: cause for cause, row in WAITS.items() for method in row.methods}
+OF_FUNCTION = tuple((part, cause) for cause, row in WAITS.items() for part in row.functions)
+OF_CALL = {row.call: cause for cause, row in WAITS.items() if row.call is not None}
+
+OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
+"""The function by which torch's optimizers read a number of their state, as the step count of each parameter: it calls
+`item()` on a tensor, and waits where that is on the GPU."""
+
+AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
+"""Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
+(torch/csrc/utils/tensor_new.cpp); without Python functions they tell it from `x.to("cuda")`."""
+
+
+def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
+    """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall.
+
+    A wait that an op makes by itself is `other`: the fix for code that asks for such a wait does not help there.
+    """
+    cause = _by_call(trace, stalls)
+    of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
+    by_op, within_op, within_library, within_compiled = _ops_tell(trace, stalls.call)
+    by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
+    cause = np.where((by_op != NONE) & of_values, by_op, cause)
+    cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
+    synchronizes = np.isin(cause, [CODE[name] for name in SYNCHRONIZES])
+    of_an_op = within_op & ((by_op != NONE) | synchronizes) | within_library | within_compiled & synchronizes
+    cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
+    by_function = _by_function(trace, stalls.call)
+    cause = np.where((by_function != NONE) & of_values, by_function, cause)
+    waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
+    cause[waits & _in_collective(trace, stalls.call)] = CODE["collective"]
+    for row, line in enumerate(lines):
+        if line and _is_read_of_optimizer(line):
+            cause[row] = CODE["optimizer_state"]
+        elif line and line.cause in CODE:
+            cause[row] = CODE[line.cause]
+    cause[stalls.profiler] = CODE["profiler"]
+    return cause.astype(np.int32)
+
+
+def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
+    """Return the cause that the call itself and its copy tell."""
+    of_kind = np.full(max(OF_CALL) + 1, CODE["other"], np.int32)
+    for kind, name in OF_CALL.items():
+        of_kind[kind] = CODE[name]
+    cause = of_kind[stalls.kind]
+    direction = follow(trace.gpu.direction.astype(np.int32), stalls.copy)
+    of_copies = (stalls.copy != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
+    blocking = (stalls.kind != ASYNC_COPY) | _is_awaited(stalls)
+    for name, row in WAITS.items():
+        if row.copy:
+            cause[of_copies & (direction == DIRECTIONS.index(row.copy)) & blocking] = CODE[name]
+    cause[of_copies & ~blocking] = CODE["pageable_copy"]
+    return cause
+
+
+def _is_awaited(stalls: Stalls) -> np.ndarray:
+    """Return per stall whether a synchronize waits for the same copy: then it was a blocking copy."""
+    return (stalls.copy != NONE) & np.isin(stalls.copy, stalls.copy[stalls.kind == STREAM])
+
+
+def in_library(trace: Trace, call: Int64s) -> Bools:
+    """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
+    return _ops_tell(trace, call).within_library
+
+
+class _OpsTell(NamedTuple):
+    """What the ops around each call tell; ops around a function of the user's own do not count."""
+
+    cause: Int32s
+    """As an index into CAUSES; -1 where they tell none."""
+    within_op: Bools
+    """Whether another op of torch makes the call for its own purpose."""
+    within_library: Bools
+    """Whether an op of a library or an extension is around the call."""
+    within_compiled: Bools
+    """Whether the call is made within what torch compiled."""
+
+
+def _ops_tell(trace: Trace, call: Int64s) -> _OpsTell:
+    def name_code(name: str) -> int:
+        return CODE[OF_OP[name]] if name in OF_OP else NONE
+
+    ops, code = trace.ops, _per_name(trace.ops, name_code)
+    index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
+    of_torch = ops.named(lambda name: name.startswith("aten::"))
+    of_library, compiled = ops.named(_is_of_a_library), ops.named(lambda name: name.startswith(COMPILED))
+    cause = np.full(len(call), NONE, np.int32)
+    within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
+    for op in _ops_around(trace, call):
+        there = op != NONE
+        named = there & (follow(code, op) != NONE)
+        cause = np.where(named, follow(code, op), cause)
+        cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
+        within_op |= there & of_torch[op] & ~asked_for[op]
+        within_op[named] = False
+        within_library |= there & of_library[op]
+        within_compiled |= there & compiled[op]
+    return _OpsTell(cause, within_op, within_library, within_compiled)
+
+
+def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
+    """Yield the innermost op around each call, then the one around that, and so on, -1 where there is none.
+
+    Ops around the innermost function of the user's own code are left out: it may be their body. Where no function was
+    recorded, all ops count.
+    """
+    function, op = user_calls(trace, call).function, trace.links.op[call]
+    for _ in range(DEEPEST):
+        if len(trace.functions) and len(trace.ops):
+            outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
+            op = np.where(outside, NONE, op).astype(np.int32)
+        if not (op != NONE).any():
+            return
+        yield op
+        op = follow(trace.links.op_parent, op)
+
+
+def _is_of_a_library(op: str) -> bool:
+    """Return whether an op is neither one of torch's own nor a node of the autograd engine."""
+    return "::" in op and not op.startswith(("aten::", *OF_AUTOGRAD))
+
+
+def _is_read_of_optimizer(line: SourceLine) -> bool:
+    """Return whether the innermost frame is torch's, in which an optimizer reads a number of its state."""
+    innermost = line.stack[0] if line.stack else ""
+    return innermost.startswith(f"{OPTIMIZER_FILE}:") and innermost.endswith(f":{OPTIMIZER_READ}")
+
+
+def _by_function(trace: Trace, call: Int64s) -> Int32s:
+    def name_code(name: str) -> int:
+        if name.startswith(f"{OPTIMIZER_FILE}(") and name.endswith(f": {OPTIMIZER_READ}"):
+            return CODE["optimizer_state"]
+        method = OF_METHOD.get(tensor_method(name) or "")
+        return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
+
+    code = _per_name(trace.functions, name_code)
+    return follow(code, outermost(code != NONE, trace.links.function[call], trace.links.function_parent))
+
+
+def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
+    """Return whether the outermost op around a call stands between those of `torch.tensor`."""
+    ops = trace.ops
+    chained = np.zeros(len(ops), bool)
+    before, copying, after = (ops.named(name.__eq__) for name in AROUND_NEW_TENSOR)
+    top = np.flatnonzero(trace.links.op_parent == NONE)
+    top = top[np.argsort(ops.thread[top], kind="stable")]  # the table is sorted by start
+    same = ops.thread[top[1:]] == ops.thread[top[:-1]]
+    chain = before[top[:-2]] & copying[top[1:-1]] & after[top[2:]] & same[:-1] & same[1:]
+    chained[top[1:-1][chain]] = True
+    return within(chained, trace.links.op[call], trace.links.op_parent)
+
+
+def _in_collective(trace: Trace, call: Int64s) -> Bools:
+    """Return whether an op around a call is a collective of torch.distributed."""
+    return within(trace.ops.named(is_collective), trace.links.op[call], trace.links.op_parent)
+
+
+def _per_name(events: HostEvents, code_of: Callable[[str], int]) -> Int32s:
+    """Return a code per event, asked for once per name."""
+    return np.fromiter(map(code_of, events.names), np.int32, len(events.names))[events.name]
