@@ -8,6 +8,7 @@ from importlib.resources import files
 from plotly.offline import get_plotlyjs
 
 from pinprof.report.elements import Markup
+from pinprof.report.timeline.fragment import constants
 
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
@@ -15,21 +16,8 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 CHART = '<figure class="chart'
 """How each chart begins."""
 PARTS = (
-    *("data", "words", "cells", "rows", "layout", "stage", "paint", "marks", "overview", "finder"),
-    *(
-        "related",
-        "recorded",
-        "told",
-        "sums",
-        "sheet",
-        "view",
-        "motion",
-        "pointer",
-        "together",
-        "keys",
-        "link",
-        "picture",
-    ),
+    *("data", "words", "rows", "layout", "stage", "paint", "overview", "finder"),
+    *("related", "chosen", "sums", "sheet", "view", "motion", "pointer", "together", "keys", "share"),
 )
 SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
@@ -46,8 +34,7 @@ LEVEL = 9
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page, whose timelines and charts it draws; only charts need plotly.js."""
-    sentences = Markup("const SENTENCES = {};\n").format(_resource("timeline/sentences.json"))
-    own = sentences + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
+    own = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>

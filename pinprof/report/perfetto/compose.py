@@ -1,18 +1,22 @@
-"""All events that an export adds to a trace."""
+"""All events that an export adds to a trace, and in sentences what is not to be seen in it."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.report.perfetto.found import finding_tracks
-from pinprof.report.perfetto.gpu import counter_events, exposed_tracks, idle_tracks
+from pinprof.details import Details
+from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURES, OVERLAP, STALLS
+from pinprof.report.perfetto.gpu import SHORT_GAP_NS, counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
+from pinprof.report.timeline.instances import worst_instance
 from pinprof.report.timeline.names import shown_numbers
-from pinprof.report.words import printable
+from pinprof.report.words import printable, worth
+from pinprof.rules import Finding
 from pinprof.trace.insert import ROOM
-from pinprof.trace.tables import WHOLE_TRACE, Steps, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by
+from pinprof.units import counted, duration
 
 __all__ = ["CATEGORY", "events"]
 
@@ -65,3 +69,117 @@ def _said(trace: Trace, said: Sequence[str]) -> Iterator[Track]:
     if said and tables:
         start = np.full(len(said), min(int(table.start_ns[0]) for table in tables))
         yield Track("not in these tracks", start, start, lambda at: Label(said[at], {}), instants=True)
+
+
+def finding_tracks(analysis: Analysis) -> Iterator[Track]:
+    """Yield the track of the findings, if there are any."""
+    findings = analysis.findings
+    if not findings:
+        return
+    places = [_begin(analysis.details, finding) for finding in findings]
+    elsewhere = _first_step(analysis.trace)
+    time = np.array([elsewhere if worst is None else worst for worst in places], np.int64)
+    order = np.argsort(time, kind="stable")
+
+    def describe(at: int) -> Label:
+        finding = findings[order[at]]
+        args = {
+            "severity": finding.severity,
+            "evidence": printable(finding.evidence.text),
+            "worth": worth(finding, analysis.profile),
+            "fix": finding.fix,
+            "more": f"pinprof explain {finding.rule.id}",
+        }
+        if places[order[at]] is None:
+            args["shown_at"] = "the first complete step: it has no single place"
+        return Label(f"{finding.rule.id} {finding.title}", args)
+
+    yield Track("findings, each at its worst place", time[order], time[order], describe, instants=True)
+
+
+def _begin(details: Details, finding: Finding) -> int | None:
+    """Return when a finding is at its worst, in ns; None if it is about no single wait or copy."""
+    worst = worst_instance(details, finding)
+    if worst is None:
+        return None
+    if worst.stall is not None:
+        return int(details.trace.calls.start_ns[details.syncs.stalls.call[worst.stall]])
+    if worst.copy is not None:
+        return int(details.trace.gpu.start_ns[details.overlap.row[worst.copy]])
+    return int(details.loader.times.start[worst.input_wait or 0])
+
+
+def _first_step(trace: Trace) -> int:
+    complete = np.flatnonzero(trace.steps.complete)
+    if len(complete):
+        return int(trace.steps.start_ns[complete[0]])
+    return min((int(table.start_ns[0]) for table in (trace.calls, trace.gpu) if len(table)), default=0)
+
+
+def notes(analysis: Analysis) -> list[str]:
+    """Return what is left out, and why: by pinprof, and by Perfetto of the trace itself."""
+    trace, why = analysis.trace, analysis.profile.withheld
+    withheld = (
+        (STALLS, why.stalls),
+        (DRAIN, why.drain),
+        (BUSY, why.busy),
+        (CAUSES, why.causes),
+        (OVERLAP, why.overlap),
+        (COPIES, why.copies),
+    )
+    found = [f"not shown: {FIGURES[figure]} ({reason.what})" for figure, reason in withheld if reason]
+    lasts = np.concatenate(
+        [gaps.times.end - gaps.times.start for gaps in analysis.details.gaps] or [np.empty(0, np.int64)]
+    )
+    short = lasts[lasts < SHORT_GAP_NS]
+    if len(short) and not analysis.profile.withheld.busy:
+        gaps = counted(len(short), "idle gap")
+        found.append(f"not drawn: {gaps} shorter than {duration(SHORT_GAP_NS)}, {duration(int(short.sum()))} in all")
+    hidden = hidden_slices(trace)
+    if hidden:
+        what = counted(hidden, "slice of the trace itself", "slices of the trace itself")
+        found.append(f"Perfetto leaves out {what}: they begin inside another slice of their track and end after it")
+    broken = trace.repaired + trace.skipped.get("malformed", 0)
+    if broken:
+        are = counted(broken, "event of the trace is", "events of the trace are")
+        found.append(f"{are} not valid JSON; the export keeps them, and Perfetto may stop there")
+    return found
+
+
+MOST_ROUNDS = 2_000
+"""Deeper nesting, or longer chains of slices that each reach into the next, are not counted to the end."""
+
+
+def hidden_slices(trace: Trace) -> int:
+    """Return how many of the slices that pinprof reads Perfetto does not show."""
+    return sum(hidden_of(start, end) for start, end in _tracks(trace))
+
+
+def hidden_of(start: Int64s, end: Int64s) -> int:
+    """Return how many slices of one track begin in a shown one and end behind it; any order."""
+    order = np.lexsort((-end, start))
+    start, end = start[order], end[order]
+    hidden = 0
+    for _ in range(MOST_ROUNDS):
+        if not len(start):
+            break
+        reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
+        outer = start >= reach
+        around = end[np.maximum.accumulate(np.where(outer, np.arange(len(start)), 0))]
+        beyond = ~outer & (start < around) & (end > around)
+        hidden += int(beyond.sum())
+        rest = ~outer & ~beyond  # within the outer one, or behind it and so far only in a hidden one
+        start, end = start[rest], end[rest]
+    return hidden
+
+
+def _tracks(trace: Trace) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield the slices of each host thread and of each track of the GPUs."""
+    on_host = (trace.ops, trace.annotations, trace.functions, trace.calls)
+    thread, start, end = (
+        np.concatenate([getattr(table, column) for table in on_host]) for column in ("thread", "start_ns", "end_ns")
+    )
+    for rows in rows_by(thread):
+        yield start[rows], end[rows]
+    for rows in rows_by(trace.gpu.track):
+        yield trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]

@@ -1,20 +1,211 @@
-"""The args of the events that are drawn, for the page: what many share is there once, their own numbers apart."""
+"""What the args of events say, in words, for the page: what many events share is there once, their own numbers apart.
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+Nothing is taken on trust: a value that is not of the form that torch writes is shown as it stands, like all others.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.report.timeline.columns import Column, PackedColumns
-from pinprof.report.timeline.lane import Lane
-from pinprof.report.timeline.recorded import Recorded, in_words
+from pinprof.report.timeline.lane import SOURCES, Lane
+from pinprof.report.words import cut
 from pinprof.trace.arguments import Found, look_up
 from pinprof.trace.tables import Int64s, Trace
+from pinprof.units import counted, how_many, listed, size
 
-TABLE_OF = {"ops": "ops", "annotations": "annotations", "frames": "functions", "calls": "calls", "gpu": "gpu"}
-"""The tables of a trace, by the sources of lanes that draw them."""
+Args: TypeAlias = Mapping[str, Any]
+
+MAX_INPUTS, MAX_TENSORS = 16, 4
+"""Inputs of an op that are told, and tensors in a list of them."""
+MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60
+"""Characters of a line, of a key and of a value, and how many others are listed."""
+DIMENSIONS, IMAGES = 3, 4
+"""Of a grid and of a block; of a batch of images."""
+LARGEST_SIZE = 1 << 62
+
+DIMS, TYPES, STRIDES, CONCRETE = "Input Dims", "Input type", "Input Strides", "Concrete Inputs"
+BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long"), 8),
+}
+"""Of an element, by the name that torch gives its type, in lower case."""
+
+
+class Recorded(NamedTuple):
+    """What is told of an event."""
+
+    lines: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]
+    """Keys and values as they stand, cut if they are long."""
+
+
+def in_words(args: Args) -> Recorded:
+    """Return what args say, those that a sentence tells and the others."""
+    lines: list[str] = []
+    told: set[str] = set()
+    for tell, keys in TELLERS:
+        line = tell(args)
+        if line:
+            lines.append(cut(line, MAX_LINE))
+            told.update(keys)
+    others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in told]
+    left = len(others) - MAX_OTHERS
+    more = [("…", f"{left:,} more")] if left > 0 else []
+    return Recorded(tuple(lines), (*others[:MAX_OTHERS], *more))
+
+
+def value_in_words(value: object) -> str:
+    """Return a value of JSON as it stands, cut if it is long."""
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _inputs(args: Args) -> str:
+    """Return shapes and types of inputs, or the values of those that are no tensors."""
+    dims, types = args.get(DIMS), args.get(TYPES)
+    if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
+        return ""
+    strides, concrete = (_beside(args.get(key), dims) for key in (STRIDES, CONCRETE))
+    if CONCRETE in args and concrete is not args[CONCRETE]:
+        return ""
+    columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
+    told = [_input(*column) for column in columns]
+    more = f" and {len(dims) - MAX_INPUTS:,} more" if len(dims) > MAX_INPUTS else ""
+    return f"inputs: {', '.join(told)}{more}"
+
+
+def _beside(values: object, dims: list[Any]) -> list[Any]:
+    return values if isinstance(values, list) and len(values) == len(dims) else [None] * len(dims)
+
+
+def _input(dims: object, kind: object, strides: object, concrete: object) -> str:
+    name = kind.removeprefix("c10::") if isinstance(kind, str) else ""
+    value = concrete if isinstance(concrete, str) else ""
+    if value:
+        return value_in_words(value)
+    if _is_shape(dims):
+        if dims or name not in {"", "Scalar", "ScalarList", "GenericList"}:
+            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _form(dims, strides)
+        return value_in_words(name).lower() or "None"
+    if isinstance(dims, list) and all(map(_is_shape, dims)):
+        return f"{counted(len(dims), 'tensor')} ({listed([_plain(each) for each in dims], MAX_TENSORS)})"
+    return value_in_words(dims)
+
+
+def _is_shape(dims: object) -> TypeGuard[list[int]]:
+    return isinstance(dims, list) and all(_is_size(each) for each in dims)
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
+
+
+def _form(dims: Any, strides: Any) -> str:
+    """Return how a tensor lies in memory, if it does otherwise than its shape lets expect."""
+    if not isinstance(strides, list) or len(strides) != len(dims) or not all(map(_is_size, strides)):
+        return ""
+    outwards = range(len(dims) - 1, -1, -1)
+    if _is_dense(dims, strides, outwards):
+        return ""
+    if len(dims) == IMAGES and _is_dense(dims, strides, (1, 3, 2, 0)):
+        return " channels last"
+    return f" with strides {_plain(strides)}"
+
+
+def _is_dense(dims: list[int], strides: list[int], outwards: Iterable[int]) -> bool:
+    """Return whether a tensor has no gaps, given its dimensions from the innermost in memory outwards."""
+    behind = 1
+    for dimension in outwards:
+        if dims[dimension] > 1 and strides[dimension] != behind:
+            return False
+        behind *= max(dims[dimension], 1)
+    return True
+
+
+def _plain(value: object) -> str:
+    return cut(json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _grid(args: Args) -> str:
+    """Return how many blocks of how many threads a kernel has."""
+    grid, block = args.get("grid"), args.get("block")
+    if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {DIMENSIONS}:
+        return ""
+    blocks, threads = math.prod(grid), math.prod(grid) * math.prod(block)
+    sizes = f"grid {_product(grid)}, block {_product(block)}"
+    return f"{sizes}: {counted(blocks, 'block')}, {counted(threads, 'thread')}"
+
+
+def _product(sizes: list[int]) -> str:
+    return " \N{MULTIPLICATION SIGN} ".join(map(how_many, sizes))
+
+
+def _resources(args: Args) -> str:
+    """Return what each thread and each block takes of a multiprocessor."""
+    registers, shared = args.get("registers per thread"), args.get("shared memory")
+    if not _is_size(registers) or not _is_size(shared):
+        return ""
+    return f"{counted(registers, 'register')} per thread, {size(shared)} shared memory per block"
+
+
+def _occupancy(args: Args) -> str:
+    """Return how full the kernel keeps the multiprocessors, as the profiler estimates it."""
+    occupancy = args.get("est. achieved occupancy %")
+    warps, blocks = args.get("warps per SM", 0), args.get("blocks per SM", 0)
+    if not _is_number(occupancy) or not _is_number(warps) or not _is_number(blocks):
+        return ""
+    per_sm = {"warps": warps, "blocks": blocks}
+    beside = [f"{how_many(round(number, 2))} {what} per SM" for what, number in per_sm.items() if number]
+    return ", ".join([f"occupancy {how_many(occupancy)} %, estimated", *beside])
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
+
+
+def _collective(args: Args) -> str:
+    """Return what a collective sends and receives."""
+    name, given, taken = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
+    if not isinstance(name, str) or not _is_size(given) or not _is_size(taken):
+        return ""
+    kind = str(args.get("dtype", "")).lower()
+    amounts = [f"{how_many(number)}{_in_bytes(number, kind)}" for number in (given, taken)]
+    what = amounts[0] if given == taken else f"{amounts[0]} in, {amounts[1]} out"
+    return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
+
+
+def _in_bytes(elements: int, kind: str) -> str:
+    return f" ({size(elements * BYTES[kind])})" if kind in BYTES else ""
+
+
+def _group(args: Args) -> str:
+    """Return who takes part in a collective."""
+    ranks, count = args.get("Process Group Ranks"), args.get("Group size")
+    if not isinstance(ranks, str | list) or not _is_size(count):
+        return ""
+    name, description = (value_in_words(args.get(f"Process Group {key}", "")) for key in ("Name", "Description"))
+    called = f"group {name}{f' ({description})' if description else ''}"
+    return f"{called}, {counted(count, 'rank')}: {value_in_words(ranks)}"
+
+
+TELLERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
+    (_inputs, frozenset((DIMS, TYPES, CONCRETE))),
+    (_grid, frozenset(("grid", "block"))),
+    (_resources, frozenset(("registers per thread", "shared memory"))),
+    (_occupancy, frozenset(("est. achieved occupancy %", "warps per SM", "blocks per SM"))),
+    (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
+    (_group, frozenset(f"Process Group {key}" for key in ("Name", "Description", "Ranks")) | {"Group size"}),
+)
+"""What says a line, and of which args; nothing where they are not there."""
+
+
 OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
 """Args with another number in each event."""
 SIZE, RATE = "bytes", "memory bandwidth (GB/s)"
@@ -130,8 +321,8 @@ class Arguments:
 
     def columns(self, lane: Lane, block: PackedColumns) -> dict[str, Column]:
         """Return the columns of a lane; nothing is known of merged events."""
-        table = TABLE_OF.get(lane.source)
-        if table is None:
+        table = SOURCES[lane.source].table
+        if not table:
             return {}
         alone = lane.count == 1
         numbers = {"set": self._sets[table]} | {f"own {OWN.index(key)}": own for key, own in self._own[table].items()}
@@ -152,6 +343,7 @@ def _rows(lanes: Iterable[Lane]) -> dict[str, list[Int64s]]:
     """Return the rows of tables that are drawn one by one."""
     rows: dict[str, list[Int64s]] = {}
     for lane in lanes:
-        if lane.source in TABLE_OF:
-            rows.setdefault(TABLE_OF[lane.source], []).append(lane.row[lane.count == 1])
+        table = SOURCES[lane.source].table
+        if table:
+            rows.setdefault(table, []).append(lane.row[lane.count == 1])
     return rows

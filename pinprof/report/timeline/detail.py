@@ -9,9 +9,8 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
-from pinprof.report.timeline.lane import Lane
+from pinprof.report.timeline.lane import Drawing, Lane, blocks, fitted, thinned
 from pinprof.report.timeline.lanes import lay_out
-from pinprof.report.timeline.thin import Drawing, blocks, fitted, thinned
 from pinprof.report.timeline.window import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 

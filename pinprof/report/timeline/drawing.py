@@ -8,15 +8,15 @@ import numpy as np
 
 from pinprof.analyses.parts import steps_on_gpu
 from pinprof.analysis import Analysis
+from pinprof.intervals import divided, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.copy_parts import with_copy_parts
-from pinprof.report.timeline.lane import Lane, LeftOut, chosen, lane_at
+from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
+from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, chosen, fitted, lane_at, thinned
 from pinprof.report.timeline.lanes import lay_out, merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
-from pinprof.report.timeline.thin import Drawing, fitted, thinned
 from pinprof.report.timeline.window import Window, usable_steps, whole_window, window_of_steps
 from pinprof.trace.links import work_ends
-from pinprof.trace.tables import WHOLE_TRACE, Trace
+from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
 
 MAX_BARS = 20_000
@@ -130,3 +130,26 @@ def _steps(analysis: Analysis, drawing: Drawing) -> str:
 def _draws_all(analysis: Analysis) -> str:
     name = PurePath(analysis.profile.path).name
     return f"pinprof timeline {shlex.quote(name)} -o timeline.html (without --plotly) draws"
+
+
+def with_copy_parts(trace: Trace, lane: Lane) -> Lane:
+    """Return the lane of a stream with each copy in its parts: as the report divides it, overlapped beside kernels."""
+    gpu = trace.gpu
+    is_copy = gpu.category[lane.row] == MEMCPY
+    if not is_copy.any():
+        return lane
+    rows, others = lane.row[is_copy], ~is_copy
+    of_device = gpu.of_device[int(gpu.device[rows[0]])]
+    kernels = of_device[gpu.category[of_device] == KERNEL]
+    busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+    start, end, is_overlapped, copy = divided(busy, lane.start_ns[is_copy], lane.end_ns[is_copy])
+    kind = np.where(is_overlapped, BOTH, COPY_ONLY)
+    return lane_at(
+        lane.group,
+        lane.label,
+        lane.source,
+        np.concatenate((lane.start_ns[others], start)),
+        np.concatenate((lane.end_ns[others], end)),
+        np.concatenate((lane.kind[others], kind)),
+        np.concatenate((lane.row[others], rows[copy])),
+    )

@@ -1,9 +1,10 @@
-"""The timeline as a piece of a page: what is drawn in words, what steers the view, and the packed columns.
+"""The timeline as a piece of a page: what is drawn in words, the toolbar that steers the view, and the packed columns.
 
 The page's scripts draw them on a canvas of their own: plotly took 50 ms for each zoom of 20,000 rectangles, which is
 too slow to follow a hand.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,13 +14,13 @@ from markupsafe import escape
 from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
-from pinprof.report.timeline.lane import Lane
+from pinprof.report.timeline.hover import SENTENCES
+from pinprof.report.timeline.instances import worst
+from pinprof.report.timeline.lane import SOURCES, Lane
 from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import packed
-from pinprof.report.timeline.toolbar import toolbar
 from pinprof.report.timeline.window import Window, choose_window
-from pinprof.report.timeline.zoom import worst
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import duration
@@ -43,6 +44,12 @@ class Shared(NamedTuple):
     """What tells one of them from the others, where there is little room."""
     title: str
     """The same in full."""
+
+
+def constants() -> str:
+    """Return what the page's scripts share with Python, as JavaScript."""
+    sources = {name: {"isNested": kind.is_nested, "hasArgs": bool(kind.table)} for name, kind in SOURCES.items()}
+    return f"const SENTENCES = {json.dumps(SENTENCES)};\nconst SOURCES = {json.dumps(sources)};\n"
 
 
 def beside(timelines: Markup) -> Markup:
@@ -153,3 +160,65 @@ def _shown(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[fl
     if first_ns is not None:
         first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
     return f"{steps}, {duration(detail.window.span_ns)}; {first}."
+
+
+KEYS = (
+    "W A S D zoom and move · drag moves · Shift-drag sums · Ctrl + wheel zooms (after a click the wheel alone) · "
+    "click shows details · / searches · ? all keys"
+)
+
+
+def toolbar() -> Markup:
+    """Return the toolbar of a timeline, and a line on its keys; one that follows another hides what is `common`."""
+    tools = (
+        _tool("pan", "move", "Dragging moves", chosen=True)
+        + _tool("select", "select", "Dragging selects (Shift-drag)"),
+        _button("back", "←", "back", "Back (Alt + ←)", off=True)
+        + _button("forward", "→", "forward", "Forward (Alt + →)", off=True),
+        _button("further", "−", "zoom out", "Zoom out (S)")  # noqa: RUF001  a minus sign
+        + _button("closer", "+", "zoom in", "Zoom in (W)")
+        + _button("all", "all", title="All of the recording (0)"),
+    )
+    steps = (
+        _button("previous", "‹", "previous step")  # noqa: RUF001  a quotation mark
+        + Markup('<label>step <select class="step"></select></label>')
+        + _button("next", "›", "next step")  # noqa: RUF001
+    )
+    search = Markup(
+        '<label class="common">find <input type="search" class="find" placeholder="name" spellcheck="false"></label>\n'
+        '<button type="button" class="found-next" hidden>next</button>\n<output class="found"></output>'
+    )
+    others = (
+        _button("link common", "link", "copy link", "Copy a link to what is shown")
+        + _button("save", "PNG", "save PNG", "Save what is shown as a picture")
+        + _button("help common", "?", "keys", "All keys (?)")
+    )
+    return Markup(
+        '<div class="steer" role="toolbar" aria-label="Part of the timeline that is shown">\n{}\n{}\n{}\n{}\n</div>\n'
+        '<p class="hint">{}</p>'
+    ).format(
+        Markup("\n").join(_set(each, "set common") for each in tools),
+        _set(steps, "set choice"),
+        search,
+        _set(others, "set last"),
+        KEYS,
+    )
+
+
+def _set(buttons: Markup, name: str) -> Markup:
+    return Markup('<span class="{}">{}</span>').format(name, buttons)
+
+
+def _button(name: str, text: str, label: str = "", title: str = "", *, off: bool = False) -> Markup:
+    return Markup('<button type="button" class="{}"{}{}{}>{}</button>').format(
+        name,
+        Markup(' aria-label="{}"').format(label) if label else "",
+        Markup(' title="{}"').format(title) if title else "",
+        Markup(" disabled") if off else "",
+        text,
+    )
+
+
+def _tool(name: str, text: str, title: str, *, chosen: bool = False) -> Markup:
+    button = Markup('<button type="button" data-tool="{}" aria-pressed="{}" title="{}">{}</button>')
+    return button.format(name, "true" if chosen else "false", title, text)

@@ -13,7 +13,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.calls import Surroundings
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS, PROFILER, STALL
-from pinprof.report.timeline.lane import Lane
+from pinprof.report.timeline.lane import SOURCES, Lane
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.window import choose_window
 from pinprof.report.words import cut
@@ -75,13 +75,14 @@ class Facts:
 
 
 def _texts(facts: Facts, lane: Lane) -> Iterator[Markup]:
+    describe = _description(lane.source)
     columns = (lane.start_ns, lane.end_ns, lane.kind, lane.row, lane.count, lane.busy_ns)
     for start, end, code, row, events, busy in zip(*(column.tolist() for column in columns), strict=True):
         kind = KINDS[code].label
         block = {"events": events, "most": kind, "busy": busy, "span": end - start} if events > 1 else {}
         values: Values = block or {"name": kind, "length": busy}
-        if lane.source in DESCRIBED:
-            own = DESCRIBED[lane.source](facts, row)
+        if describe:
+            own = describe(facts, row)
             drawn = {} if block else _of_bar(lane.source, code, end - start, own)
             values = {**block, **own, **drawn, "group": lane.group, "longest": own["name"] if block else None}
         lines = [*said(SENTENCES["lines"], values), *facts.around.lines[values.get("around", 0)]]
@@ -147,13 +148,17 @@ DESCRIBED: dict[str, Callable[[Facts, int], Values]] = {
     "steps": _of_step,
     "gpu_steps": _of_gpu_step,
     "stalls": _of_stall,
-    "annotations": lambda facts, row: _of_event(facts, facts.trace.annotations, row),
-    "ops": lambda facts, row: _of_event(facts, facts.trace.ops, row),
-    "frames": lambda facts, row: _of_event(facts, facts.trace.functions, row),
     "calls": lambda facts, row: {**_of_event(facts, facts.trace.calls, row), "around": facts.around.call[row]},
     "gpu": _of_activity,
 }
-"""What is known of the rows of a lane's source."""
+"""What is known of the rows of a source, if it is not just what any event of a table has."""
+
+
+def _description(source: str) -> Callable[[Facts, int], Values] | None:
+    """Return what says what is known of the rows of a source; None where only their times are."""
+    table = SOURCES[source].table
+    of_table = (lambda facts, row: _of_event(facts, getattr(facts.trace, table), row)) if table else None
+    return DESCRIBED.get(source, of_table)
 
 
 def _when(facts: Facts, time: int, step: int) -> Values:

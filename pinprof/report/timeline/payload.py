@@ -10,12 +10,11 @@ from pinprof.analysis import Analysis
 from pinprof.hues import faded, ink, shades
 from pinprof.measurement.trust.doubt import Doubted
 from pinprof.report.timeline.arguments import Arguments
-from pinprof.report.timeline.awaited import awaited_rows
-from pinprof.report.timeline.calls import Surroundings
+from pinprof.report.timeline.calls import Surroundings, awaited_rows
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import BAND, Detail
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
-from pinprof.report.timeline.lane import Lane
+from pinprof.report.timeline.lane import SOURCES, Lane
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.window import Window
 from pinprof.report.words import cut
@@ -30,7 +29,7 @@ LINKS = frozenset({"launch", "awaited"})
 Columns: TypeAlias = "dict[str, np.ndarray]"
 
 
-OF_THREADS, MAIN = frozenset({"stalls", "annotations", "ops", "calls"}), "(main)"
+MAIN = "(main)"
 
 
 class Page(NamedTuple):
@@ -69,7 +68,7 @@ def packed(
     for place, times in detail.shares.items():
         lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
     for place, lane in enumerate(detail.lanes):
-        if beside and lane.source in OF_THREADS and MAIN not in lane.group:
+        if beside and SOURCES[lane.source].of_thread and MAIN not in lane.group:
             lanes[place]["folded"] = True
     header = {
         **({"since": cut(since)} if since else {}),
@@ -117,7 +116,7 @@ def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[st
     columns = {"gap": block.add_signed(gaps), "length": block.add(length), "kind": block.add(lane.kind)}
     if (lane.count > 1).any():
         columns |= {"count": block.add(lane.count), "busy": block.add(lane.busy_ns)}
-    for name, values in COLUMNS[lane.source](page, lane.row).items():
+    for name, values in _columns(page, lane).items():
         columns[name] = block.add_signed(np.diff(values, prepend=0)) if name in LINKS else block.add(values)
     if lane.names:
         columns["name"] = block.add(page.names.codes(lane.names, lane.row))
@@ -164,16 +163,18 @@ def _of_gpu(page: Page, rows: Int64s) -> Columns:
 
 COLUMNS: dict[str, Callable[[Page, Int64s], Columns]] = {
     "steps": lambda _, rows: {"step": rows},
-    "annotations": lambda page, rows: _named(page, page.trace.annotations, rows),
-    "ops": lambda page, rows: _named(page, page.trace.ops, rows),
-    "frames": lambda page, rows: _named(page, page.trace.functions, rows),
     "calls": lambda page, rows: {**_named(page, page.trace.calls, rows), "around": page.around.call[rows]},
     "stalls": _of_stalls,
     "gpu": _of_gpu,
-    "overlap": lambda *_: {},
-    "changes": lambda *_: {},
 }
-"""What is said of the rows of a lane's source beside their times."""
+"""What is said of the rows of a source beside their times, if it is not just their names in a table."""
+
+
+def _columns(page: Page, lane: Lane) -> Columns:
+    table = SOURCES[lane.source].table
+    if lane.source in COLUMNS:
+        return COLUMNS[lane.source](page, lane.row)
+    return _named(page, getattr(page.trace, table), lane.row) if table else {}
 
 
 def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:

@@ -5,8 +5,7 @@ const NUMBERS = 2 ** 24; // more than there are events in a page
 // The host thread of a lane, which may have several groups of lanes; of other lanes their group.
 const threadOf = (lane) => /thread .*$/.exec(lane.group)?.[0] ?? lane.group;
 
-const NESTED = new Set(["annotations", "ops", "frames", "calls"]); // sources of events that are around each other
-const isNested = (lane) => NESTED.has(lane.source);
+const isNested = (lane) => SOURCES[lane.source].isNested;
 
 const lanesOfThread = (data, lane) => data.lanes.filter((one) => isNested(one) && threadOf(one) === threadOf(lane));
 

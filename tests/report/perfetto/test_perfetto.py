@@ -24,8 +24,8 @@ from pinprof.details import details_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
+from pinprof.report.perfetto.compose import hidden_of
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
-from pinprof.report.perfetto.hidden import hidden_of
 from pinprof.report.perfetto.tracks import APART_NS, rows_of
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.insert import WithEvents

@@ -11,7 +11,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.report.timeline import arrange, fragment
 from pinprof.report.timeline.detail import FOLDED_SHARE, Detail, detailed
 from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.timeline.nested import DEEPEST_FRAME, DEEPEST_OP
+from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.window import choose_window
 from pinprof.trace import read_trace

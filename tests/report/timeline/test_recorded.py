@@ -15,8 +15,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.timeline import arguments, fragment
-from pinprof.report.timeline.arguments import OWN, Interned
-from pinprof.report.timeline.recorded import in_words
+from pinprof.report.timeline.arguments import OWN, Interned, in_words
 from pinprof.trace import read_trace
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -20,10 +20,9 @@ from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.drawing import in_words
-from pinprof.report.timeline.lane import LeftOut, levels
+from pinprof.report.timeline.lane import LeftOut, levels, thinned
 from pinprof.report.timeline.lanes import merged
 from pinprof.report.timeline.names import short, step_names
-from pinprof.report.timeline.thin import thinned
 from pinprof.report.timeline.window import choose_window, window_of_steps
 from pinprof.report.words import cut
 from pinprof.trace import read_trace

@@ -1,7 +1,6 @@
 """Opens pages in a real Chromium: what people see, and that a page keeps to itself."""
 
 import html
-import json
 import os
 import re
 import sys
@@ -26,7 +25,8 @@ from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import Shared, fragment
 from pinprof.report.timeline.detail import detailed
-from pinprof.report.timeline.hover import SENTENCES, in_words
+from pinprof.report.timeline.fragment import constants
+from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.window import choose_window
 from pinprof.report.trace.page import to_html
@@ -533,10 +533,10 @@ def test_a_notebook_has_plotly_once_and_each_report_its_charts(
 def scripts(browser: Browser) -> Iterator[Page]:
     """Return an empty page with the functions that word what one hovers over."""
     folder = files("pinprof.report.timeline")
-    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "words", "cells")]
+    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "words", "rows")]
     context = browser.new_context()
     page = context.new_page()
-    page.add_script_tag(content=f"const SENTENCES = {json.dumps(SENTENCES)};\n" + "".join(texts))
+    page.add_script_tag(content=constants() + "".join(texts))
     yield page
     context.close()
 

@@ -1,0 +1,128 @@
+// All that is known of an event: what the trace's file says of it beside its times, as arguments.py packs it, and what it
+// has to do with others, as buttons that lead there.
+
+const NOTHING_RECORDED = { lines: [], others: [] };
+
+// The columns of a lane that hold it, read when first asked for.
+const recordedColumns = (data, lane) => {
+  lane.recorded ??= {
+    set: lane.later("set"),
+    own: data.args.own.map((name, number) => [name, lane.later(`own ${number}`)])
+      .filter(([, column]) => column)
+      .map(([name, column]) => [name, summed(column)]),
+  };
+  return lane.recorded;
+};
+
+const ownOf = (data, lane, at) => {
+  const { args } = data;
+  const { set, own } = recordedColumns(data, lane);
+  const [lines, others] = args.sets[set?.[at] ?? 0].map((texts) => texts.map((text) => args.texts[text]));
+  const numbers = own.filter(([, column]) => column[at]).map(([name, column]) => [name, String(column[at] - 1)]);
+  const bytes = lane.bytes?.[at] ? [["bytes", counted(lane.bytes[at] - 1)]] : [];
+  return { lines, others: [...bytes, ...others, ...numbers] };
+};
+
+// The op in which a call was made, perhaps by frames and annotations in it.
+const opAround = (data, call) => {
+  let found = parentOf(data, call.lane, call.first);
+  while (found && found.lane.source !== "ops") found = parentOf(data, found.lane, found.at);
+  return found;
+};
+
+// Of GPU work the inputs of the op that asked for it, too.
+const recordedOf = (data, lane, at) => {
+  if (!SOURCES[lane.source].hasArgs) return NOTHING_RECORDED;
+  if (data.args.why) return { lines: [`its args are not in this page: ${data.args.why}`], others: [] };
+  const { lines, others } = ownOf(data, lane, at);
+  const launch = lane.launch && linked(data, lane.launch[at]);
+  const asker = launch && opAround(data, launch);
+  if (!asker || (asker.lane.count?.[asker.at] ?? 1) > 1) return { lines, others };
+  const inputs = ownOf(data, asker.lane, asker.at).lines.filter((line) => line.startsWith("inputs: "));
+  const name = labelOf(data, { lane: asker.lane, first: asker.at, last: asker.at });
+  return { lines: [...lines, ...inputs.map((line) => line.replace("inputs:", `inputs of ${name}:`))], others };
+};
+
+// A list of the other args, folded until it was opened once.
+const othersOf = (timeline, others) => {
+  if (!others.length) return [];
+  const list = made("dl", "");
+  for (const [name, value] of others) {
+    const pair = made("div", "");
+    pair.append(made("dt", "", name), " ", made("dd", "", value));
+    list.append(pair);
+  }
+  const folded = made("details", "args");
+  folded.open = Boolean(timeline.showsArgs);
+  folded.addEventListener("toggle", () => {
+    timeline.showsArgs = folded.open;
+  });
+  folded.append(made("summary", "", `${counted(others.length)} other arg${others.length === 1 ? "" : "s"}`), list);
+  return [folded];
+};
+
+const SHOWN = 12; // related events, each with its button
+
+const pressable = (text, action, className = "") => {
+  const button = made("button", className, text);
+  button.type = "button";
+  button.addEventListener("click", action);
+  return button;
+};
+
+const closing = (text, action) => {
+  const button = pressable("×", action, "close");
+  button.setAttribute("aria-label", text);
+  return button;
+};
+
+const eventButton = (timeline, { lane, at }) => {
+  const length = lane.end[at] - lane.start[at];
+  const name = labelOf(timeline.data, { lane, first: at, last: at }, lane.count?.[at] ?? 1);
+  const button = pressable(`${name} ${duration(length)}`, () => timeline.goTo(lane, at), "event");
+  button.title = nameOf(timeline.data, { lane, first: at });
+  return button;
+};
+
+const relationLine = (timeline, { what, events, count, time, all }) => {
+  const line = made("li", "");
+  const sum = count > 1 ? ` ${counted(count)}${time ? `, ${duration(time)}` : ""}` : "";
+  line.append(made("span", "relation", `${what}${sum}: `));
+  line.append(...events.slice(0, SHOWN).map((event) => eventButton(timeline, event)));
+  if (count > 1 && all) line.append(pressable("show all", () => timeline.showEvents(all)));
+  else if (count > SHOWN) line.append(made("span", "", " …"));
+  return line;
+};
+
+const namesakesLine = (timeline, lane, at) => {
+  const { count, time } = namesakes(timeline.data, lane, at);
+  if (count < 2) return [];
+  const line = made("li", "");
+  const name = lane.name[at];
+  const isOne = (one, place) => one.source === lane.source && one.name?.[place] === name;
+  line.append(
+    made("span", "relation", `${counted(count)} of this name, ${duration(time)} in all: `),
+    pressable("show all", () => timeline.finder.light(isOne)),
+  );
+  return [line];
+};
+
+// An element that tells of what was clicked, or of one thing that a finding marks.
+const toldOf = (timeline, cell, what = "") => {
+  const { data } = timeline;
+  const [heading, ...lines] = wordsOf(data, cell);
+  const recorded = cell.count === 1 ? recordedOf(data, cell.lane, cell.first) : NOTHING_RECORDED;
+  const item = asParagraphs([what ? `${what}: ${heading}` : heading, ...lines, ...recorded.lines]);
+  const list = made("ul", "related");
+  const { lane, first: at } = cell;
+  const zoom = pressable("zoom to it", () => timeline.show(widenedBy([cell.start, cell.end], AROUND)));
+  const line = made("li", "");
+  line.append(zoom);
+  if (cell.count === 1 && lane.source !== "overlap") {
+    list.append(...relationsOf(data, lane, at).map((relation) => relationLine(timeline, relation)));
+    if (lane.name) list.append(...namesakesLine(timeline, lane, at));
+  }
+  list.append(line);
+  item.append(list, ...othersOf(timeline, recorded.others));
+  return item;
+};
