@@ -23,6 +23,7 @@ from statistics import median
 from pinprof.ab import Bounds, Contest, Program, Wishes, contest, record
 from pinprof.ab.duel import differences, fight
 from pinprof.ab.measuring import Difference, Pair, Plan, in_turns, time_first
+from pinprof.ab.tasks import AUTO
 
 PROGRAM = """
 import sys
@@ -120,7 +121,7 @@ def compare(folder: Path, percent: int, asked: argparse.Namespace) -> None:
 
 def likely_cause(made: Contest, folder: Path) -> str:
     """Return what is named first as the cause."""
-    recorded = record(made, (), folder)
+    recorded = record(made, AUTO, folder)
     if recorded.changes is None:
         return recorded.why
     return recorded.changes.causes[0].what if recorded.changes.causes else "no cause"
@@ -129,11 +130,11 @@ def likely_cause(made: Contest, folder: Path) -> str:
 def stream(folder: Path, asked: argparse.Namespace) -> None:
     """Measure pairs of the program with itself, and judge them with many lots."""
     programs = (version(folder, 0), version(folder, 0))
-    first = [time_first(program, (), asked.seconds, 600.0) for program in programs]
+    first = [time_first(program, AUTO, asked.seconds, 600.0) for program in programs]
     plan, lot, pairs = Plan.of(first, asked.seconds, 60.0), Random(0), list[Pair]()  # noqa: S311  no secret
     start = time.monotonic()
     while len(pairs) < asked.stream:
-        pairs.append(in_turns(programs, (), plan, int(lot.random() < 1 / 2)))
+        pairs.append(in_turns(programs, AUTO, plan, int(lot.random() < 1 / 2)))
         if len(pairs) % 10 == 0:
             print(f"{len(pairs)} pairs, {time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     measured = differences(pairs).tolist()

@@ -34,6 +34,7 @@ import pinprof.ab.measuring
 from pinprof.ab import Bounds, Contest, Program, Wishes, contest, record
 from pinprof.ab.duel import differences, is_by_quickest
 from pinprof.ab.measuring import TURN_S, Pair, Plan, in_turns, one_after_the_other, time_first
+from pinprof.ab.tasks import AUTO
 from pinprof.ab.times import Timed
 from pinprof.errors import PinprofError
 from scripts.slow_downs import forked
@@ -245,10 +246,10 @@ class Here(Executor):
 
 def ratio_of(programs: tuple[Program, Program]) -> float:
     """Return how much longer the second one's step is, by a few pairs."""
-    first = [time_first(program, (), 0.5, 600.0) for program in programs]
+    first = [time_first(program, AUTO, 0.5, 600.0) for program in programs]
     measure = one_after_the_other if any(each.children for each in first) else in_turns
     plan = Plan.of(first, 1.0, 60.0)
-    return median(float(np.exp(measure(programs, (), plan, number % 2).usual.value)) for number in range(2))
+    return median(float(np.exp(measure(programs, AUTO, plan, number % 2).usual.value)) for number in range(2))
 
 
 def compared(programs: tuple[Program, Program], asked: argparse.Namespace) -> Noted:
@@ -283,7 +284,7 @@ def _quickest(pair: Pair) -> list[float]:
 def causes(made: Contest, folder: Path) -> Noted:
     """Return what is named as the cause, the first one first."""
     start = time.monotonic()
-    recorded = record(made, (), folder)
+    recorded = record(made, AUTO, folder)
     told = recorded.changes.causes if recorded.changes else ()
     for path in recorded.traces:
         path.unlink()

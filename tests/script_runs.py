@@ -19,9 +19,11 @@ WINDOWS = {
 DRIVER = """
 import dataclasses, json, sys
 from pathlib import Path
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.script import run_script
-options = json.loads(sys.argv[1])
-ended = run_script(sys.argv[2], sys.argv[3:], **options)
+given = json.loads(sys.argv[1])
+own = RecordingOptions(**{name: given.pop(name) for name in RecordingOptions.__struct_fields__ if name in given})
+ended = run_script(sys.argv[2], sys.argv[3:], options=own, **given)
 Path("result.json").write_text(json.dumps(dataclasses.asdict(ended), default=str))
 sys.exit(ended.exit_status)
 """

@@ -15,6 +15,7 @@ from typing import final
 
 from pinprof.ab.measuring import Pair, Plan, Player, take_turns
 from pinprof.ab.program import Program
+from pinprof.ab.tasks import StepOptions
 from pinprof.ab.times import Timed
 from pinprof.temporary import temporary_folder
 
@@ -34,7 +35,7 @@ PROCESSES_PER_CORE = 4
 class Ahead:
     """Pairs whose processes have started, `pairs` of them at once; while the block is open."""
 
-    def __init__(self, programs: Sequence[Program], options: Sequence[str], plan: Plan, pairs: int) -> None:
+    def __init__(self, programs: Sequence[Program], options: StepOptions, plan: Plan, pairs: int) -> None:
         self._programs, self._options, self._plan, self._pairs = programs, options, plan, pairs
         self._undo = ExitStack()
         self._ready: list[list[Player]] = []

@@ -16,7 +16,9 @@ from pinprof.ab.cores import ANY_CORES, CORES_BYTES
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
 from pinprof.ab.signed_ranks import Floats
+from pinprof.ab.tasks import Record, StepOptions, Turns
 from pinprof.ab.times import Timed, read_times
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.replay.feed import STARVED
 from pinprof.temporary import temporary_folder
@@ -31,6 +33,9 @@ FEWEST_STEPS, FEWEST_TURNS = 3, 8
 SETTLING = 0.1
 """The share of a turn's steps that do not count, because they begin with cold caches; at least one."""
 LONGEST_START_S = 600.0
+LONGEST_PLAIN_S = 20.0
+"""How long a first run times steps at least, where they are so long that it makes fewer than it should."""
+TIMES = "times.json"
 TIMES_LONGER = 5.0
 """A process may take so many times as long as the first of its version."""
 NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
@@ -152,23 +157,32 @@ def _step_by_step(turn: Floats, other: Floats) -> float:
     return log(np.median(other) / np.median(turn))
 
 
-def time_together(programs: Sequence[Program], options: Sequence[str], seconds: float, limit_s: float) -> list[Timed]:
+def time_together(programs: Sequence[Program], options: StepOptions, seconds: float, limit_s: float) -> list[Timed]:
     """Return the first run of each version, all at the same time: how fast they are is not counted."""
-    return _timed(programs, [*options, "--plain-seconds", f"{seconds:g}"], limit_s)
+    longest = max(seconds, LONGEST_PLAIN_S)
+    wanted = RecordingOptions(
+        steps=0,
+        warmup=options.warmup,
+        max_warmup=options.max_warmup,
+        plain_seconds=seconds,
+        plain_max_seconds=longest,
+        plain_precision=1.0,
+    )
+    return _timed(programs, options.step_marker, wanted, limit_s)
 
 
-def time_first(program: Program, options: Sequence[str], seconds: float, limit_s: float) -> Timed:
+def time_first(program: Program, options: StepOptions, seconds: float, limit_s: float) -> Timed:
     """Return the first run of a version: it fills caches, tells how many steps to make, and is not counted."""
     return time_together([program], options, seconds, limit_s)[0]
 
 
-def _timed(programs: Sequence[Program], options: Sequence[str], limit_s: float) -> list[Timed]:
+def _timed(programs: Sequence[Program], step_marker: str, options: RecordingOptions, limit_s: float) -> list[Timed]:
     """Return the runs of versions that start at the same time."""
     with ExitStack() as stack:
         started = []
         for program in programs:
             folder = stack.enter_context(temporary_folder("ab"))
-            command = _command(program, options, folder)
+            command = program.under_worker(Record(step_marker=step_marker, options=options), folder / TIMES)
             process = stack.enter_context(running(command, program.folder, program.environment))
             started.append((program, folder, process))
         end = time.monotonic() + limit_s
@@ -177,14 +191,16 @@ def _timed(programs: Sequence[Program], options: Sequence[str], limit_s: float) 
         return [_read(program, folder) for program, folder, _ in started]
 
 
-def one_after_the_other(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
+def one_after_the_other(programs: Sequence[Program], options: StepOptions, plan: Plan, first: int) -> Pair:
     """Measure a pair of processes, one after the other."""
-    fixed = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
-    timed = {number: _timed([programs[number]], fixed, plan.limit_s)[0] for number in (first, 1 - first)}
+    fixed = _fixed(plan)
+    timed = {
+        number: _timed([programs[number]], options.step_marker, fixed, plan.limit_s)[0] for number in (first, 1 - first)
+    }
     return _pair(programs, first, [timed[0], timed[1]])
 
 
-def in_turns(programs: Sequence[Program], options: Sequence[str], plan: Plan, first: int) -> Pair:
+def in_turns(programs: Sequence[Program], options: StepOptions, plan: Plan, first: int) -> Pair:
     """Measure a pair of processes that take turns: A B B A A B B A ..., or with B first.
 
     Both load torch at the same time, and wait before they start the program.
@@ -228,12 +244,12 @@ def take_turns(
     return _pair(programs, first, [read_times(players[number].folder) for number in (0, 1)])
 
 
-def _fixed(options: Sequence[str], plan: Plan) -> list[str]:
-    return [*options, "--warmup", str(max(plan.warmup, 1)), "--max-warmup", str(max(plan.warmup, 1))]
-
-
-def _command(program: Program, options: Sequence[str], folder: Path) -> list[str]:
-    return program.under_pinprof(["--windows", "plain", "-o", str(folder / "times.json"), *options])
+def _fixed(plan: Plan) -> RecordingOptions:
+    """Return the options by which each process times as many steps as the plan says, and no profiler starts."""
+    warmup = max(plan.warmup, 1)
+    return RecordingOptions(
+        steps=0, warmup=warmup, max_warmup=warmup, plain_steps=plan.steps, plain_seconds=0.0, plain_precision=1.0
+    )
 
 
 def _check(program: Program, process: Running, status: int | None, limit_s: float) -> None:
@@ -254,11 +270,11 @@ def _read(program: Program, folder: Path) -> Timed:
 class Player:
     """A process that takes turns with another one, while the block is open."""
 
-    def __init__(self, program: Program, options: Sequence[str], plan: Plan, folder: Path) -> None:
+    def __init__(self, program: Program, options: StepOptions, plan: Plan, folder: Path) -> None:
         self.folder = folder
         self._program, self._plan = program, plan
         self._stack = ExitStack()
-        self._options = [*_fixed(options, plan), "--plain-steps", str(plan.steps)]
+        self._step_marker = options.step_marker
         self._end = 0.0
         self._waits = False
         self._cores = ANY_CORES
@@ -268,8 +284,12 @@ class Player:
         asked, self._asks = os.pipe()
         self._told, told = os.pipe()
         plan = self._plan
-        turns = f"{asked},{told},{plan.settling},{plan.turn_steps},{plan.turns}"
-        command = _command(self._program, [*self._options, "--turns", turns], self.folder)
+        task = Record(
+            step_marker=self._step_marker,
+            options=_fixed(plan),
+            turns=Turns(asked, told, plan.settling, plan.turn_steps, plan.turns),
+        )
+        command = self._program.under_worker(task, self.folder / TIMES)
         self._end = time.monotonic() + plan.limit_s
         with ExitStack() as undo:
             undo.callback(os.close, self._told)

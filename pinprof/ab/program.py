@@ -8,11 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pinprof.capture.children.commands import python_command
+import msgspec
+
+from pinprof.ab.tasks import Task, WorkerConfig
+from pinprof.capture.children.commands import Command, python_command
 from pinprof.errors import MeasureError
 
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof."""
+CONFIG = "worker.config"
+"""The file that tells a worker what to do, in the folder of its output."""
 PINPROF = (
     "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
@@ -34,8 +39,18 @@ class Program:
     not_its_own: tuple[str, ...] = ()
     """Folders whose code it must not import: those of the other version, each with a separator at its end."""
 
-    def under_pinprof(self, options: Sequence[str]) -> list[str]:
-        """Return the command that runs it as `pinprof run` with these options. Raises MeasureError if it cannot."""
+    def under_worker(self, task: Task, output: Path) -> list[str]:
+        """Return the command of a worker that does the task and writes `output`; its config is a file beside that.
+
+        Raises MeasureError if it is no command of this Python.
+        """
+        command, file = self.python_command(), output.with_name(CONFIG)
+        config = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
+        file.write_bytes(msgspec.json.encode(config))
+        return [*command.python, "-c", PINPROF.format(home=HOME), "worker", str(file)]
+
+    def python_command(self) -> Command:
+        """Return its command as one of this Python. Raises MeasureError if it is none, or has no script."""
         words = with_python(self.words)
         command = python_command(words, {**os.environ, **self.environment}, self.folder)
         if command is None:
@@ -50,8 +65,7 @@ class Program:
             )
         if not command.module and not (self.folder / command.name).is_file():
             raise MeasureError(f"{self.name}: there is no script {command.name}")
-        what = ["-m", command.name] if command.module else [command.name]
-        return [*command.python, "-c", PINPROF.format(home=HOME), "run", *options, *what, *command.args]
+        return command
 
 
 def with_python(words: Sequence[str]) -> list[str]:

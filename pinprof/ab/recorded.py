@@ -1,17 +1,21 @@
 """Records one run of each version with the profiler, and says what changed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+import msgspec
 
 from pinprof.ab.causes import Changes, find_changes
 from pinprof.ab.clocks import Clocks, Watch
 from pinprof.ab.edits import Code
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
+from pinprof.ab.tasks import Record, StepOptions
 from pinprof.ab.versions import Contest
 from pinprof.analysis import Analysis, analyse
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.trace import read_trace
 
@@ -36,7 +40,7 @@ class Recorded:
 
 
 def record(
-    contest: Contest, options: Sequence[str], folder: Path, say: Callable[[str], None] = lambda _: None
+    contest: Contest, options: StepOptions, folder: Path, say: Callable[[str], None] = lambda _: None
 ) -> Recorded:
     """Record each version into a folder, and compare the traces. What fails is told, not raised."""
     analyses: list[Analysis] = []
@@ -65,24 +69,37 @@ class NeverRecordedError(MeasureError):
 
 
 def record_one(
-    program: Program, options: Sequence[str], folder: Path, seconds: float = SHORTEST_S
+    program: Program, options: StepOptions, folder: Path, seconds: float = SHORTEST_S
 ) -> tuple[Path, Clocks]:
     """Record a version with the profiler, and return the trace: of several ranks, the first. Raises MeasureError.
 
     A program may end with an epoch that is shorter than `seconds`: then it is recorded again, in the steps that it has.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wishes = ["--plain-seconds", f"{seconds:g}", "--watch-steps", "0", "--force", *options]
+    longest = max(seconds, LONGEST_S)
+    task = Record(
+        step_marker=options.step_marker,
+        options=RecordingOptions(
+            warmup=options.warmup,
+            max_warmup=options.max_warmup,
+            plain_seconds=seconds,
+            plain_max_seconds=longest,
+            plain_precision=1.0,
+            watch_steps=0,
+            force=True,
+        ),
+        beyond_epoch=True,
+    )
     try:
-        return _recorded(program, [*wishes, "--beyond-epoch"], folder)
+        return _recorded(program, task, folder)
     except NeverRecordedError:
         raise
     except MeasureError:
-        return _recorded(program, wishes, folder)
+        return _recorded(program, msgspec.structs.replace(task, beyond_epoch=False), folder)
 
 
-def _recorded(program: Program, options: Sequence[str], folder: Path) -> tuple[Path, Clocks]:
-    command = program.under_pinprof([*options, "-o", str(folder / "trace.json.gz")])
+def _recorded(program: Program, task: Record, folder: Path) -> tuple[Path, Clocks]:
+    command = program.under_worker(task, folder / "trace.json.gz")
     watch = Watch()
     with running(command, program.folder, program.environment) as process:
         status = None

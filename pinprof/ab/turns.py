@@ -10,39 +10,22 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import NamedTuple
 
 from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
+from pinprof.ab.tasks import Turns
 from pinprof.capture.bounds import Progress
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.machine import own_workers
 from pinprof.trace.run import PLAIN, SETTLING
 
 
-class Turns(NamedTuple):
-    """How a program takes turns: `settling` steps and `steps` that count in each of `number` turns."""
-
-    asked: int
-    """The descriptor from which it reads that it is its turn: the cores on which to begin."""
-    told: int
-    """The descriptor to which it writes that it waits: the cores on which it ran."""
-    settling: int
-    """Steps that begin with cold caches, and with batches that workers made before."""
-    steps: int
-    number: int
-
-    @classmethod
-    def from_text(cls, text: str) -> "Turns":
-        """Return the turns in a text like `3,4,1,5,12`. Raises ValueError or TypeError if it is another."""
-        return cls(*map(int, text.split(",")))
-
-    def wait(self, cores: Cores) -> None:
-        """Wait for the turn, and its workers with it; where nobody is left who could give it, it is this program's."""
-        told = ANY_CORES
-        with workers_stopped(), suppress(OSError):
-            os.write(self.told, cores.leave())
-            told = os.read(self.asked, CORES_BYTES)
-        cores.go_to(told)
+def wait_for_turn(turns: Turns, cores: Cores) -> None:
+    """Wait for the turn, and the workers with it; where nobody is left who could give it, it is this program's."""
+    told = ANY_CORES
+    with workers_stopped(), suppress(OSError):
+        os.write(turns.told, cores.leave())
+        told = os.read(turns.asked, CORES_BYTES)
+    cores.go_to(told)
 
 
 class QuickExit:
@@ -98,7 +81,7 @@ def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generat
     with closing(delay), journal.timing_gpu():
         for turn in range(turns.number):
             clock.synchronize()
-            turns.wait(cores)
+            wait_for_turn(turns, cores)
             for step in range(turns.settling):
                 yield Progress(SETTLING, step + 1, turns.settling)
             cores.stay()
@@ -107,7 +90,7 @@ def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generat
                 yield Progress(PLAIN, turn * turns.steps + step + 1, turns.number * turns.steps)
                 delays_ns.append(delay.now_ns() - before_ns)
         clock.synchronize()
-    turns.wait(cores)
+    wait_for_turn(turns, cores)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pinprof.ab.measuring import (
     time_together,
 )
 from pinprof.ab.program import Program
+from pinprof.ab.tasks import AUTO, StepOptions
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
 
@@ -40,13 +41,13 @@ MOST_GPU_MEMORY = 0.4
 
 @dataclass(frozen=True)
 class Wishes:
-    """How to measure; `options` are those of `pinprof run` that find the steps."""
+    """How to measure; `options` say how to find the steps."""
 
     bounds: Bounds = field(default_factory=Bounds)
     seconds: float = 3.0
     """How long to time steps in each process."""
     turns: Turns = "auto"
-    options: tuple[str, ...] = ()
+    options: StepOptions = AUTO
     ahead: int = FEWEST_PAIRS
     """How many pairs may start at once, where the machine has room; on a GPU the first runs are together then."""
 
@@ -84,7 +85,7 @@ def contest(
     a pair begins.
     """
     for program in programs:
-        program.under_pinprof(())  # a command that cannot be run is told before the other version has run
+        program.python_command()  # a command that cannot be run is told before the other version has run
     begun = time.monotonic()
     first = first or _with_like_steps(lambda: _first_runs(programs, wishes, say))
     _refuse_wrong_code(programs, first)

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
+import msgspec
+
+from pinprof.errors import CaptureError
 from pinprof.units import counted
 
 NS_PER_S = 1_000_000_000
@@ -139,3 +142,40 @@ class Windows:
         if window == "plain" and self.plain:
             return f"steps without the profiler were still being timed, which takes at least {self.plain.seconds:g} s"
         return "the recording had just begun"
+
+
+class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of `profile()`, which says what they mean."""
+
+    steps: int = 5
+    warmup: int = 10
+    max_warmup: int = 100
+    plain_steps: int = 20
+    plain_seconds: float = 1.0
+    plain_max_seconds: float = 20.0
+    plain_precision: float = 0.02
+    line_steps: int = 3
+    line_stack: bool = True
+    watch_steps: int = WATCH_STEPS
+    with_stack: bool = False
+    record_shapes: bool = False
+    profile_memory: bool = False
+    cuda_sync_events: bool = True
+    force: bool = False
+
+    @property
+    def windows(self) -> Windows:
+        """How many steps each window has. Raises CaptureError if no step would be recorded."""
+        counts = (self.steps, self.warmup, self.plain_steps, self.line_steps, self.watch_steps)
+        if max(self.steps, self.plain_steps) < 1 or min(counts) < 0:
+            numbers = f"steps={self.steps}, warmup={self.warmup}, plain_steps={self.plain_steps}"
+            raise CaptureError(f"{numbers}: record at least one step")
+        plain = PlainBounds(self.plain_steps, self.plain_seconds, self.plain_max_seconds, self.plain_precision)
+        return Windows(
+            WarmUpBounds(self.warmup, max(self.warmup, self.max_warmup)),
+            plain if self.plain_steps else None,
+            self.steps,
+            self.line_steps,
+            self.line_stack,
+            WatchBounds(self.watch_steps, WATCH_SECONDS),
+        )

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pinprof.analyses.course import RegularStep
-from pinprof.capture.bounds import ON_COMMAND_LINE
+from pinprof.capture.bounds import ON_COMMAND_LINE, RecordingOptions
 from pinprof.capture.children.child import followed, told_of_departure
 from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Notes
 from pinprof.capture.children.waiting import StuckScript, end_children
@@ -29,7 +28,7 @@ from pinprof.capture.program import (
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Membership, Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Patience, Watchdog
-from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
+from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, recording_of
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.units import counted
@@ -89,7 +88,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     on_progress: OnWindow | None = None,
     time_steps: TimeSteps | None = None,
     beyond_epoch: bool = False,
-    **options: Any,
+    options: RecordingOptions = RecordingOptions(),  # noqa: B008  frozen
 ) -> ScriptRun:
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
 
@@ -106,13 +105,13 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     recorded.
     """
     program = UserProgram.found(script, args, module=module)
-    if options.get("warmup", 1) < 1:
+    if options.warmup < 1:
         raise CaptureError(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
-    recording = profile(path, on_progress=on_progress, **options)
+    recording = recording_of(path, options, on_progress)
     recording.time_steps, recording.beyond_epoch = time_steps, beyond_epoch
-    membership = Membership(recording, lambda: marks.place, bool(options.get("force")))
+    membership = Membership(recording, lambda: marks.place, options.force)
     alone = membership if agreement is None else None
     notes = Notes(Notes.new_name())
     stepper = Stepper(

@@ -17,6 +17,7 @@ from pinprof.cli.run import run
 from pinprof.cli.schema import schema
 from pinprof.cli.trial import trial
 from pinprof.cli.whatif import verify, whatif
+from pinprof.cli.worker import worker
 from pinprof.cli.workload import workload
 from pinprof.version import VERSION
 
@@ -49,6 +50,6 @@ def main() -> None:
 
 for _command in (
     *(run, report, timeline, whatif, fix, trial, verify, compare, ab, bisect),
-    *(explain, check, export, log, bench, workload, schema, mcp),
+    *(explain, check, export, log, bench, workload, schema, mcp, worker),
 ):
     main.add_command(_command)

@@ -161,11 +161,11 @@ def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
 
 def _wishes(options: dict[str, Any]) -> "Wishes":
     from pinprof.ab import Bounds, Wishes
+    from pinprof.ab.tasks import AUTO, StepOptions
 
-    marker = options["step_marker"]
     bounds = Bounds(options["limit_percent"] / 100, options["minutes"] * 60)
-    found = ("--step-marker", marker) if marker else ()
-    return Wishes(bounds, options["seconds"], options["turns"], found)
+    finding = StepOptions(options["step_marker"] or AUTO.step_marker)
+    return Wishes(bounds, options["seconds"], options["turns"], finding)
 
 
 @contextmanager

@@ -79,6 +79,10 @@ class Pinprof(Commands):
             ctx.exit()
         return super().parse_args(ctx, args)
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands for people."""
+        return [name for name in super().list_commands(ctx) if not self.commands[name].hidden]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -99,7 +103,7 @@ class Pinprof(Commands):
         more = [
             (name, command.get_short_help_str(formatter.width))
             for name in self.list_commands(ctx)
-            if name not in known and (command := self.get_command(ctx, name)) and not command.hidden
+            if name not in known and (command := self.get_command(ctx, name))
         ]
         for title, commands in (*SECTIONS, (OTHERS, tuple(more))):
             if commands:

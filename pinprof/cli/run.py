@@ -3,34 +3,30 @@
 import os
 import shlex
 import sys
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinprof.cli.children import only_children_train, report_children, say_where_children, traces_of
 from pinprof.cli.code import NO_SOURCE, code_of
+from pinprof.cli.guarded import run_guarded
 from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.script import BeforeScript, as_given, refuse_no_script, sent_to_script
 from pinprof.cli.step_counter import step_counter
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
 from pinprof.cli.traces import analysing, print_report, read, write_page
-from pinprof.cli.unrecorded import run_guarded, run_noted
 from pinprof.cli.written import Outputs, name_of, outputs_of
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
-    from pinprof.ab.turns import QuickExit
     from pinprof.analysis import Analysis
+    from pinprof.capture.bounds import RecordingOptions
     from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
-    from pinprof.capture.window.recording import TimeSteps
     from pinprof.report.source import Code
-    from pinprof.trial.first_numbers import Nudged
 
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
@@ -130,23 +126,10 @@ LONGEST_PLAIN_S = 20.0
     help="Record nothing; run the script to its end and find host memory that it uses before an asynchronous copy has "
     "ended.",
 )
-@click.option("--turns", hidden=True, help="Take turns with another program, as pinprof ab says.")
-@click.option("--beyond-epoch", is_flag=True, hidden=True, help="Time steps beyond the first epoch, however short.")
-@click.option("--numbers", metavar="FILE", hidden=True, help="Record nothing; note what the first steps compute.")
-@click.option(
-    "--nudged",
-    type=click.Choice(["bits", "updates"]),
-    hidden=True,
-    help="With --numbers: change the last bits of the parameters; or those of the updates, too.",
-)
-@click.option(
-    "--most-steps", type=click.IntRange(min=1), hidden=True, help="With --numbers or --guard: end after them."
-)
-@click.option("--found", metavar="FILE", hidden=True, help="With --guard: also write what it found as JSON.")
 @NO_SOURCE
 @machine_option
 @force_option
-def run(  # noqa: PLR0913  options of one command
+def run(
     script: str,
     args: tuple[str, ...],
     *,
@@ -154,10 +137,6 @@ def run(  # noqa: PLR0913  options of one command
     windows: str,
     job_report: bool,
     guard: bool,
-    numbers: str | None,
-    nudged: "Nudged | None",
-    most_steps: int | None,
-    found: str | None,
     machine: MachineFile | None,
     force: bool,
     **options: Any,
@@ -199,12 +178,8 @@ def run(  # noqa: PLR0913  options of one command
       pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
     if guard:
-        run_guarded(script, args, most_steps, found, module=options["module"])
-    if numbers:
-        run_noted(script, args, Path(numbers), most_steps, module=options["module"], nudged=nudged)
+        run_guarded(script, args, module=options["module"])
     chosen = _windows(windows)
-    if "lean" not in chosen:
-        options["steps"] = 0
     name = name_of(script, args, module=options["module"])
     outputs = outputs_of(output, f"pinprof-{name}.json.gz", of_job=job_report)
     check_outputs(
@@ -221,17 +196,16 @@ def run(  # noqa: PLR0913  options of one command
     if outputs.is_first and "lean" in chosen:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
-    turns, leaving = _turns(options.pop("turns"))
-    outcome = _recorded(
+    outcome = recorded(
         outputs,
         agreement,
         script=script,
         args=args,
-        time_steps=turns,
-        **_timing(options.pop("plain_steps"), options.pop("plain_seconds"), is_wanted="plain" in chosen),
-        line_steps=3 if "lines" in chosen else 0,
-        force=force,
-        **options,
+        module=options["module"],
+        step_marker=options["step_marker"],
+        stretch_after=options["stretch_after"],
+        keep_going=options["keep_going"],
+        options=_recording_options(chosen, options, force=force),
     )
     for remark in outcome.remarks:
         say(remark)
@@ -242,8 +216,6 @@ def run(  # noqa: PLR0913  options of one command
     status = outcome.exit_status
     if status:
         say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
-    if leaving:
-        leaving.status = status
     sys.exit(status)
 
 
@@ -263,7 +235,7 @@ def _say_without_gpu() -> None:
         say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
 
 
-def _recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
+def recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
     """Run and record the script, and tell the other ranks of its job how that ended."""
     from pinprof.capture.script import run_script
 
@@ -335,7 +307,25 @@ def _say_times(outcome: "ScriptRun") -> None:
         say(f"Wrote {', '.join(paths)}")
 
 
-def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dict[str, float]:
+def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool) -> "RecordingOptions":
+    """Return the options of the recording with these windows."""
+    from pinprof.capture.bounds import RecordingOptions
+
+    return RecordingOptions(
+        steps=options["steps"] if "lean" in chosen else 0,
+        warmup=options["warmup"],
+        max_warmup=options["max_warmup"],
+        **_timing(options["plain_steps"], options["plain_seconds"], is_wanted="plain" in chosen),
+        line_steps=3 if "lines" in chosen else 0,
+        line_stack=options["line_stack"],
+        watch_steps=options["watch_steps"],
+        record_shapes=options["record_shapes"],
+        profile_memory=options["profile_memory"],
+        force=force,
+    )
+
+
+def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dict[str, Any]:
     """Return the options of the recording for the plain window; given steps or seconds are enough for it."""
     if not is_wanted:
         return {"plain_steps": 0}
@@ -343,17 +333,6 @@ def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dic
         longest = max(seconds, LONGEST_PLAIN_S)
         return {"plain_seconds": seconds, "plain_max_seconds": longest, "plain_precision": 1.0}
     return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
-
-
-def _turns(text: str | None) -> "tuple[TimeSteps | None, QuickExit | None]":
-    from pinprof.ab.cores import Cores
-    from pinprof.ab.turns import QuickExit, Turns, turn_window
-
-    if text is None:
-        return None, None
-    turns, leaving = Turns.from_text(text), QuickExit()
-    turns.wait(Cores())  # torch is loaded, the program has not begun
-    return partial(turn_window, turns), leaving
 
 
 def _windows(text: str) -> set[str]:

@@ -147,6 +147,7 @@ def trial(
 
 
 def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
+    from pinprof.ab.tasks import AUTO, StepOptions
     from pinprof.fix import Chosen
     from pinprof.trace.sources import project_of
     from pinprof.trial.trial import Wanted, wishes_for
@@ -156,13 +157,10 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
     words = ("-m", *command) if options["module"] else command
     if not options["module"] and words[0].endswith(".py") and not Path(words[0]).is_file():
         fail(f"{words[0]}: no such script")
-    found = [
-        *(("--step-marker", options["step_marker"]) if options["step_marker"] else ()),
-        *(("--warmup", str(options["warmup"])) if options["warmup"] else ()),
-    ]
+    finding = StepOptions(options["step_marker"] or AUTO.step_marker, options["warmup"] or AUTO.warmup)
     return Wanted(
         Command(words, here, project_of(here)),
-        wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, found),
+        wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, finding),
         Chosen(known_rules(options["rules"]), as_places(options["places"]), options["changes_numbers"]),
         options["trace"],
         options["compare_steps"],

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from pinprof.ab.tasks import Nudged
 from pinprof.capture.observe.machine import uses_cuda
 from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
 from pinprof.capture.steps.first_steps import FirstSteps
@@ -31,9 +32,6 @@ AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size: the type of integers that shows the bits of a number."""
 
 PLAIN_LAYOUT = torch.strided
-
-Nudged: TypeAlias = Literal["bits", "updates"]
-"""Whether the last bits of the parameters are changed, or those of the updates, too."""
 
 FLOAT32_ROUNDING = 2.0**-25
 """By so much a number from a half to 1 is off at most that is rounded to float32."""

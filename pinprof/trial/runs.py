@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
+from pinprof.ab.tasks import GuardCopies, NoteNumbers, Nudged, Task
 from pinprof.errors import MeasureError
 from pinprof.temporary import temporary_folder
-
-if TYPE_CHECKING:
-    from pinprof.trial.first_numbers import Nudged
 
 LIMIT_S = 300.0
 """A first run takes seconds; one that takes so long is stuck, or makes no steps."""
@@ -24,21 +22,21 @@ SAME_NUMBERS = {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 @dataclass(frozen=True)
 class Look:
-    """A run that looks at one thing, and the file into which it writes that."""
+    """A run that looks at one thing."""
 
     program: Program
-    options: tuple[str, ...]
+    task: Task
 
     @classmethod
-    def at_numbers(cls, program: Program, steps: int, *, nudged: "Nudged | None" = None) -> "Look":
+    def at_numbers(cls, program: Program, steps: int, *, nudged: Nudged | None = None) -> "Look":
         """Return the run that notes what the first steps compute."""
         own = replace(program, environment={**program.environment, **SAME_NUMBERS})
-        return cls(own, (*(["--nudged", nudged] if nudged else []), "--most-steps", str(steps), "--numbers"))
+        return cls(own, NoteNumbers(steps=steps, nudged=nudged))
 
     @classmethod
     def at_copies(cls, program: Program, steps: int) -> "Look":
         """Return the run under the guard."""
-        return cls(program, ("--guard", "--most-steps", str(steps), "--found"))
+        return cls(program, GuardCopies(steps=steps))
 
 
 def looked(looks: Sequence[Look], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
@@ -65,7 +63,7 @@ def _started(look: Look) -> Iterator[tuple[Running, Path]]:
     program = look.program
     with temporary_folder("try") as folder:
         path = folder / "seen.json"
-        command = program.under_pinprof([*look.options, str(path)])
+        command = program.under_worker(look.task, path)
         with running(command, program.folder, program.environment) as process:
             yield process, path
 

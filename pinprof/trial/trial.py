@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Contest, Judgement, Program, Progress, Wishes, contest
 from pinprof.ab.recorded import record_one
+from pinprof.ab.tasks import Nudged, StepOptions
 from pinprof.ab.times import Timed
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
@@ -22,9 +22,6 @@ from pinprof.trial.numbers import Comparison, Numbers, compared
 from pinprof.trial.runs import Guarded, Look, guarded, looked
 from pinprof.trial.versions import Command, Versions
 from pinprof.whatif.verification import Verification, verify
-
-if TYPE_CHECKING:
-    from pinprof.trial.first_numbers import Nudged
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
 """Steps whose numbers are compared, and steps under the guard: a race over a ring of buffers needs a few rounds."""
@@ -205,6 +202,6 @@ def _numbers_of(seen: Sequence[object]) -> tuple[Numbers, Numbers]:
     return one, other
 
 
-def wishes_for(minutes: float, seconds: float, limit: float, options: Sequence[str]) -> Wishes:
+def wishes_for(minutes: float, seconds: float, limit: float, options: StepOptions) -> Wishes:
     """Return how a trial measures: pairs start ahead of time, and fewer of them are enough."""
-    return Wishes(Bounds(limit, 60 * minutes, FALSE_ALARMS), seconds, "auto", tuple(options), PAIRS_AHEAD)
+    return Wishes(Bounds(limit, 60 * minutes, FALSE_ALARMS), seconds, "auto", options, PAIRS_AHEAD)

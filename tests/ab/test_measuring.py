@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from math import log
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from pinprof.ab.duel import Bounds
 from pinprof.ab.measuring import Difference, OtherStepsError, Pair, Plan, refuse_other_steps
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
+from pinprof.ab.tasks import NoteNumbers, StepOptions, WorkerConfig
 from pinprof.ab.times import Timed, read_times
 from pinprof.ab.versions import Wishes, contest
 from pinprof.errors import MeasureError
@@ -170,15 +172,19 @@ def test_the_plan_gives_both_versions_the_same_steps() -> None:
 # ---------------------------------------------------------------- programs and processes
 
 
-def test_commands_are_run_under_pinprof(tmp_path: Path) -> None:
+def test_programs_are_run_by_workers(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
+    task = NoteNumbers(steps=3)
 
-    def last(*words: str) -> list[str]:
-        return Program("it", words, tmp_path).under_pinprof(["--force"])[3:]
+    def last(*words: str) -> WorkerConfig:
+        command = Program("it", words, tmp_path).under_worker(task, tmp_path / "numbers.json")
+        assert command[3] == "worker"
+        return msgspec.json.decode(Path(command[4]).read_bytes(), type=WorkerConfig)
 
-    assert last("train.py", "--lr", "1") == ["run", "--force", "train.py", "--lr", "1"]
-    assert last(sys.executable, "train.py") == ["run", "--force", "train.py"]
-    assert last("-m", "package.train", "-x") == ["run", "--force", "-m", "package.train", "-x"]
+    output = str(tmp_path / "numbers.json")
+    assert last("train.py", "--lr", "1") == WorkerConfig("train.py", ["--lr", "1"], False, task, output)
+    assert last(sys.executable, "train.py") == WorkerConfig("train.py", [], False, task, output)
+    assert last("-m", "package.train", "-x") == WorkerConfig("package.train", ["-x"], True, task, output)
     with pytest.raises(MeasureError, match=r"no script gone\.py"):
         last("gone.py")
     with pytest.raises(MeasureError, match="make: not a command of the Python that runs pinprof"):
@@ -318,7 +324,7 @@ def test_a_pair_with_other_steps_is_measured_again(
     monkeypatch.setattr("pinprof.ab.versions.in_turns", measure)
     monkeypatch.setattr("pinprof.ab.versions.fight", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
-    wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", (), 1)
+    wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", StepOptions(), 1)
     if measured is None:
         with pytest.raises(MeasureError, match="another one"):
             contest(programs, wishes)
@@ -338,7 +344,7 @@ def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("pinprof.ab.versions.time_first", first)
     programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
     with pytest.raises(MeasureError, match=f"of new one {re.escape(ROUNDS)}"):
-        contest(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", (), 1))
+        contest(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", StepOptions(), 1))
     assert asked == ["old", "new"] * 3
 
 

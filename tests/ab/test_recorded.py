@@ -7,6 +7,7 @@ import pytest
 
 from pinprof.ab.program import Program
 from pinprof.ab.recorded import NeverRecordedError, record_one
+from pinprof.ab.tasks import AUTO, StepOptions
 from pinprof.trace import read_trace
 from pinprof.trace.run import PLAIN
 
@@ -30,7 +31,7 @@ def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
 ) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     program = Program("before", (sys.executable, "train.py", f"{epochs}"), tmp_path)
-    path, _ = record_one(program, ["--max-warmup", "10"], tmp_path / "out", seconds=1.0)
+    path, _ = record_one(program, StepOptions(max_warmup=10), tmp_path / "out", seconds=1.0)
     run = read_trace(str(path)).run
     assert run is not None
     assert fewest <= sum(count for window, count in run.windows if window == PLAIN) <= most
@@ -40,5 +41,5 @@ def test_a_program_that_fails_runs_once(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('ran', file=open('ran.txt', 'a')); raise ValueError('no data')")
     program = Program("before", (sys.executable, "train.py"), tmp_path)
     with pytest.raises(NeverRecordedError, match=r"it could not be recorded: the program failed .*no data"):
-        record_one(program, [], tmp_path / "out", seconds=1.0)
+        record_one(program, AUTO, tmp_path / "out", seconds=1.0)
     assert (tmp_path / "ran.txt").read_text() == "ran\n"

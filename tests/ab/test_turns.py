@@ -13,7 +13,8 @@ from threading import Thread
 import pytest
 
 from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
-from pinprof.ab.turns import Delay, Turns, turn_window
+from pinprof.ab.tasks import Turns
+from pinprof.ab.turns import Delay, turn_window, wait_for_turn
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.machine import Clock
 from pinprof.trace.run import PLAIN, SETTLING
@@ -35,7 +36,7 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
     with pipes() as (asked, go, told, tell):
         os.write(go, 3 * ANY_CORES)
         seen = []
-        for progress in turn_window(Turns.from_text(f"{asked},{tell},1,2,2"), journal, delays):
+        for progress in turn_window(Turns(asked, tell, 1, 2, 2), journal, delays):
             seen.append(progress.window)
             journal.end_step(progress.window)
             journal.resume()
@@ -48,17 +49,15 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
 def test_where_nobody_gives_turns_it_goes_on() -> None:
     asked, go = os.pipe()
     os.close(go)
-    Turns(asked, asked, 1, 1, 1).wait(
-        Cores()
-    )  # what it reads from is closed at the other end, and cannot be written to
+    wait_for_turn(Turns(asked, asked, 1, 1, 1), Cores())  # what it reads from is closed at the other end
     os.close(asked)
-    Turns(asked, asked, 1, 1, 1).wait(Cores())
+    wait_for_turn(Turns(asked, asked, 1, 1, 1), Cores())
 
 
 def test_its_workers_stand_still_while_it_waits() -> None:
     with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), pipes() as (asked, go, told, tell):
         turns = Turns(asked, tell, 1, 1, 1)
-        waiting = Thread(target=turns.wait, args=(Cores(),))
+        waiting = Thread(target=wait_for_turn, args=(turns, Cores()))
         waiting.start()
         os.read(told, CORES_BYTES)
         assert is_soon(worker.pid, "T")
@@ -105,12 +104,6 @@ def test_a_process_that_has_its_status_leaves_without_tidying_up(then: str, also
     command = [sys.executable, "-W", "ignore", "-c", LEAVES.format(then=then)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert (ran.returncode, ran.stdout) == (3, f"what the program wants done\n{also}"), ran.stderr
-
-
-def test_text_that_says_no_turns_is_refused() -> None:
-    for text in ("", "1,2,3", "a,b,c,d,e"):
-        with pytest.raises((TypeError, ValueError)):
-            Turns.from_text(text)
 
 
 def test_the_delay_only_grows() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.children.commands import as_line, may_train, to_follow, words_of
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import Rank
@@ -88,7 +89,7 @@ def test_the_followed_command_keeps_pythons_options_and_the_scripts_arguments(fo
     command = to_follow((PYTHON, "-u", "train.py", "--name", "it's"), {}, folder)
     assert command is not None
     config = ChildConfig(
-        "/out.json.gz", "auto", keep_going=False, options={"steps": 3}, notes="/n", inherited=Rank(1, 2)
+        "/out.json.gz", "auto", keep_going=False, options=RecordingOptions(steps=3), notes="/n", inherited=Rank(1, 2)
     )
     python, unbuffered, option, program, *rest = command.followed(config)
     assert (python, unbuffered, option, rest) == (PYTHON, "-u", "-c", ["train.py", "--name", "it's"])

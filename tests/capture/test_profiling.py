@@ -3,14 +3,16 @@
 import gzip
 import json
 from collections.abc import Callable
+from inspect import Parameter, signature
 from math import inf
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
+from msgspec import structs
 
-from pinprof.capture.bounds import PlainBounds, WarmUpBounds, Windows
+from pinprof.capture.bounds import PlainBounds, RecordingOptions, WarmUpBounds, Windows
 from pinprof.capture.observe.machine import Clock
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
@@ -365,3 +367,12 @@ def test_steady_is_near_the_steps_before() -> None:
     assert is_steady([100, 109])
     assert not is_steady([100, 112])
     assert is_steady([1000, 100, 100, 100, 100, 100, 100, 100, 100, 100])  # one slow step is no trend
+
+
+def test_the_options_object_has_the_options_of_profile_with_their_defaults() -> None:
+    given = {name: parameter.default for name, parameter in signature(profile).parameters.items()}
+    assert given.items() - structs.asdict(RecordingOptions()).items() == {
+        ("path", Parameter.empty),
+        ("on_progress", None),
+    }
+    assert len(given) == len(RecordingOptions.__struct_fields__) + 2

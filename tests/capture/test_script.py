@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from script_runs import STEPS, TRAIN, recorded_steps, run
 
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 
@@ -296,7 +297,9 @@ def test_nothing_of_the_run_is_left_behind(tmp_path: Path) -> None:
     before = sys.argv, sys.path[:], sys.modules["__main__"]
     script = tmp_path / "train.py"
     script.write_text(TRAIN + "train(20)")
-    ended = run_script(script, [], path=tmp_path / "out.json", warmup=1, plain_steps=0, steps=1)
+    ended = run_script(
+        script, [], path=tmp_path / "out.json", options=RecordingOptions(warmup=1, plain_steps=0, steps=1)
+    )
     assert ended.stopped
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
     assert not torch_optimizer._global_optimizer_post_hooks

@@ -15,6 +15,7 @@ from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
 from pinprof.ab.measuring import Difference, Pair, Plan
 from pinprof.ab.recorded import Recorded
+from pinprof.ab.tasks import StepOptions
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
 
@@ -182,7 +183,7 @@ def test_two_commands_need_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = invoke("ab", "--against", "train.py '100'", "--no-trace", "--step-marker", "train", "--", "train.py", "90")
     assert result.exit_code == 0
     assert fake.programs[0][0].words == ("train.py", "100")
-    assert fake.wishes[0].options == ("--step-marker", "train")
+    assert fake.wishes[0].options == StepOptions("train")
 
 
 def test_files_that_git_does_not_know_are_named(project: Path, fake: Fake) -> None:

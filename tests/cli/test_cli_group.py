@@ -26,8 +26,9 @@ def test_help_has_each_command_once_by_use() -> None:
     named = [name for _, commands in SECTIONS for name, _ in commands]
     assert sorted(named) == sorted(set(named))
     text = invoke("--help").stdout
-    for name in main.commands:
-        assert sum(line.startswith(f"  {name} ") for line in text.splitlines()) == 1
+    for name, command in main.commands.items():
+        assert sum(line.startswith(f"  {name} ") for line in text.splitlines()) == (not command.hidden)
+    assert "did you mean pinprof workload?" in invoke("workr").output
     assert text.index("Record and report:") < text.index("Change and compare:") < text.index("Look closer:")
     assert "_PINPROF_COMPLETE=bash_source" in text
 

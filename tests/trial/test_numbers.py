@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from pinprof.ab import Program
+from pinprof.ab.tasks import Nudged
 from pinprof.errors import MeasureError
-from pinprof.trial.first_numbers import Nudge, Nudged, updates_nudged
+from pinprof.trial.first_numbers import Nudge, updates_nudged
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
 from pinprof.trial.runs import Look, looked
 

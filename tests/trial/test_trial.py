@@ -16,6 +16,7 @@ from fitting import fitting
 from pinprof.ab import Bounds, Contest, Program, Wishes
 from pinprof.ab.duel import fight
 from pinprof.ab.measuring import Difference, Pair, Plan
+from pinprof.ab.tasks import GuardCopies
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
@@ -68,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> Path:
 
 def known_looks(looks: Sequence[Look], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
     """Return what each run saw; one of a program that is known is not made again."""
-    keys = [(text_of(look.program), look.options) for look in looks]
+    keys = [(text_of(look.program), look.task) for look in looks]
     new = [number for number, key in enumerate(keys) if key not in KNOWN]
     for number, seen in zip(new, looked([looks[number] for number in new], together=together), strict=True):
         KNOWN[keys[number]] = seen
@@ -177,7 +178,11 @@ def test_a_race_is_refused_if_the_original_does_not_have_it(
         races = {"followed": 60, "has_gpu": True, "notes": [], "violations": [RACE]}
         none = {**races, "violations": []}
         return [
-            one if "--guard" not in look.options else races if look.program.name != "original" or original_too else none
+            one
+            if not isinstance(look.task, GuardCopies)
+            else races
+            if look.program.name != "original" or original_too
+            else none
             for look, one in zip(looks, seen, strict=True)
         ]
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.program import HOME
 
@@ -31,7 +32,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
     path: str
     step_marker: str
     keep_going: bool
-    options: dict[str, Any]
+    options: RecordingOptions
     notes: str
     inherited: Rank | None = None
 

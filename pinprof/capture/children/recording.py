@@ -25,7 +25,7 @@ from pinprof.capture.observe.constructors import noticing_made
 from pinprof.capture.program import POLITE_STOPS
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
-from pinprof.capture.window.recording import profile
+from pinprof.capture.window.recording import recording_of
 from pinprof.errors import CaptureError, unexpected
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
@@ -130,9 +130,9 @@ class LateRecording:
         """Return what advances the recording at this path; with a failure it records nothing, and only stops."""
         scratch = str(self._notes.folder / f"{os.getpid()}.json")
         try:
-            recording = profile(path or scratch, **self._config.options)
+            recording = recording_of(path or scratch, self._config.options)
         except CaptureError as exc:
-            recording, failure = profile(scratch, **self._config.options), exc
+            recording, failure = recording_of(scratch, self._config.options), exc
         stepper = Stepper(
             recording, self._agreement, keep_going=self._config.keep_going, is_training=lambda: self.marks.trains
         )

@@ -20,13 +20,11 @@ from pinprof.capture.bounds import (
     FEWEST_STEPS,
     IN_CODE,
     WARM_UP_STEPS,
-    WATCH_SECONDS,
     WATCH_STEPS,
     OptionNames,
     PlainBounds,
     Progress,
-    WarmUpBounds,
-    WatchBounds,
+    RecordingOptions,
     Windows,
 )
 from pinprof.capture.hooks import contained
@@ -110,19 +108,39 @@ def profile(  # noqa: PLR0913  options of one public call, all by keyword
     Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
     block if it recorded no step.
     """
-    if max(steps, plain_steps) < 1 or min(steps, warmup, plain_steps, line_steps, watch_steps) < 0:
-        raise CaptureError(f"steps={steps}, warmup={warmup}, plain_steps={plain_steps}: record at least one step")
-    plain = PlainBounds(plain_steps, plain_seconds, plain_max_seconds, plain_precision) if plain_steps else None
-    make_profiler = partial(
-        torch_profiler,
+    options = RecordingOptions(
+        steps=steps,
+        warmup=warmup,
+        max_warmup=max_warmup,
+        plain_steps=plain_steps,
+        plain_seconds=plain_seconds,
+        plain_max_seconds=plain_max_seconds,
+        plain_precision=plain_precision,
+        line_steps=line_steps,
+        line_stack=line_stack,
+        watch_steps=watch_steps,
         with_stack=with_stack,
         record_shapes=record_shapes,
         profile_memory=profile_memory,
         cuda_sync_events=cuda_sync_events,
+        force=force,
     )
-    target = writable_target(Path(path), force=force)
-    watch = WatchBounds(watch_steps, WATCH_SECONDS)
-    windows = Windows(WarmUpBounds(warmup, max(warmup, max_warmup)), plain, steps, line_steps, line_stack, watch)
+    return recording_of(path, options, on_progress)
+
+
+def recording_of(
+    path: str | os.PathLike[str], options: RecordingOptions, on_progress: OnWindow | None = None
+) -> "Recording":
+    """Return the recording that `profile()` returns for these options. Raises CaptureError as it does."""
+    windows = options.windows
+    make_profiler = partial(
+        torch_profiler,
+        with_stack=options.with_stack,
+        record_shapes=options.record_shapes,
+        profile_memory=options.profile_memory,
+        cuda_sync_events=options.cuda_sync_events,
+    )
+    target = writable_target(Path(path), force=options.force)
     return Recording(target, windows, make_profiler, on_progress=on_progress)
 
 

@@ -1,0 +1,96 @@
+"""`pinprof worker CONFIG.json`: runs a version of a program for `ab`, `bisect` and `try`, in a process of its own."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.cli.run import recorded
+from pinprof.cli.terminal import say, show, users_program, write
+from pinprof.cli.written import outputs_of
+
+if TYPE_CHECKING:
+    from pinprof.ab.tasks import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig
+    from pinprof.ab.turns import QuickExit
+    from pinprof.capture.window.recording import TimeSteps
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
+
+
+@click.command(hidden=True)
+@click.argument("config", type=click.Path())
+def worker(config: str) -> None:
+    """Do what the file CONFIG says, and exit with the status of the program that it names."""
+    import msgspec
+
+    from pinprof.ab.tasks import GuardCopies, Record, WorkerConfig
+
+    work = msgspec.json.decode(Path(config).read_bytes(), type=WorkerConfig)
+    task, leaving = work.task, None
+    if isinstance(task, Record):
+        time_steps, leaving = _turns(task.turns)
+        status = _record(work, task, time_steps)
+    elif isinstance(task, GuardCopies):
+        status = _guard(work, task)
+    else:
+        status = _note(work, task)
+    if status:
+        say(f"The script failed with exit status {status}.")
+    if leaving:
+        leaving.status = status
+    sys.exit(status)
+
+
+def _turns(turns: "Turns | None") -> "tuple[TimeSteps | None, QuickExit | None]":
+    """Wait for the first turn, if there are any; return what times the steps in turns, and what ends this process."""
+    if turns is None:
+        return None, None
+    from pinprof.ab.cores import Cores
+    from pinprof.ab.turns import QuickExit, turn_window, wait_for_turn
+
+    leaving = QuickExit()
+    wait_for_turn(turns, Cores())  # torch is loaded, the program has not begun
+    return partial(turn_window, turns), leaving
+
+
+def _record(work: "WorkerConfig", task: "Record", time_steps: "TimeSteps | None") -> int:
+    from pinprof.capture.job import agreement_of_process
+
+    outcome = recorded(
+        outputs_of(work.output, work.output, of_job=False),
+        agreement_of_process(),
+        script=work.script,
+        args=work.args,
+        module=work.module,
+        step_marker=task.step_marker,
+        options=task.options,
+        time_steps=time_steps,
+        beyond_epoch=task.beyond_epoch,
+    )
+    for remark in outcome.remarks:
+        say(remark)
+    return outcome.exit_status
+
+
+def _note(work: "WorkerConfig", task: "NoteNumbers") -> int:
+    from pinprof.trial.first_numbers import run_noted
+
+    path = Path(work.output)
+    with users_program():
+        return run_noted(work.script, work.args, path, module=work.module, steps=task.steps, nudged=task.nudged)
+
+
+def _guard(work: "WorkerConfig", task: "GuardCopies") -> int:
+    from pinprof.races.script import run_guarded
+    from pinprof.races.watching import Guard
+    from pinprof.report.guard import to_json
+
+    watching = Guard("collect", on_found=lambda found: say(found.headline))
+    with users_program():
+        status = run_guarded(work.script, work.args, watching, module=work.module, most_steps=task.steps)
+    show(f"{watching}\n")
+    write(work.output, to_json(watching))
+    return status
