@@ -11,11 +11,10 @@ from pinprof import urls
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.changes import INDENT, change_lines, chosen, left_out
+from pinprof.report.trace.changes import INDENT, change_lines, chosen, fix_command, left_out
 from pinprof.report.trace.course import OF_STEPS, often
 from pinprof.report.trace.headline import headline, sentence, way_to_gpu
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
-from pinprof.report.trace.next import fix_command
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import how_to_tell, removes_more, told
 from pinprof.report.trace.waits import seen_elsewhere

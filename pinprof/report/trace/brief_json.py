@@ -13,11 +13,10 @@ from pinprof.ranks import Ranks
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.job.words import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.changes import chosen, saves, to_do
+from pinprof.report.trace.changes import chosen, fix_command, next_command, saves, to_do
 from pinprof.report.trace.findings_json import joint_of, verdict_of
 from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.host import named_lines, of_kind, share_of, way_out
-from pinprof.report.trace.next import fix_command, next_command
 from pinprof.report.words import begun, cut, printable, untellable
 from pinprof.rules import Finding, Findings
 from pinprof.trace.sources import Sources
