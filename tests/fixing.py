@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pinprof.fix.core.facts import Chosen, CopiesAt, Told, Work
+from pinprof.fix.core.facts import Chosen, CopiesAt, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
 from pinprof.fix.plan import planned
@@ -38,7 +38,7 @@ LOADER = MadeLoader(
 OPTIMIZER = MadeOptimizer(FILE, None, "<module>", direct=True, kind="torch.optim.adamw.AdamW", plain_on_gpu=True)
 
 
-class Said(Told):
+class Said(TraceFacts):
     """What a test says instead of a trace."""
 
     def __init__(self, made: Made, copies: Mapping[Place, CopiesAt], **told: Any) -> None:

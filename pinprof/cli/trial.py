@@ -170,7 +170,7 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
 
 def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
     """Make the trial; `backup` is None where nothing is to be written."""
-    from pinprof.fix.core.write import check_patches
+    from pinprof.fix.core.patch import check_patches
     from pinprof.trial.trial import Trial
 
     def check(patches: "Patches") -> None:

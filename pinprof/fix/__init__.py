@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pinprof.analysis import Analysis
-from pinprof.fix.core.facts import Chosen, Told, Work
+from pinprof.fix.core.facts import Chosen, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.fix import UNRECORDED
-from pinprof.fix.core.patch import Patch, Patches, joint_saving, patched
+from pinprof.fix.core.patch import FixError, Patch, Patches, check_patches, joint_saving, patched, write_patches
 from pinprof.fix.core.rewrite import Mend, Refusal, Refused
-from pinprof.fix.core.write import FixError, check_patches, write_patches
 from pinprof.fix.plan import planned
 
 __all__ = [
@@ -82,9 +81,9 @@ def _work(
     folder: Path | None = None,
     most_bytes: int | None = None,
 ) -> Work:
-    told = Told(analysis)
-    recorded = told.made.sources if told.made else None
-    return Work(told, Files(analysis.trace.path, scripts, folder, recorded, most_bytes), chosen)
+    facts = TraceFacts(analysis)
+    recorded = facts.made.sources if facts.made else None
+    return Work(facts, Files(analysis.trace.path, scripts, folder, recorded, most_bytes), chosen)
 
 
 def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:

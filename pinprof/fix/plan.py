@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from pinprof.fix.core.clock_checks import check_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import ALLOWED, LineFix, Outcome, at_lines, by_hand
 from pinprof.fix.core.patch import joint_saving
 from pinprof.fix.core.rewrite import Mend, Refusal, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.timed import check_clocks
 from pinprof.fix.fixes import fixes_of
 from pinprof.rules.rule import Finding
 from pinprof.rules.wait_sites import GUARDING
@@ -62,7 +62,7 @@ def _taken(mend: Mend, work: Work) -> Outcome:
         work.done[rewrite.file, id(rewrite.node), rewrite.what] = mend.rule.id
     work.made += new
     known = mend.saving is not None or mend.edits is None
-    saving = mend.saving if known else joint_saving([mend], work.told.analysis)
+    saving = mend.saving if known else joint_saving([mend], work.facts.analysis)
     return replace(mend, rewrites=tuple(new), saving=saving)
 
 
@@ -85,7 +85,7 @@ def _doing(mend: Mend, other: Mend, work: Work) -> Mend:
     if not (does and mend.edits and other.edits):
         return mend
     both = replace(mend, edits=mend.edits | other.edits)
-    return replace(both, saving=joint_saving([both], work.told.analysis)) if mend.saving else both
+    return replace(both, saving=joint_saving([both], work.facts.analysis)) if mend.saving else both
 
 
 def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:

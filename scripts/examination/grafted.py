@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pinprof.fix.core.facts import Chosen, CopiesAt, Told, Work
+from pinprof.fix.core.facts import Chosen, CopiesAt, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
 from pinprof.fix.plan import planned
@@ -30,7 +30,7 @@ LAST_IS_CUT = 1
 """The last step ends with the optimizer's: lines behind it run once less."""
 
 
-class Grafted(Told):
+class Grafted(TraceFacts):
     """What is told without a trace."""
 
     def __init__(

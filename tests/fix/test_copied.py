@@ -60,18 +60,6 @@ HITS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
         ("total += loss.data * x.size(0)\n", "print(float(total), total.cpu() if torch.is_tensor(total) else total)"),
     ),
-    "a count of numpy": (
-        program(
-            "correct += (x > y).sum().detach().cpu().numpy()",
-            "print(f'{correct} {100. * correct / 40:.3f}', '%d' % (correct / len(data) if data else 0))\n"
-            "print(correct, '{}'.format(correct / 3))",
-        ).replace(" if data else 0", ""),
-        ("correct += (x > y).sum().detach()\n", "100. * int(correct) / 40", "print(int(correct), '{}'.form"),
-    ),
-    "a count of numpy from 0.0": (
-        program("correct += x.gt(y).sum().cpu().numpy()", "print(correct, correct * 2)", start="correct = 0.0"),
-        ("correct += x.gt(y).sum().double()\n", "print(float(correct), float(correct) * 2)"),
-    ),
     "a count that becomes a number of Python at once": (
         program("correct += x.gt(y).cpu().sum().item()", "return correct / 3"),
         ("correct += x.gt(y).sum()\n", "return int(correct) / 3"),
@@ -91,17 +79,13 @@ MISSES: dict[str, tuple[str, str]] = {
     "divided in place": (program(REAL, "total /= 3\nreturn total", start="total = 0.0"), "may round otherwise"),
     "gradients": (program("total += loss.cpu()", "print(total)", start="total = 0.0"), "detach it"),
     "many numbers": (program("total += x.detach().cpu()", "print(total)", start="total = 0.0"), "not known to be"),
+    "a count of numpy": (
+        program("correct += x.gt(y).sum().cpu().numpy()", "print(correct)"),
+        "no change is mechanical",
+    ),
     "a sum of real numbers of numpy": (
         program("total += loss.detach().cpu().numpy()", "print(total)", start="total = 0.0"),
-        "not known to be",
-    ),
-    "a number of numpy that is returned": (
-        program("correct += x.gt(y).sum().cpu().numpy()", "return correct / 3"),
-        "may need a number of numpy",
-    ),
-    "a number of numpy that shows its type": (
-        program("correct += x.gt(y).sum().cpu().numpy()", "print(f'{correct!r}')"),
-        "may need a number of numpy",
+        "no change is mechanical",
     ),
     "no import of torch": (program(COUNT, "print(correct)").replace("import torch\n", ""), "does not import torch"),
     "two copies": (program("correct += (x.cpu() > y.cpu()).sum()", "print(correct)"), "no change is mechanical"),

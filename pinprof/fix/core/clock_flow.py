@@ -8,8 +8,8 @@ import libcst as cst
 
 from pinprof.fix.core.calls import last_name
 from pinprof.fix.core.clocks import OF_BAR, is_clock, is_clock_of_python, is_timer, may_read_clock, reads_clock
+from pinprof.fix.core.files import Function, Program, handed
 from pinprof.fix.core.flow import Flow, State, names_of, worst, yields
-from pinprof.fix.core.program import Function, Program, handed
 from pinprof.fix.core.reads import as_read
 from pinprof.fix.core.rewrite import Waits, walk
 from pinprof.fix.core.source import SourceFile
@@ -41,7 +41,7 @@ class Clock:
 
 
 @dataclass
-class Undone:
+class ClockWalk:
     """One walk through a program, beside a change: which clocks are read before the GPU has done its work."""
 
     program: Program

@@ -35,7 +35,7 @@ class CopiesAt:
     """Whether all of them are between pinned memory and the GPU."""
 
 
-class Told:
+class TraceFacts:
     """What one trace tells."""
 
     def __init__(self, analysis: Analysis) -> None:
@@ -161,7 +161,7 @@ def _is_named(named: str, place: Place) -> bool:
 class Work:
     """All that the changes of one trace need."""
 
-    told: Told
+    facts: TraceFacts
     files: Files
     chosen: Chosen
     done: dict[tuple[str, int, str], str] = field(default_factory=dict)

@@ -5,11 +5,11 @@ from functools import partial, reduce
 from operator import or_
 from typing import ClassVar, TypeAlias, TypeVar
 
+from pinprof.fix.core.clock_checks import before_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.rewrite import Change, Mend, NotThisForm, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.timed import before_clocks
 from pinprof.rules.rule import Finding, FoundSite, Numbers, Saving
 from pinprof.trace.lines import Place, Placed
 from pinprof.whatif import Edits

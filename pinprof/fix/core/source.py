@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import libcst as cst
 from libcst.metadata import (
+    Assignment,
     CodeRange,
     MetadataWrapper,
     ParentNodeProvider,
@@ -126,6 +127,14 @@ class SourceFile:
             if isinstance(node, cst.Name):
                 found.setdefault(node.value, []).append(node)
         return found
+
+    def defined(self, name: str) -> int | None:
+        """Return a line in which the source binds a name, in whatever scope; None where it never does."""
+        for scope in {each for each in self._scopes.values() if each is not None}:
+            for each in scope.assignments[name]:
+                if isinstance(each, Assignment):
+                    return self.line(each.node)
+        return None
 
     def _named(self, node: cst.CSTNode) -> "set[QualifiedName]":
         found = self._names.get(node, ())

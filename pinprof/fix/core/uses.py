@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
+from libcst import matchers
 from libcst.metadata import Assignment, ComprehensionScope
 
-from pinprof.fix.core.rewrite import NotSafe, Refusal, walk
+from pinprof.fix.core.rewrite import NotSafe, walk
 from pinprof.fix.core.source import Scope, SourceFile
 
 
@@ -45,9 +46,10 @@ def uses_in(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.
             yield node
 
 
+TEXTS = [matchers.ZeroOrMore(matchers.Element(matchers.SimpleString()))]
+PLAIN_ALL = matchers.Assign(value=matchers.List(TEXTS) | matchers.Tuple(TEXTS))
+"""`__all__ = ["a", "b"]`."""
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
-MAKES = (cst.Name, cst.Call, cst.BaseComp, cst.ConcatenatedString, cst.FormattedString)
-"""What makes a list of names whose texts do not stand in it."""
 SHOWS = {"ic", "pp"}
 """Functions of libraries that show the code of what they are given."""
 
@@ -100,26 +102,14 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
 
 
 def exports(source: SourceFile, name: str) -> bool:
-    """Return whether a module may offer a variable to others by `__all__`, in whatever way that is made."""
-    nodes = [
-        each
-        for line in source.nodes
-        if isinstance(line, cst.SimpleStatementLine) and any(map(_is_all, walk(line)))
-        for each in _without_annotations(line)
-    ]
-    texts = [each.evaluated_value for each in nodes if isinstance(each, cst.SimpleString)]
-    is_elsewhere = sum(map(_is_all, source.nodes)) > sum(map(_is_all, nodes))
-    is_made = is_elsewhere or any(isinstance(each, MAKES) and not _is_all(each) for each in nodes)
-    return name in texts or (is_made and not name.startswith("_"))
-
-
-def _is_all(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Name) and node.value == "__all__"
-
-
-def _without_annotations(line: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    annotations = {each for node in walk(line) if isinstance(node, cst.Annotation) for each in walk(node)}
-    return (each for each in walk(line) if each not in annotations)
+    """Return whether a module may offer a variable to others: `__all__` has it, or is no plain list of texts."""
+    nodes = source.named.get("__all__", ())
+    if not nodes:
+        return False
+    assign = source.parent(source.parent(nodes[0]) or nodes[0])
+    if len(nodes) > 1 or not matchers.matches(assign or nodes[0], PLAIN_ALL):
+        return True
+    return name in {node.evaluated_value for node in walk(assign or nodes[0]) if isinstance(node, cst.SimpleString)}
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
@@ -191,31 +181,14 @@ def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def check_is_builtin(source: SourceFile, name: str) -> None:
-    """Raise Refusal where a file gives a name of Python's own another meaning: `float`, `len`."""
-    for node in source.nodes:
-        is_alias = isinstance(node, cst.ImportAlias) and name in {node.evaluated_alias, node.evaluated_name}
-        is_definition = isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param) and node.name.value == name
-        is_bound = isinstance(node, cst.Name) and node.value == name and _is_bound(source, node)
-        if is_alias or is_definition or is_bound:
-            raise NotSafe(f"the program has a {name} of its own, in line {source.line(node)}")
+    """Raise NotSafe where a file gives a name of Python's own another meaning: `float`, `len`."""
+    if (line := source.defined(name)) is not None:
+        raise NotSafe(f"the program has a {name} of its own, in line {line}")
 
 
 def is_builtin(source: SourceFile, name: str) -> bool:
     """Return whether a name is of Python's own, and a file gives it no other meaning."""
-    if not hasattr(builtins, name):  # or all of the file would be looked through
-        return False
-    try:
-        check_is_builtin(source, name)
-    except Refusal:
-        return False
-    return True
-
-
-def _is_bound(source: SourceFile, node: cst.Name) -> bool:
-    parent = source.parent(node)
-    if isinstance(parent, cst.Element | cst.AssignTarget | cst.AnnAssign | cst.For | cst.NamedExpr):
-        return is_target(source, node) or bound_to(source, node) is not None or isinstance(parent, cst.AssignTarget)
-    return False
+    return hasattr(builtins, name) and source.defined(name) is None
 
 
 def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:

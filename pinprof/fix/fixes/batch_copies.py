@@ -8,12 +8,12 @@ import libcst as cst
 
 from pinprof.fix.core.batches import batch_of, cast_before, check_uses, copied_by, gone_through, is_copy, part, path_of
 from pinprof.fix.core.calls import argument, check_plain, method, moved_to, with_argument
-from pinprof.fix.core.facts import Told, Work
+from pinprof.fix.core.clock_checks import check_clocks, waits_at
+from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
 from pinprof.fix.core.loaders import check_pinnable, with_options
 from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.timed import check_clocks, waits_at
 from pinprof.fix.core.uses import uses_of
 from pinprof.fix.core.values import REAL_TYPES
 from pinprof.fix.core.waits import check_no_other, check_parts_are_not_written, check_runs_in_order
@@ -106,7 +106,7 @@ class BatchCopies(Fix):
 def _without_a_wait(place: Place, work: Work) -> tuple[list[Rewrite], Waits]:
     """Return the rewrites of a line's copies and of the DataLoaders of what they copy. Raises Refusal."""
     source = work.files.at(place)
-    copied = copies_of(source, place, work.told)
+    copied = copies_of(source, place, work.facts)
     loaders = {one.loader.place: one.loader for one in copied if one.loader}.values()
     casts = all(cast_before(one.call) for one in copied)
     new = [each for loader in loaders for each in _pinned(loader, place, work, casts=casts)]
@@ -127,9 +127,9 @@ class Copied(NamedTuple):
     """None where the program pins the memory itself, for this copy."""
 
 
-def copy_calls(source: SourceFile, place: Place, told: Told) -> list[cst.Call]:
+def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.Call]:
     """Return the calls on a line that copy to the GPU. Raises Refusal where the line may do something else."""
-    if not told.are_to_gpu(place):
+    if not facts.are_to_gpu(place):
         raise NotSafe("the trace has no copy to the GPU at this line alone")
     calls = [call for call in source.calls(place.line or 0) if is_copy(call)]
     if not calls:
@@ -187,13 +187,13 @@ def _check_arguments(source: SourceFile, call: cst.Call) -> None:
     check_plain(call, 2 if is_typed else 1, "the copy")
 
 
-def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> MadeLoader:
+def loader_of(source: SourceFile, call: cst.Call, place: Place, facts: TraceFacts) -> MadeLoader:
     """Return the DataLoader whose batch a call copies. Raises Refusal where the batch may come from elsewhere."""
     copied = copied_by(call)
     each_of = gone_through(source, call)
     name, keys = each_of.path if each_of else path_of(copied)
     batch = batch_of(source, call, name)
-    loader = told.loader_of(place, source.line(batch.loop))
+    loader = facts.loader_of(place, source.line(batch.loop))
     if loader is None:
         raise NotSafe("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*batch.keys, *keys])
@@ -203,7 +203,7 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, told: Told) -> M
     if batch.apart:
         names.append((batch.name, batch.apart))
     for each, at in names:
-        check_uses(source, batch.loop, each, at, lambda line: told.are_to_gpu(place._replace(line=line)))
+        check_uses(source, batch.loop, each, at, lambda line: facts.are_to_gpu(place._replace(line=line)))
     return loader
 
 
@@ -222,16 +222,16 @@ MAKERS = {
 OTHER_MEMORY = {"pin_memory", "out"}
 
 
-def copies_of(source: SourceFile, place: Place, told: Told) -> list[Copied]:
+def copies_of(source: SourceFile, place: Place, facts: TraceFacts) -> list[Copied]:
     """Return the calls on a line that copy parts of a batch to the GPU, or what the line itself pins.
 
     Raises Refusal unless all of its calls do.
     """
-    calls = copy_calls(source, place, told)
-    copies = told.copies_at(place)
+    calls = copy_calls(source, place, facts)
+    copies = facts.copies_at(place)
     if copies is not None and copies.pinned and all(_is_pinned_there(source, call) for call in calls):
         return [Copied(source, call, None) for call in calls]
-    return [Copied(source, call, loader_of(source, call, place, told)) for call in calls]
+    return [Copied(source, call, loader_of(source, call, place, facts)) for call in calls]
 
 
 def _is_pinned_there(source: SourceFile, call: cst.Call) -> bool:
@@ -289,7 +289,7 @@ def _pinned(loader: MadeLoader, place: Place, work: Work, *, casts: bool) -> lis
 
     `casts`: what is copied there is not its memory now, but that of `x.float()`.
     """
-    copies = work.told.copies_at(place)
+    copies = work.facts.copies_at(place)
     if loader.pin_memory:
         if not casts and (copies is None or not copies.pinned):
             raise NotSafe("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
@@ -304,7 +304,7 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
     if loader.pin_memory:
         return []
     check_pinnable(loader)
-    for other in work.told.loaders_at(loader.place):
+    for other in work.facts.loaders_at(loader.place):
         if other.num_workers and other.batch is not None:
             check_pinnable(other)  # made by the same call
     if loader.own_collate or loader.batch_size is None:
@@ -315,10 +315,10 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
 
 def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Mend the DataLoaders of pageable batches alone, where their copies cannot be made non-blocking for certain."""
-    rewrites, refused = at_each(finding, work.told.drawn, lambda loader: _pinning(loader, work))
+    rewrites, refused = at_each(finding, work.facts.drawn, lambda loader: _pinning(loader, work))
     yield from refused
     if rewrites:
-        waits = [each for loader in work.told.drawn for each in _drawn(loader, work)]
+        waits = [each for loader in work.facts.drawn for each in _drawn(loader, work)]
         yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
 
 

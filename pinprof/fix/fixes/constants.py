@@ -19,11 +19,11 @@ from pinprof.fix.core.calls import (
     moved_to,
     with_argument,
 )
+from pinprof.fix.core.clock_checks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, walk
 from pinprof.fix.core.source import Loop, SourceFile
-from pinprof.fix.core.timed import waits_at
 from pinprof.fix.core.uses import is_set_by_others, uses_of
 from pinprof.fix.core.waits import check_no_other, check_runs_in_order
 from pinprof.trace.lines import Place

@@ -4,15 +4,14 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix, by_hand
 from pinprof.fix.core.order import loop_of_read
 from pinprof.fix.core.reads import is_copy_to_host
-from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Rewrite, Waits, atom, call_of
+from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Rewrite, Waits, call_of
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import check_is_builtin, uses_of
-from pinprof.fix.core.values import compared_there, is_count, is_host_number, is_real, is_shown, is_value_of_text
+from pinprof.fix.core.values import compared_there, is_count, is_real, is_shown, is_value_of_text
 from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
 from pinprof.fix.fixes.sums import (
     LATER,
@@ -33,7 +32,6 @@ PERHAPS_THE_SAME = {"float", "double", "long", "cpu", "numpy"}
 """Methods that may return the tensor itself, or its memory."""
 MAKING = {"print", "str", "repr", "int", "float"}
 """Functions that make something else of a tensor at once."""
-ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 
 
 class Copied(NamedTuple):
@@ -43,8 +41,6 @@ class Copied(NamedTuple):
     there: cst.BaseExpression
     """The same without the copy."""
     is_count: bool
-    is_array: bool
-    """Whether it becomes a number of numpy."""
 
 
 class SumUntilCopied(LineFix):
@@ -116,13 +112,9 @@ def _kept_until_copied(source: SourceFile, copied: Copied, added: Sum) -> Change
     check_may_come_later(source, copied.node, loop)
     check_is_of_one_mode(source, copied.node)
     reads = [node for node in uses.read if not source.is_within(node, added.node)]
-    if copied.is_array:
-        there, rewrites = _read_as_numbers(source, copied, added, reads, [value for _, value in uses.set])
-    else:
-        there = copied.there
-        sure = {id(node): is_added_before(source, node, added, loop, uses) for node in reads}
-        rewrites = [new for node in reads for new in _copy_of(source, node, copied, is_sure=sure[id(node)])]
-    kept = source.anew(copied.node, "stays on the GPU", there)
+    sure = {id(node): is_added_before(source, node, added, loop, uses) for node in reads}
+    rewrites = [new for node in reads for new in _copy_of(source, node, copied, is_sure=sure[id(node)])]
+    kept = source.anew(copied.node, "stays on the GPU", copied.there)
     lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
     waits = Waits(source.file, (copied.node,), tuple(reads), lost)
     return Change([kept, *rewrites], waits, numbers="rounding" if is_divided(added.value) else "equal")
@@ -136,7 +128,7 @@ def _copied_at(source: SourceFile, line: int) -> Copied | None:
 
 def _check_is_number(source: SourceFile, copied: Copied) -> None:
     """Raise Refusal unless what is copied is a count, or a loss without its gradients."""
-    if not (copied.is_count or (is_real(source, _bare(copied.there), copied.node) and not copied.is_array)):
+    if not (copied.is_count or is_real(source, _bare(copied.there), copied.node)):
         raise NotSafe(f"{source.code(copied.node)} is not known to be a count, or one number without gradients")
     if not copied.is_count and not _is_detached(copied.there):
         raise NotSafe(f"{source.code(copied.node)} keeps the gradients of each step: detach it")
@@ -147,13 +139,11 @@ def _as_copied(source: SourceFile, call: cst.Call) -> Copied | None:
     parent = source.parent(call)
     if isinstance(parent, cst.Attribute) and parent.value is call:
         return None
-    is_array = method(call) == "numpy" and not call.args
-    inner = cst.ensure_type(call.func, cst.Attribute).value if is_array else call
-    there, copies = _without_copies(source, inner)
+    there, copies = _without_copies(source, call)
     count = is_count(source, _bare(there))
     if not copies and count:
         there, copies = compared_there(cst.ensure_type(there, cst.Call))
-    return Copied(call, there, count, is_array) if copies else None
+    return Copied(call, there, count) if copies else None
 
 
 def _without_copies(source: SourceFile, node: cst.BaseExpression) -> tuple[cst.BaseExpression, bool]:
@@ -229,31 +219,3 @@ def _check_is_used_up(source: SourceFile, node: cst.CSTNode) -> None:
     is_new = isinstance(around, cst.BinaryOperation | cst.ComparisonTarget | cst.Comparison)
     if not (is_returned or is_new or _called(source, outer) or is_shown(source, outer)):
         raise NotSafe(f"line {source.line(node)} may keep the sum, which changes later")
-
-
-def _read_as_numbers(
-    source: SourceFile, copied: Copied, added: Sum, reads: list[cst.Name], starts: list[cst.BaseExpression]
-) -> tuple[cst.BaseExpression, list[Rewrite]]:
-    """Return what stays on the GPU of a count of numpy, and where it becomes a number: it reads alike in a text."""
-    kinds = {"int" if source.code(value) == "0" else "float" for value in starts if isinstance(value, cst.BaseNumber)}
-    if len(kinds) != 1:
-        raise NotSafe(f"{source.code(added.total)} begins at 0 and at 0.0")
-    (kind,) = kinds
-    check_is_builtin(source, kind)
-    rewrites = []
-    for node in reads:
-        if not is_shown(source, _calculated(source, node)):
-            raise NotSafe(f"line {source.line(node)} may need a number of numpy")
-        rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
-    there = copied.there if kind == "int" else call_of("X.double()", X=atom(copied.there))
-    return there, rewrites
-
-
-def _calculated(source: SourceFile, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what arithmetic with numbers of the host makes of a number."""
-    parent = source.parent(node)
-    if not (isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, ARITHMETIC)):
-        return node
-    other = parent.right if parent.left is node else parent.left
-    is_number = isinstance(other, cst.BaseNumber) or is_host_number(source, other)
-    return _calculated(source, parent) if is_number else node

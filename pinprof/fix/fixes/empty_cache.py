@@ -5,12 +5,12 @@ from functools import partial
 
 import libcst as cst
 
+from pinprof.fix.core.clock_checks import before_clocks, waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.fix import Fix, Outcome, mend_of, tried
 from pinprof.fix.core.rewrite import Change, NotSafe, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
-from pinprof.fix.core.timed import before_clocks, waits_at
 from pinprof.rules.rule import Finding
 from pinprof.trace.lines import Place
 
@@ -82,7 +82,7 @@ class NoEmptyCache(Fix):
         rewrites: list[Rewrite] = []
         waits: list[Waits] = []
         reasons: list[str] = []
-        for place in sorted(work.told.allocating, key=finding.evidence.place.__ne__):  # its reason first
+        for place in sorted(work.facts.allocating, key=finding.evidence.place.__ne__):  # its reason first
             emptied = tried(partial(_emptied, place, work), reasons)
             waits += [waits_at(work.files.at(place), place)] if emptied else []
             rewrites += emptied
@@ -108,7 +108,7 @@ def _without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
     other = source.imported(LIBRARIES) or source.mentions(SHORT)
     if other:
         raise NotSafe(f"the program may need the memory that torch keeps ({other})")
-    told = source.mentions(OF_MEMORY)
-    if told:
-        raise NotSafe(f"the program looks at memory ({told}), and would see the memory that torch keeps")
+    looked_at = source.mentions(OF_MEMORY)
+    if looked_at:
+        raise NotSafe(f"the program looks at memory ({looked_at}), and would see the memory that torch keeps")
     return [removal(source, statement)]

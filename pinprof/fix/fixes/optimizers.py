@@ -13,7 +13,7 @@ from pinprof.fix.core.calls import (
     with_argument,
     without_argument,
 )
-from pinprof.fix.core.facts import Told, Work
+from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of, tried
 from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
@@ -92,11 +92,13 @@ class FusedOptimizer(Fix):
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Mend optimizers that launch much; and gradients that are set to zero, where that is allowed."""
-        made = work.told.made
+        made = work.facts.made
         if made is None or not made.optimizers:
             yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
-        rewrites, refused = at_each(finding, made.optimizers, lambda each: _fewer_launches(work.files, each, work.told))
+        rewrites, refused = at_each(
+            finding, made.optimizers, lambda each: _fewer_launches(work.files, each, work.facts)
+        )
         yield from refused
         if rewrites:
             what = ", ".join(dict.fromkeys(each.what for each in rewrites))
@@ -124,13 +126,13 @@ def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile,
     return source, calls[0]
 
 
-def _fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[Rewrite]:
+def _fewer_launches(files: Files, optimizer: MadeOptimizer, facts: TraceFacts) -> list[Rewrite]:
     """Return the rewrites that let an optimizer make few launches. Raises Refusal where it may not, or does."""
     source, call = _made_optimizer(files, optimizer)
     name = optimizer.kind.rpartition(".")[2]
     check_plain(call, MOST_OF_FUSED if optimizer.kind in FUSED else MOST_POSITIONAL, name)
     _check_options(source, call, optimizer)
-    _check_others(optimizer, told)
+    _check_others(optimizer, facts)
     if optimizer.fused:
         raise NotSafe(f"{name} is fused already")
     if optimizer.differentiable:
@@ -139,8 +141,8 @@ def _fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[
         raise NotSafe("its parameters are not all dense and on a GPU, or were not when it was made")
     foreach = argument(call, "foreach")
     said = source.code(foreach.value) if foreach is not None else None
-    if optimizer.kind in FUSED and not (said == "False" and _has_scaler(told, source)):
-        _check_fusible(name, told, source)
+    if optimizer.kind in FUSED and not (said == "False" and _has_scaler(facts, source)):
+        _check_fusible(name, facts, source)
         _check_state(source, call)
         if said is None:
             return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
@@ -152,9 +154,9 @@ def _fewer_launches(files: Files, optimizer: MadeOptimizer, told: Told) -> list[
     raise NotSafe(f"{name} has no certain fused form, and already updates all parameters at once")
 
 
-def _check_others(optimizer: MadeOptimizer, told: Told) -> None:
+def _check_others(optimizer: MadeOptimizer, facts: TraceFacts) -> None:
     """Raise Refusal where the same call makes another optimizer, for which the change is not right."""
-    made = told.made.optimizers if told.made else ()
+    made = facts.made.optimizers if facts.made else ()
     for other in made:
         if other.place == optimizer.place and (other.kind != optimizer.kind or not other.plain_on_gpu):
             raise NotSafe("the line also makes an optimizer whose parameters are not all dense and on a GPU")
@@ -171,22 +173,22 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
             raise NotSafe(f"its parameter groups set {option} themselves")
 
 
-def _check_fusible(name: str, told: Told, source: SourceFile) -> None:
-    if told.torch_version < FIRST_FUSED:
+def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
+    if facts.torch_version < FIRST_FUSED:
         raise NotSafe(f"it is unknown whether this version of torch has a fused {name}")
-    if told.has_sparse_gradients:
+    if facts.has_sparse_gradients:
         raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
     library = source.imported(LIBRARIES)
     if library:
         raise NotSafe(f"{library} changes the optimizer, and may not know a fused one")
-    if _has_scaler(told, source):
+    if _has_scaler(facts, source):
         raise NotSafe(
             "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
         )
 
 
-def _has_scaler(told: Told, source: SourceFile) -> bool:
-    return told.has_scaler or source.mentions(("GradScaler",)) is not None
+def _has_scaler(facts: TraceFacts, source: SourceFile) -> bool:
+    return facts.has_scaler or source.mentions(("GradScaler",)) is not None
 
 
 def _check_state(source: SourceFile, call: cst.Call) -> None:

@@ -52,7 +52,7 @@ class Tf32(Fix):
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the change of the file that makes an optimizer or a DataLoader, or why there is none."""
-        made = work.told.made
+        made = work.facts.made
         places = [each.place for each in made.optimizers if each.direct] if made else []
         places += [each.place for each in made.loaders if each.direct] if made else []
         if not places:

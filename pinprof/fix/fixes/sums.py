@@ -117,12 +117,12 @@ class SumOnGpu(LineFix):
         """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises Refusal."""
         change = _kept_on_gpu(source, place.line or 0)
         check_is_of_one_gpu(work)
-        return change._replace(part=change.part and work.told.waits_in_a_loop(place))
+        return change._replace(part=change.part and work.facts.waits_in_a_loop(place))
 
 
 def check_is_of_one_gpu(work: Work) -> None:
     """Raise NotSafe where a process uses several GPUs."""
-    if work.told.gpus > 1:
+    if work.facts.gpus > 1:
         raise NotSafe("the process uses several GPUs, and a sum must stay on one")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from pinprof.fix.core.calls import argument
-from pinprof.fix.core.facts import Told, Work
+from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, mend_of
 from pinprof.fix.core.loaders import made_loader, with_options
 from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
@@ -66,12 +66,12 @@ class MoreWorkers(Fix):
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the change of all DataLoaders that the steps draw from, and those that stay as they are."""
-        made = work.told.made
+        made = work.facts.made
         if made is None or not made.drawn:
             yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
         saving_ns = finding.saving.saving_ns if finding.saving else 0.0
-        is_same = all(_yields_the_same(each, saving_ns, work.told) for each in made.drawn)
+        is_same = all(_yields_the_same(each, saving_ns, work.facts) for each in made.drawn)
         same = is_same and not work.chosen.changes_numbers
         rewrites, refused = at_each(finding, made.drawn, lambda loader: _with_workers(loader, work, same=same))
         yield from refused
@@ -82,7 +82,7 @@ class MoreWorkers(Fix):
             yield mend_of(finding, what, rewrites, finding.sites, numbers, safe_if, waits=(), part=part)
 
 
-def _yields_the_same(loader: MadeLoader, saving_ns: float, told: Told) -> bool:
+def _yields_the_same(loader: MadeLoader, saving_ns: float, facts: TraceFacts) -> bool:
     """Return whether a DataLoader yields the same with more workers, to the bit, and it pays for them to start anew.
 
     Those that persist do not: a DataLoader then draws a seed less at the beginning of each epoch, so that all that is
@@ -92,7 +92,7 @@ def _yields_the_same(loader: MadeLoader, saving_ns: float, told: Told) -> bool:
         return False  # without a batch size, a sample may be memory of the data set, which workers have by themselves
     if loader.num_workers:
         return True
-    if not loader.length or loader.begun > 2 + 2 * told.steps_before / loader.length or loader.drawn < told.steps:
+    if not loader.length or loader.begun > 2 + 2 * facts.steps_before / loader.length or loader.drawn < facts.steps:
         return False  # most epochs end early, or each step begins one or makes a DataLoader
     return saving_ns * loader.length >= PAYS * RESTART_NS
 
@@ -152,13 +152,13 @@ def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
 
 def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite]:
     """Return the rewrites that give a DataLoader more workers; such that it yields the `same`, or that persist."""
-    cpus = work.told.made.cpus if work.told.made else None
-    options = _more_workers(loader, cpus, work.told.processes)
-    if any(each.iterable for each in work.told.loaders_at(loader.place)):
+    cpus = work.facts.made.cpus if work.facts.made else None
+    options = _more_workers(loader, cpus, work.facts.processes)
+    if any(each.iterable for each in work.facts.loaders_at(loader.place)):
         raise NotSafe("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
     source, call = made_loader(work.files, loader)
     if not loader.num_workers:
-        _check_can_start(source, work.told.made.starts_by if work.told.made else None)
+        _check_can_start(source, work.facts.made.starts_by if work.facts.made else None)
     changes = _may_change_data(source, call)
     if same and changes:
         raise NotSafe(f"the program may change the data set while workers read it; {ALLOWED}")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from pinprof.fix.core.clock_flow import Clock, Undone
+from pinprof.fix.core.clock_flow import Clock, ClockWalk
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.order import is_seldom
 from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, Waits, walk
@@ -65,7 +65,7 @@ def _clocks(waits: Waits, together: Sequence[Waits], work: Work) -> list[Clock]:
         return []
     removed = {id(node) for each in together for gone in each.gone for node in walk(gone)}
     try:
-        return [*Undone(program, waits, removed, work.told.waiting).walked()]
+        return [*ClockWalk(program, waits, removed, work.facts.waiting).walked()]
     except RecursionError:
         raise NotSafe("the program calls its functions too deep to see which clocks need the wait") from None
 
