@@ -38,6 +38,8 @@ class Fix:
     """What it does, in a few words."""
     safe_if: ClassVar[str]
     """What has to hold that the source does not show."""
+    guide: ClassVar[tuple[tuple[str, str], ...]]
+    """What the guide says of it: what it changes, and what becomes of the program's numbers."""
     VALID: ClassVar[Programs]
     """Programs that it changes, each with what becomes of it."""
     INVALID: ClassVar[Programs]

@@ -34,6 +34,21 @@ class BatchCopies(Fix):
     rules = ("PIN101", "PIN102", "PIN104", "PIN105")
     what = "pin_memory=True, non_blocking=True"
     safe_if = SAFE_COPIES
+    guide = (
+        (
+            (
+                "`pin_memory=True` where the DataLoader is made, `non_blocking=True` where its batches are copied: by"
+                " `.to()`, `.cuda()` or `.type()`, whole or part by part, in another shape or type, in a loop over "
+                "the DataLoader; `x.float().to(device)`, which is not pinned, becomes `x.to(device, "
+                "non_blocking=True).float()`; and on `x.pin_memory().to(device)`, if nobody else has that memory"
+            ),
+            "equal",
+        ),
+        (
+            "`torch.ones(n).long().to(device)` becomes `torch.ones(n, device=device).long()`",
+            "equal",
+        ),
+    )
     VALID = (
         (
             """

@@ -40,6 +40,16 @@ class ConstantOnGpu(LineFix):
     rules = ("PIN209",)
     what = "no step copies the constant"
     safe_if = SAFE_CONSTANT
+    guide = (
+        (
+            (
+                "one number, or a list of the same, is made on the GPU (`torch.full`), also for "
+                "`torch.tensor(0.5).to(device)`; a list is made once before the loop, with what is made of it there "
+                "(`.view(1, 3)`, `.to(device)`)"
+            ),
+            "equal",
+        ),
+    )
     VALID = (
         (
             """

@@ -52,6 +52,15 @@ class SumUntilCopied(LineFix):
         "Nothing else relies on the removed wait. The GPU adds the same numbers in the same order, of the type that "
         "they have on the host (float64, if Python adds them), and the program reads the sum where it uses it."
     )
+    guide = (
+        (
+            (
+                'a count or a loss that goes into a sum (`correct += pred.eq(y).sum().cpu()`, with `.to("cpu")` too) '
+                "stays on the GPU; the sum is copied where it is used, and is a tensor of the host there as before"
+            ),
+            "equal; rounding where the number is divided",
+        ),
+    )
     VALID = (
         (
             """

@@ -26,6 +26,12 @@ class ListOnGpu(LineFix):
     rules = ("PIN201", "PIN203")
     what = LATER
     safe_if = SAFE_LATER
+    guide = (
+        (
+            "a list that is used behind the loop of an epoch keeps tensors until then",
+            "equal",
+        ),
+    )
     VALID = (
         (
             """

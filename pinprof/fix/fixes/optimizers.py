@@ -56,6 +56,16 @@ class FusedOptimizer(Fix):
     rules = ("PIN602",)
     what = "fused=True"
     safe_if = ""
+    guide = (
+        (
+            "`fused=True` for Adam, AdamW and SGD; `foreach=False` is removed",
+            "rounding",
+        ),
+        (
+            "with `--changes-numbers`: `zero_grad(set_to_none=False)` becomes `zero_grad()`",
+            "different",
+        ),
+    )
     VALID = (
         (
             """

@@ -21,6 +21,12 @@ class Tf32(Fix):
     rules = ("PIN701",)
     what = "TF32"
     safe_if = ""
+    guide = (
+        (
+            "with `--changes-numbers`: TF32",
+            "different",
+        ),
+    )
     VALID = (
         (
             """

@@ -56,6 +56,12 @@ class SumOnGpu(LineFix):
     rules = ("PIN201", "PIN203")
     what = LATER
     safe_if = SAFE_LATER
+    guide = (
+        (
+            "a sum (`total += loss.item()`) that is used every N steps stays on the GPU, in float64 as Python's",
+            "equal; rounding where the number is divided, for a GPU multiplies by the reciprocal",
+        ),
+    )
     VALID = (
         (
             """

@@ -21,6 +21,12 @@ class NumberWhereUsed(LineFix):
     rules = ("PIN201", "PIN203")
     what = LATER
     safe_if = SAFE_LATER
+    guide = (
+        (
+            "a number that is used every N steps is read there",
+            "equal",
+        ),
+    )
     VALID = (
         (
             """
