@@ -61,21 +61,6 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         loop("model(x[0].unsqueeze(0).cuda(non_blocking=True))"),
         {**PINNED, "loader": replace(LOADER, pin_memory=True, batch=[["tensor"], "tensor"])},
     ),
-    "a batch whose type changes before it is copied": (
-        loop("y = y.float().cuda()  #? PIN104\nmodel(x, y)").replace(", pin_memory=True", ""),
-        loop("y = y.cuda(non_blocking=True).float()\nmodel(x, y)"),
-        {},
-    ),
-    "a batch that is pinned, but not what is made of it": (
-        loop("y = (y.squeeze(1).double()).to(device)  #? PIN102\nmodel(x, y)"),
-        loop("y = (y.squeeze(1).to(device, non_blocking=True)).double()\nmodel(x, y)"),
-        {"loader": replace(LOADER, pin_memory=True)},
-    ),
-    "a copy of what is not pinned, which says that it does not wait": (
-        loop("model(x.view(-1, 784).float().to(self.device, non_blocking=True))  #? PIN101"),
-        loop("model(x.view(-1, 784).to(self.device, non_blocking=True).float())"),
-        {"loader": replace(LOADER, pin_memory=True)},
-    ),
     "memory that the line pins": (batch(), batch("x.pin_memory().to(device, non_blocking=True)"), {"pinned": True}),
     "a DataLoader where the program sets another option of something": (
         loop("x = x.to(device)  #? PIN104\nmodel(x)\nconfig.num_workers = 2").replace(", pin_memory=True", ""),
@@ -112,15 +97,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "a sum beside a look at all variables": (SUM.format(looked="vars()"), {}, "vars() may look at total"),
     "a sum beside a look at what may be all variables": (SUM.format(looked="vars(*args)"), {}, "vars() may look at"),
-    "a type that the copy may change once more": (
-        loop("x = x.float().to(other)  #? PIN102"),
+    "a type that changes before the copy": (loop("y = y.float().cuda()  #? PIN102"), PINNED, "no name of a batch"),
+    "a type that changes beside the copy": (
+        loop("z = y.float().cuda()\ny = y.cuda()  #? PIN102"),
         PINNED,
-        "may change the type, too",
-    ),
-    "a type that the copy changes once more": (
-        loop("x = x.float().to(device, torch.half)  #? PIN102"),
-        PINNED,
-        "may change the type, too",
+        "y is used on the host in line 6",
     ),
     "a type that the host may make otherwise": (
         loop("x = x.long().to(device)  #? PIN102"),

@@ -129,8 +129,6 @@ def part(batch: object, keys: list[str | int]) -> object:
 
 COPYING = {"to", "cuda", "type"}
 """Methods that copy a tensor to the GPU."""
-CASTS = {"float", "double"}
-"""Methods that make real numbers of what they are called on, the same on the host and on a GPU."""
 READS = {"shape", "dtype", "device", "ndim", "requires_grad"}
 """Attributes of a tensor that read nothing of its memory."""
 ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
@@ -145,22 +143,11 @@ def is_copy(call: cst.Call) -> bool:
 
 
 def copied_by(call: cst.Call) -> cst.BaseExpression:
-    """Return what a call copies to the GPU, as it was before its shape or type changed: `x` of `x.float().cuda()`."""
-    cast = cast_before(call)
-    node = cst.ensure_type((cast or call).func, cst.Attribute).value
+    """Return what a call copies to the GPU, as it was before its shape changed: `x` of `x.view(-1).cuda()`."""
+    node = cst.ensure_type(call.func, cst.Attribute).value
     while isinstance(node, cst.Call) and method(node) in VIEWS:
         node = cst.ensure_type(node.func, cst.Attribute).value
     return node
-
-
-def cast_before(call: cst.Call) -> cst.Call | None:
-    """Return the call that changes the type of what a call copies, right before: `x.float()` of `x.float().cuda()`."""
-    inner = cst.ensure_type(call.func, cst.Attribute).value
-    return inner if isinstance(inner, cst.Call) and _is_cast(inner) else None
-
-
-def _is_cast(call: cst.Call) -> bool:
-    return method(call) in CASTS and not call.args
 
 
 class Through(NamedTuple):
@@ -286,7 +273,7 @@ def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
     """Return whether a node is copied in another shape, with nothing between that could write to it."""
     chain = [each for each in _chain(source, node) if method(each) not in VIEWS]
     copy = next(filter(is_copy, chain), None)
-    return copy is not None and (chain[0] is copy or chain[0] is cast_before(copy))
+    return copy is not None and chain[0] is copy
 
 
 def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -334,7 +321,7 @@ def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool
     if isinstance(parent, cst.Attribute) and parent.value is inner:
         called = source.parent(parent)
         if isinstance(called, cst.Call) and called.func is parent:
-            if is_copy(called) or parent.attr.value in VIEWS | CASTS:
+            if is_copy(called) or parent.attr.value in VIEWS:
                 return _is_shown_and_copied(source, inner) and copies(source.line(node))
             return parent.attr.value in ASKS
         return parent.attr.value in READS

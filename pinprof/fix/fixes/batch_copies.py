@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.core.batches import batch_of, cast_before, check_uses, copied_by, gone_through, is_copy, part, path_of
-from pinprof.fix.core.calls import argument, check_plain, method, moved_to, with_argument
+from pinprof.fix.core.batches import batch_of, check_uses, copied_by, gone_through, is_copy, part, path_of
+from pinprof.fix.core.calls import argument, check_plain, method, with_argument
 from pinprof.fix.core.clock_checks import check_clocks, waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
@@ -37,17 +37,13 @@ class BatchCopies(Fix):
     guide = (
         (
             (
-                "`pin_memory=True` where the DataLoader is made, `non_blocking=True` where its batches are copied: by"
-                " `.to()`, `.cuda()` or `.type()`, whole or part by part, in another shape or type, in a loop over "
-                "the DataLoader; `x.float().to(device)`, which is not pinned, becomes `x.to(device, "
-                "non_blocking=True).float()`; and on `x.pin_memory().to(device)`, if nobody else has that memory"
+                "`pin_memory=True` where the DataLoader is made, `non_blocking=True` where its batches are copied: by "
+                "`.to()`, `.cuda()` or `.type()`, whole or part by part, in another shape, in a loop over the "
+                "DataLoader; and on `x.pin_memory().to(device)`, if nobody else has that memory"
             ),
             "equal",
         ),
-        (
-            "`torch.ones(n).long().to(device)` becomes `torch.ones(n, device=device).long()`",
-            "equal",
-        ),
+        ("`torch.ones(n).long().to(device)` becomes `torch.ones(n, device=device).long()`", "equal"),
     )
     VALID = (
         (
@@ -123,8 +119,7 @@ def _without_a_wait(place: Place, work: Work) -> tuple[list[Rewrite], Waits]:
     source = work.files.at(place)
     copied = copies_of(source, place, work.facts)
     loaders = {one.loader.place: one.loader for one in copied if one.loader}.values()
-    casts = all(cast_before(one.call) for one in copied)
-    new = [each for loader in loaders for each in _pinned(loader, place, work, casts=casts)]
+    new = [each for loader in loaders for each in _pinned(loader, place, work)]
     new += [each for one in copied if (each := non_blocking(one))]
     waits = waits_at(source, place)
     check_clocks([waits] if new else [], work)
@@ -153,46 +148,20 @@ def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.
 
 
 def non_blocking(copied: Copied) -> Rewrite | None:
-    """Return the rewrite of a copy; None where it says so already.
-
-    What `x.float()` makes is not pinned: then `x` itself is copied, and its type changes on the GPU.
-    """
+    """Return the rewrite of a copy; None where it says so already. Raises NotSafe."""
     source, call = copied.source, copied.call
     _check_arguments(source, call)
-    cast = cast_before(call)
-    if cast is not None and not _only_moves(source, call):
-        raise NotSafe("the copy itself may change the type, too")
     check_no_other(source)
     check_runs_in_order(source, call)
     given = argument(call, "non_blocking")
     says = source.code(given.value) if given is not None else "False"
     if says not in {"True", "False"}:
         raise NotSafe(f"the source says non_blocking={says}; change it where that is set")
-    if says == "True" and cast is None:
+    if says == "True":
         return None
     if argument(call, "copy") or argument(call, "memory_format"):
         raise NotSafe("the copy has arguments that change what it makes")
-    remake = with_argument("non_blocking", "True")
-    if cast is None:
-        return source.rewrite(call, "non_blocking=True", remake)
-    what = "the type changes on the GPU" if says == "True" else "non_blocking=True"
-    return source.rewrite(call, what, lambda node: _cast_there(cst.ensure_type(remake(node), cst.Call)))
-
-
-def _only_moves(source: SourceFile, call: cst.Call) -> bool:
-    """Return whether a copy leaves the type as it is: `.to(other)` may not."""
-    given = [each for each in call.args if not (each.keyword and each.keyword.value == "non_blocking")]
-    bare = call.with_changes(args=given)
-    return method(call) == "cuda" or (method(call) == "to" and moved_to(source, bare) is not None)
-
-
-def _cast_there(copy: cst.Call) -> cst.BaseExpression:
-    """Return `x.cuda().float()` for `x.float().cuda()`."""
-    function = cst.ensure_type(copy.func, cst.Attribute)
-    cast = cst.ensure_type(function.value, cst.Call)
-    cast_function = cst.ensure_type(cast.func, cst.Attribute)
-    inner = copy.with_changes(func=function.with_changes(value=cast_function.value), lpar=cast.lpar, rpar=cast.rpar)
-    return cast.with_changes(func=cast_function.with_changes(value=inner), lpar=copy.lpar, rpar=copy.rpar)
+    return source.rewrite(call, "non_blocking=True", with_argument("non_blocking", "True"))
 
 
 def _check_arguments(source: SourceFile, call: cst.Call) -> None:
@@ -299,14 +268,11 @@ def _constant(place: Place, work: Work) -> list[Rewrite]:
     return tried(partial(made_once_or_there, source, line), []) or filled_there(source, line)
 
 
-def _pinned(loader: MadeLoader, place: Place, work: Work, *, casts: bool) -> list[Rewrite]:
-    """Return the rewrites that let a DataLoader pin; none if it does. Raises Refusal.
-
-    `casts`: what is copied there is not its memory now, but that of `x.float()`.
-    """
+def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
+    """Return the rewrites that let a DataLoader pin; none if it does. Raises NotSafe."""
     copies = work.facts.copies_at(place)
     if loader.pin_memory:
-        if not casts and (copies is None or not copies.pinned):
+        if copies is None or not copies.pinned:
             raise NotSafe("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
         if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
             raise NotSafe("the batches are made by the program's own code, which may yield the same memory again")
