@@ -33,7 +33,7 @@ def _listed(loop: str, shown: str, step: str = STEP, within: str = "") -> Fault:
         before(loop, "losses_seen = []", within),
         before(shown, f"{shown}:\n    print('mean', sum(losses_seen) / len(losses_seen))", within or loop),
     )
-    return Fault("losses.append(loss.item())", edits, "mend", "PIN201", "the list is read every N steps")
+    return Fault("losses.append(loss.item())", edits, "either", "PIN201", "the list is read within its loop")
 
 
 def _nan(step: str, within: str, loss: str = "loss") -> Fault:

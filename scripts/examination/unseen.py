@@ -175,16 +175,16 @@ OF_RECOMMENDERS = (
         "filtering_dict",
         "neural_filtering",
         (
-            _certain(
+            _open(
                 "running['loss'] += loss.item()",
                 "PIN201",
+                "a dictionary holds the sum",
                 after(
                     "count += 1",
                     "running['loss'] += loss.item()\nrunning['steps'] += 1\nif count % 100 == 0:\n"
                     "\tprint('loss', running['loss'] / running['steps'])\n\trunning = {'loss': 0.0, 'steps': 0}",
                 ),
                 before("count, best_hr = 0, 0", "running = {'loss': 0.0, 'steps': 0}"),
-                why=EVERY_N,
             ),
             _certain(PIN, "PIN104", mark("train_loader = data.DataLoader(")),
         ),
@@ -519,9 +519,10 @@ OF_PICTURES = (
         "cutout_meter",
         "cutout",
         (
-            _certain(
+            _open(
                 "meter.update(loss.item(), n)",
                 "PIN201",
+                "an object holds the sum",
                 swap(
                     "xentropy_loss_avg += xentropy",
                     "xentropy_loss_avg += xentropy_loss.item()",
@@ -531,7 +532,6 @@ OF_PICTURES = (
                 swap("xentropy_loss_avg = 0.", "xentropy_loss_avg = 0.", "meter = AverageMeter()"),
                 before("def test(loader)", METER),
                 OFTEN,
-                why=EVERY_N,
             ),
             _one_by_one("momentum=0.9, nesterov=True", "weight_decay=5e-4"),
         ),

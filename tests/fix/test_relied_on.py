@@ -202,6 +202,24 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         )
     },
     "a library that shows its code": (steps(SUM, "ic(total)"), {}, "shows its own code"),
+    "a class that looks it up before it binds it": (
+        (
+            "import torch\ntotal = 0.0\nfor x in loader:\n    total += x.mean().item()  #? PIN201\n"
+            "class Best:\n    seen = total\n    total = 1\n"
+        ),
+        {},
+        "total is used in a nested function",
+    ),
+    "a comprehension that binds it": (
+        steps(SUM, "any(total := y for y in x)\nreturn total"),
+        {},
+        "total is used in a nested function or in a comprehension",
+    ),
+    "a name that a nested function hands to the outer one": (
+        steps(SUM, "def more():\n    nonlocal total\n    total += 1\nmore()\nreturn total"),
+        {},
+        "total is global",
+    ),
     "a text that names it": (steps(SUM, "return df.query('loss < @total')"), {}, "names total"),
     "a frame's variables": (steps(SUM, "print(inspect.currentframe().f_locals)"), {}, "f_locals may look at total"),
     "a process that cannot read the GPU": (
@@ -341,6 +359,16 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         steps(SUM + "if step == 9:\n    torch.cuda.synchronize()\n    print(start.elapsed_time(end))"),
         {},
         "return float(total)",
+    ),
+    "a variable of the same name in a function within, and in a list": (
+        steps(SUM, "def more(n):\n    total = n\n    return total\nprint([more(y) for y in x])\nreturn total"),
+        {},
+        "    return float(total)\n",
+    ),
+    "a variable of the same name in another function": (
+        steps(SUM) + "\ndef test(total):\n    return [total for total in total]\n",
+        {},
+        "    return float(total)\n",
     ),
     "a device that may be the host": (
         steps("x = x.to(d, non_blocking=True)\n" + SUM, before="if gpu:\n    d = 'cuda'\nelse:\n    d = 'cpu'"),

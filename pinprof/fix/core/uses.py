@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 from libcst import matchers
-from libcst.metadata import Assignment, ComprehensionScope
+from libcst.metadata import Assignment, ComprehensionScope, FunctionScope
+from libcst.metadata import Scope as MetadataScope
 
 from pinprof.fix.core.rewrite import NotSafe, walk
 from pinprof.fix.core.source import Scope, SourceFile
@@ -82,10 +83,28 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
             continue
         if here is own:
             _sort_use(source, node, name, found)
-        elif here is None or any(each.scope is own for each in here[name]):
+        elif here is None or (_is_nested(here, own) and not _is_apart(here, own, name)):
             raise NotSafe(f"{name} is used in a nested function or in a comprehension")
     check_is_not_looked_at(source, scope, name)
     return found
+
+
+def _is_nested(scope: MetadataScope, own: MetadataScope) -> bool:
+    """Return whether a scope is within another one."""
+    while scope is not scope.globals:
+        scope = scope.parent
+        if scope is own:
+            return True
+    return False
+
+
+def _is_apart(scope: MetadataScope, own: MetadataScope, name: str) -> bool:
+    """Return whether a name in a function is a variable of that one's own, or of another function around it.
+
+    A class may look a name up in the module before it binds it, and `:=` in a comprehension binds it around that.
+    """
+    bound = scope[name]
+    return bool(bound) and all(isinstance(each.scope, FunctionScope) and each.scope is not own for each in bound)
 
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
