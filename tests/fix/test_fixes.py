@@ -21,18 +21,18 @@ def program(text: str) -> str:
     return dedent(text).lstrip("\n")
 
 
-VALID = [(fix, program(before), program(after)) for fix in every_fix() for before, after in fix.VALID]
-INVALID = [(fix, program(code), why) for fix in every_fix() for code, why in fix.INVALID]
+INVALID = [(fix, program(before), program(after)) for fix in every_fix() for before, after in fix.INVALID]
+VALID = [(fix, program(code), why) for fix in every_fix() for code, why in fix.VALID]
 NAMES = {rule.id for rule in RULES}
 
 
-@pytest.mark.parametrize(("fix", "before", "after"), VALID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(("fix", "before", "after"), INVALID, ids=lambda each: type(each).__name__)
 def test_a_program_of_a_fix_is_changed(fix: Fix, before: str, after: str, tmp_path: Path) -> None:
     outcome = mended(tmp_path, before, chosen=Chosen(changes_numbers=True))
     assert outcome.code == plain(after), (type(fix), outcome.why)
 
 
-@pytest.mark.parametrize(("fix", "code", "why"), INVALID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(("fix", "code", "why"), VALID, ids=lambda each: type(each).__name__)
 def test_a_program_that_looks_alike_stays(fix: Fix, code: str, why: str, tmp_path: Path) -> None:
     pinned = replace(LOADER, pin_memory="PIN102" in code)
     outcome = mended(tmp_path, code, loader=pinned, pinned=True, chosen=Chosen(changes_numbers=True))

@@ -27,8 +27,8 @@ ALLOWED = "it changes numbers; allow that with --changes-numbers"
 class Fix:
     """A change of programs for the findings of some rules.
 
-    Each module in `pinprof.fix.fixes` defines one class of it; nothing else has to name it. A program in `VALID` and
-    `INVALID` says in comments what a trace would: `#? PIN201` marks the line of a finding, `#! loader` and
+    Each module in `pinprof.fix.fixes` defines one class of it; nothing else has to name it. A program in `INVALID` and
+    `VALID` says in comments what a trace would: `#? PIN201` marks the line of a finding, `#! loader` and
     `#! optimizer` where one is made, `#! loop` a loop that draws from the DataLoader.
     """
 
@@ -40,9 +40,9 @@ class Fix:
     """What has to hold that the source does not show."""
     guide: ClassVar[tuple[tuple[str, str], ...]]
     """What the guide says of it: what it changes, and what becomes of the program's numbers."""
-    VALID: ClassVar[Programs]
-    """Programs that it changes, each with what becomes of it."""
     INVALID: ClassVar[Programs]
+    """Programs that it changes, each with what becomes of it."""
+    VALID: ClassVar[Programs]
     """Programs that look alike and stay as they are, each with a part of the reason."""
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:

@@ -45,7 +45,7 @@ class BatchCopies(Fix):
         ),
         ("`torch.ones(n).long().to(device)` becomes `torch.ones(n, device=device).long()`", "equal"),
     )
-    VALID = (
+    INVALID = (
         (
             """
             from torch.utils.data import DataLoader
@@ -63,7 +63,7 @@ class BatchCopies(Fix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             from torch.utils.data import DataLoader

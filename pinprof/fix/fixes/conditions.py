@@ -29,7 +29,7 @@ class CheapConditionFirst(LineFix):
             "equal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch
@@ -45,7 +45,7 @@ class CheapConditionFirst(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             for loss in losses:

@@ -50,7 +50,7 @@ class ConstantOnGpu(LineFix):
             "equal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch
@@ -76,7 +76,7 @@ class ConstantOnGpu(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             import torch

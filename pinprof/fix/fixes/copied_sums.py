@@ -61,7 +61,7 @@ class SumUntilCopied(LineFix):
             "equal; rounding where the number is divided",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             right = 0
@@ -77,7 +77,7 @@ class SumUntilCopied(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             right = 0

@@ -47,7 +47,7 @@ class NoEmptyCache(Fix):
             "equal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch
@@ -62,7 +62,7 @@ class NoEmptyCache(Fix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             import torch

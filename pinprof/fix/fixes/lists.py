@@ -32,7 +32,7 @@ class ListOnGpu(LineFix):
             "equal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             losses = []
@@ -49,7 +49,7 @@ class ListOnGpu(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             losses = []

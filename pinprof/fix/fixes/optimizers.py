@@ -66,7 +66,7 @@ class FusedOptimizer(Fix):
             "different",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch
@@ -80,7 +80,7 @@ class FusedOptimizer(Fix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             import torch

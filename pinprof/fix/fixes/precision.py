@@ -27,7 +27,7 @@ class Tf32(Fix):
             "different",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch
@@ -44,7 +44,7 @@ class Tf32(Fix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             import torch

@@ -23,7 +23,7 @@ class SecondWait(LineFix):
             "equal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch
@@ -38,7 +38,7 @@ class SecondWait(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             import torch

@@ -62,7 +62,7 @@ class SumOnGpu(LineFix):
             "equal; rounding where the number is divided, for a GPU multiplies by the reciprocal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             import torch.nn.functional as F
@@ -100,7 +100,7 @@ class SumOnGpu(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             total = 0.0

@@ -27,7 +27,7 @@ class NumberWhereUsed(LineFix):
             "equal",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             for step, x in enumerate(loader):
@@ -43,7 +43,7 @@ class NumberWhereUsed(LineFix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             for x in loader:

@@ -50,7 +50,7 @@ class MoreWorkers(Fix):
             "different random numbers",
         ),
     )
-    VALID = (
+    INVALID = (
         (
             """
             from torch.utils.data import DataLoader
@@ -66,7 +66,7 @@ class MoreWorkers(Fix):
             """,
         ),
     )
-    INVALID = (
+    VALID = (
         (
             """
             from torch.utils.data import DataLoader
