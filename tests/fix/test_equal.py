@@ -26,7 +26,7 @@ def train(loader, epochs=3):
         running, correct, seen = 0.0, 0, 0
         total_loss = 0
         for step, (x, y) in enumerate(loader):
-            x, y = x.float().to(device), y.to(device)  #? PIN104
+            x, y = x.to(device).float(), y.to(device)  #? PIN104
             # the classes are not alike
             weight = torch.tensor([0.2, 0.5, 0.3], device=device)  #? PIN209
             out = model(x) * torch.tensor(0.5, device=device)  #? PIN209

@@ -1,9 +1,13 @@
 """Which lines run in each step of a loop, which only every N steps, and which always run behind another one."""
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.rewrite import NotSafe
 from pinprof.fix.core.source import Loop, SourceFile
+
+REMAINDER = m.BinaryOperation(operator=m.Modulo())
+ONE_REMAINDER = m.UnaryOperation(m.Not(), REMAINDER) | m.Comparison(REMAINDER, [m.ComparisonTarget(m.Equal())])
 
 
 def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
@@ -43,16 +47,12 @@ def asks_remainder(test: cst.BaseExpression) -> bool:
     """Return whether a condition holds only for one remainder: `step % 100 == 0`, `not step % 100`."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return asks_remainder(test.left) or asks_remainder(test.right)
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return is_remainder(test.expression)
-    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        return is_remainder(test.left) and isinstance(test.comparisons[0].operator, cst.Equal)
-    return False
+    return m.matches(test, ONE_REMAINDER)
 
 
-def is_remainder(node: cst.BaseExpression) -> bool:
+def is_remainder(node: cst.CSTNode) -> bool:
     """Return whether an expression is `a % b`."""
-    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+    return m.matches(node, REMAINDER)
 
 
 def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:

@@ -3,14 +3,18 @@
 from typing import NamedTuple
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.calls import last_name
 from pinprof.fix.core.order import is_seldom
-from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, walk
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, parts_of, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import check_is_builtin, uses_of
 from pinprof.fix.core.values import compared_there, is_count
 
+TENSOR = m.SaveMatchedNode(m.DoNotCare(), "tensor")
+ITEM = m.Call(m.Attribute(TENSOR, m.Name("item")), [])
+NUMBER = m.Call(m.Name("float") | m.Name("int"), [m.Arg(TENSOR, keyword=None, star="")])
 SAME = {"cpu", "detach"}
 """Methods that leave a number as it is, before it is read."""
 WORDS = {"None", "True", "False"}
@@ -48,11 +52,10 @@ def _compared_on_gpu(source: SourceFile, read: Read) -> Read:
 
 def as_read(call: cst.Call) -> Read | None:
     """Return what a call reads; None for one that reads nothing, or leaves that to a call within it."""
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
-        return Read(call, _bare(call.func.value), "item")
-    is_number = isinstance(call.func, cst.Name) and call.func.value in {"float", "int"}
-    if is_number and len(call.args) == 1 and not call.args[0].keyword and not call.args[0].star:
-        value = call.args[0].value
+    if found := parts_of(call, ITEM):
+        return Read(call, _bare(found["tensor"]), "item")
+    if found := parts_of(call, NUMBER):
+        value = found["tensor"]
         if isinstance(value, cst.Call) and as_read(value):
             return None  # float(x.item()): the inner one reads
         return Read(call, _bare(value), cst.ensure_type(call.func, cst.Name).value)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, cast
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.rules.rule import Numbers, Rule, Saving
 from pinprof.trace.lines import Place
@@ -146,6 +147,11 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         node = waiting.pop()
         yield node
         waiting += reversed(node.children)
+
+
+def parts_of(node: cst.CSTNode, pattern: m.BaseMatcherNode) -> dict[str, cst.BaseExpression] | None:
+    """Return the expressions that a pattern names in a node; None where the node has another form."""
+    return cast("dict[str, cst.BaseExpression] | None", m.extract(node, pattern))
 
 
 def call_of(text: str, **parts: cst.BaseExpression) -> cst.BaseExpression:

@@ -1,11 +1,12 @@
 """Conditions on a number of the GPU and on a number of steps: the cheap one comes first."""
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.order import follows, is_remainder, line_of
+from pinprof.fix.core.order import ONE_REMAINDER, follows, is_remainder, line_of
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import binds, bound_to, check_is_builtin, is_grown, is_target, uses_in
@@ -119,27 +120,20 @@ COUNTED = (
 """What conditions on a number of steps are made of."""
 
 
+AROUND = (cst.Not, cst.ComparisonTarget, cst.Equal)
 NO_NUMBERS = {"None", "True", "False"}
 
 
 def is_counted(test: cst.BaseExpression) -> bool:
     """Return whether a condition is about a remainder of variables of the host."""
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        left: cst.BaseExpression = test.expression
-        rest: list[cst.BaseExpression] = []
-    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        left, rest = test.left, [test.comparisons[0].comparator]
-        if not isinstance(test.comparisons[0].operator, cst.Equal):
-            return False
-    else:
+    if not m.matches(test, ONE_REMAINDER):
         return False
-    if not is_remainder(left):
-        return False
-    divisor = cst.ensure_type(left, cst.BinaryOperation).right
+    remainder = next(node for node in walk(test) if is_remainder(node))
+    divisor = cst.ensure_type(remainder, cst.BinaryOperation).right
     if not (isinstance(divisor, cst.Integer) and divisor.evaluated_value):
         return False
-    parts = [part for each in (left, *rest) for part in walk(each)]
-    return all(isinstance(part, COUNTED) for part in parts)
+    parts = [part for child in test.children for part in walk(child)]
+    return all(isinstance(part, (*COUNTED, *AROUND)) for part in parts)
 
 
 def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.order import comes_after, loop_of_read
 from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of, parts_of
 from pinprof.fix.core.source import Loop, Scope, SourceFile
 from pinprof.fix.core.uses import Uses, check_is_builtin, uses_of
 from pinprof.fix.core.values import is_tensor
@@ -16,6 +17,10 @@ from pinprof.fix.core.waits import check_may_come_later
 from pinprof.fix.fixes.sums import LATER, SAFE_LATER
 from pinprof.trace.lines import Place
 
+LIST, NUMBER = (m.SaveMatchedNode(m.DoNotCare(), name) for name in ("list", "number"))
+APPENDS = m.Call(func=m.Attribute(LIST, m.Name("append")), args=[m.Arg(NUMBER, keyword=None, star="")])
+GROWS = m.Expr(APPENDS) | m.AugAssign(LIST, m.AddAssign(), m.List([m.Element(NUMBER)]))
+"""`losses.append(x)`, `losses += [x]`."""
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 """What may go through many more steps than an epoch has: each keeps memory of the GPU."""
 
@@ -167,16 +172,8 @@ def _check_uses(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Use
 def _grown(source: SourceFile, read: Read) -> tuple[cst.Name, cst.BaseSmallStatement]:
     """Return the variable of the list to which a number alone is added, and the statement."""
     small = statement_of(source, read)
-    name: cst.BaseExpression | None = None
-    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
-        call = small.value
-        alone = len(call.args) == 1 and call.args[0].value is read.node and not call.args[0].keyword
-        if alone and isinstance(call.func, cst.Attribute) and call.func.attr.value == "append":
-            name = call.func.value
-    elif isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
-        value = small.value
-        if isinstance(value, cst.List) and len(value.elements) == 1 and value.elements[0].value is read.node:
-            name = small.target
+    found = parts_of(small, GROWS)
+    name = found["list"] if found and found["number"] is read.node else None
     if name is None:
         raise other_form(source, read)
     if not isinstance(name, cst.Name):

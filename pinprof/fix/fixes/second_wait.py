@@ -1,6 +1,7 @@
 """The second of two synchronizations in a row is taken out."""
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
@@ -9,6 +10,8 @@ from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.trace.lines import Place
 
 SYNCHRONIZE = "torch.cuda.synchronize"
+DEVICE = m.Arg(m.Name() | m.Integer() | m.SimpleString())
+WAIT = m.SimpleStatementLine([m.Expr(m.Call(args=[m.ZeroOrMore(DEVICE)]))])
 
 
 class SecondWait(LineFix):
@@ -76,16 +79,9 @@ def _without_second_wait(source: SourceFile, line: int) -> list[Rewrite]:
 
 def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
     """Return whether two statements are the same synchronization of a device."""
-    if not (isinstance(one, cst.SimpleStatementLine) and isinstance(other, cst.SimpleStatementLine)):
+    if not (m.matches(one, WAIT) and m.matches(other, WAIT)):
         return False
-    calls = [
-        line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
-        for line in (one, other)
-    ]
-    plain = [
-        isinstance(call, cst.Call)
-        and source.qualified(call.func) == SYNCHRONIZE
-        and all(isinstance(each.value, cst.Name | cst.Integer | cst.SimpleString) for each in call.args)
-        for call in calls
-    ]
-    return all(plain) and source.code(one.body[0]) == source.code(other.body[0])
+    lines = [cst.ensure_type(line, cst.SimpleStatementLine) for line in (one, other)]
+    calls = [cst.ensure_type(cst.ensure_type(line.body[0], cst.Expr).value, cst.Call) for line in lines]
+    is_wait = all(source.qualified(call.func) == SYNCHRONIZE for call in calls)
+    return is_wait and source.code(calls[0]) == source.code(calls[1])

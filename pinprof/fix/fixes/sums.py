@@ -4,18 +4,23 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.order import comes_after, is_seldom, loop_of_read
 from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of, parts_of
 from pinprof.fix.core.source import Loop, SourceFile
 from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_not_shown, uses_of
 from pinprof.fix.core.values import has_real_format, is_count, is_host_number, is_real, is_tensor
 from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
 from pinprof.trace.lines import Place
 
+TOTAL, LEFT, VALUE = (m.SaveMatchedNode(m.DoNotCare(), name) for name in ("total", "left", "value"))
+SUM = m.BinaryOperation(LEFT, m.Add(), VALUE, lpar=[])
+ADDS = m.AugAssign(TOTAL, m.AddAssign(), VALUE) | m.Assign([m.AssignTarget(TOTAL)], SUM)
+"""`total += x`, `total = total + x`."""
 Kind: TypeAlias = Literal["float", "int"]
 LATER = "the number stays on the GPU until it is used"
 SAFE_LATER = (
@@ -38,16 +43,12 @@ class Sum(NamedTuple):
 
 def sum_of(source: SourceFile, small: cst.BaseSmallStatement) -> Sum | None:
     """Return the sum to which a statement adds: `total += x` or `total = total + x`; None for another one."""
-    if isinstance(small, cst.AugAssign) and isinstance(small.operator, cst.AddAssign):
-        if isinstance(small.target, cst.Name):
-            return Sum(small.target, small.value, small)
-        raise NotSafe(f"{source.code(small.target)} is not a variable of the function: other code may read it")
-    if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
-        total, value = small.targets[0].target, small.value
-        is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add) and not value.lpar
-        if isinstance(value, cst.BinaryOperation) and is_sum and source.code(value.left) == source.code(total):
-            return Sum(total, value.right, small)
-    return None
+    found = parts_of(small, ADDS)
+    if found is None or ("left" in found and source.code(found["left"]) != source.code(found["total"])):
+        return None
+    if not isinstance(found["total"], cst.Name):
+        raise NotSafe(f"{source.code(found['total'])} is not a variable of the function: other code may read it")
+    return Sum(found["total"], found["value"], small)
 
 
 class SumOnGpu(LineFix):
