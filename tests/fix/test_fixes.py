@@ -9,7 +9,7 @@ from fixing import LOADER, mended, plain
 from recordings import ROOT
 
 from pinprof.fix import Chosen
-from pinprof.fix.core.fix import Fix
+from pinprof.fix.core.fix import Fix, LineFix
 from pinprof.fix.fixes import every_fix, fixes_of
 from pinprof.rules import RULES
 
@@ -47,6 +47,12 @@ def test_each_fix_is_for_rules_and_has_programs() -> None:
         assert fix.VALID
         assert fix.INVALID
     assert [type(fix).__name__ for fix in fixes_of("PIN202")] == ["CheapConditionFirst"]
+
+
+def test_a_rule_has_fixes_of_lines_or_one_of_another_kind() -> None:
+    for rule in NAMES:
+        of_lines = [isinstance(fix, LineFix) for fix in fixes_of(rule)]
+        assert all(of_lines) or len(of_lines) == 1, rule
 
 
 def test_the_table_of_the_guide_is_that_of_the_fixes(pytestconfig: pytest.Config) -> None:

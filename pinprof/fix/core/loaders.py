@@ -25,7 +25,7 @@ def made_loader(files: Files, loader: MadeLoader) -> tuple[SourceFile, cst.Call]
     source = files.at(loader.place)
     calls = [call for call in source.calls(loader.line or 0) if source.qualified(call.func) in CLASS]
     if len(calls) != 1:
-        raise NotSafe(source.names(len(calls), "DataLoader by its imported name"))
+        raise source.not_one(len(calls), "DataLoader by its imported name")
     return source, calls[0]
 
 

@@ -37,7 +37,7 @@ def read_at(source: SourceFile, line: int) -> Read:
         said = _said_around(source, found[0].node) or "each needs a line of its own"
         raise NotSafe(f"the line reads {len(found)} numbers, and {said.replace('the number', 'each')}")
     if not found:
-        raise NotThisForm(source.names(0, ".item() or float()"))
+        raise source.not_one(0, ".item() or float()")
     if found[0].function != "item":
         check_is_builtin(source, found[0].function)
     return _compared_on_gpu(source, found[0])

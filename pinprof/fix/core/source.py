@@ -19,7 +19,7 @@ from libcst.metadata import (
 )
 from libcst.metadata import Scope as MetadataScope
 
-from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Rewrite, walk
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, Rewrite, walk
 
 Loop: TypeAlias = cst.For | cst.While
 Scope: TypeAlias = cst.FunctionDef | cst.Module | cst.ClassDef | cst.Lambda
@@ -210,16 +210,17 @@ class SourceFile:
         """Return the rewrite that puts another node in the place of one, or nothing."""
         return self.rewrite(node, what, lambda _: new, whole=True)
 
-    def names(self, calls: int, what: str) -> str:
-        """Return why a line with another number of calls than one tells nothing."""
-        return f"{calls or 'no'} call{'s' * (calls > 1)} of {what} on the line"
+    def not_one(self, calls: int, what: str) -> Refusal:
+        """Return the refusal for a line that has not one call of something: it has another form, or is not clear."""
+        refusal = NotSafe if calls else NotThisForm
+        return refusal(f"{calls or 'no'} call{'s' * (calls > 1)} of {what} on the line")
 
 
 def statement_alone(source: SourceFile, line: int, function: str) -> cst.SimpleStatementLine:
     """Return the statement on a line that is a call of a function, and nothing else. Raises NotSafe."""
     calls = [call for call in source.calls(line) if source.qualified(call.func) == function]
     if len(calls) != 1:
-        raise NotSafe(source.names(len(calls), f"{function}() by its imported name"))
+        raise source.not_one(len(calls), f"{function}() by its imported name")
     statement = source.statement(calls[0])
     small = statement.body[0]
     if not (isinstance(small, cst.Expr) and small.value is calls[0]):

@@ -108,7 +108,7 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     """
     calls = [call for call in source.calls(line) if source.qualified(call.func) in MAKERS]
     if len(calls) != 1:
-        raise NotSafe(source.names(len(calls), "torch.tensor by its imported name"))
+        raise source.not_one(len(calls), "torch.tensor by its imported name")
     call = calls[0]
     check_no_other(source)
     check_runs_in_order(source, call)

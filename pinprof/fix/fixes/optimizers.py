@@ -132,7 +132,7 @@ def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile,
     known = {optimizer.kind, f"torch.optim.{name}"}
     calls = [call for call in source.calls(optimizer.line or 0) if source.qualified(call.func) in known]
     if len(calls) != 1:
-        raise NotSafe(source.names(len(calls), f"{name} by its imported name"))
+        raise source.not_one(len(calls), f"{name} by its imported name")
     return source, calls[0]
 
 
