@@ -260,12 +260,12 @@ def _way_out(worked_s: float, command: Sequence[str]) -> str:
 
 def _why_nothing_recorded(recording: Recording, marks: Marks, way_out: str) -> str:
     if recording.steps_seen:
-        chosen = marks.chooser is not None and recording.steps_seen < recording.windows.needed
+        chosen = marks.finder is not None and recording.steps_seen < recording.windows.needed
         uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
         return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
-    if marks.chooser is None:
+    if marks.finder is None:
         return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
-    seen = marks.chooser.seen
+    seen = marks.finder.seen
     if not seen.total():
         return (
             "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no step "

@@ -5,7 +5,7 @@ from itertools import chain, pairwise, repeat
 
 import pytest
 
-from pinprof.capture.steps.finder import BACKWARD, BATCH, Chooser, How, MarkerEvent, choose, ordinal
+from pinprof.capture.steps.finder import BACKWARD, BATCH, How, MarkerEvent, StepFinder, choose, ordinal
 
 TRAIN, VALID, OTHER = (MarkerEvent("batch", name) for name in ("train", "valid", "other"))
 ADAM, CRITIC, SGD = (MarkerEvent("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))
@@ -15,10 +15,10 @@ def times(count: int, *events: MarkerEvent) -> list[MarkerEvent]:
     return list(events) * count
 
 
-def follow(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> tuple[Chooser, list[int]]:
-    """Return the chooser after these events, and at which of them a step ended."""
-    chooser = Chooser(lambda: optimizers, how)
-    return chooser, [place for place, event in enumerate(events) if chooser.see(event)]
+def follow(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> tuple[StepFinder, list[int]]:
+    """Return the finder after these events, and at which of them a step ended."""
+    finder = StepFinder(lambda: optimizers, how)
+    return finder, [place for place, event in enumerate(events) if finder.see(event)]
 
 
 def chosen(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> str | None:
@@ -27,51 +27,51 @@ def chosen(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto"
 
 
 def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
-    chooser, ends = follow(times(10, TRAIN, ADAM))
-    assert chooser.choice is not None
-    assert chooser.choice.event == TRAIN
+    finder, ends = follow(times(10, TRAIN, ADAM))
+    assert finder.choice is not None
+    assert finder.choice.event == TRAIN
     assert ends == [8, 10, 12, 14, 16, 18]  # from the fifth batch on, each before its draw
 
 
 def test_gradient_accumulation_is_marked_by_the_optimizer_with_the_number_of_batches() -> None:
-    chooser, ends = follow(times(10, TRAIN, TRAIN, TRAIN, TRAIN, ADAM))
-    assert chooser.choice is not None
-    assert chooser.choice.text == "optimizer step (Adam), every 4 batches"
+    finder, ends = follow(times(10, TRAIN, TRAIN, TRAIN, TRAIN, ADAM))
+    assert finder.choice is not None
+    assert finder.choice.text == "optimizer step (Adam), every 4 batches"
     assert ends == [19, 24, 29, 34, 39, 44, 49]
 
 
 def test_sixty_four_batches_per_optimizer_step_need_two_steps_only() -> None:
-    chooser, ends = follow(times(4, *times(64, TRAIN), ADAM))
-    assert chooser.choice is not None
-    assert chooser.choice.text == "optimizer step (Adam), every 64 batches"
+    finder, ends = follow(times(4, *times(64, TRAIN), ADAM))
+    assert finder.choice is not None
+    assert finder.choice.text == "optimizer step (Adam), every 64 batches"
     assert len(ends) == 3
 
 
 def test_an_evaluation_after_the_first_step_is_not_its_batches() -> None:
-    chooser, ends = follow([TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)])
-    assert chooser.choice is not None
-    assert (chooser.choice.event, chooser.choice.text) == (TRAIN, BATCH)
+    finder, ends = follow([TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)])
+    assert finder.choice is not None
+    assert (finder.choice.event, finder.choice.text) == (TRAIN, BATCH)
     assert {later - earlier for earlier, later in pairwise(ends)} == {2}
 
 
 def test_no_loader_is_marked_by_the_optimizer() -> None:
-    chooser, ends = follow(times(6, ADAM))
-    assert chooser.choice is not None
-    assert chooser.choice.text == "optimizer step (Adam)"
+    finder, ends = follow(times(6, ADAM))
+    assert finder.choice is not None
+    assert finder.choice.text == "optimizer step (Adam)"
     assert ends == [3, 4, 5]
 
 
 def test_a_gan_has_one_step_per_batch() -> None:
-    chooser, ends = follow(times(20, TRAIN, CRITIC, ADAM), optimizers=2)
-    assert chooser.choice is not None
-    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, ADAM)
+    finder, ends = follow(times(20, TRAIN, CRITIC, ADAM), optimizers=2)
+    assert finder.choice is not None
+    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, ADAM)
     assert {later - earlier for earlier, later in pairwise(ends)} == {3}
 
 
 def test_a_gan_without_loader_ends_its_step_with_the_optimizer_that_steps_last() -> None:
-    chooser, _ = follow(times(20, CRITIC, ADAM), optimizers=2)
-    assert chooser.choice is not None
-    assert chooser.choice.event == ADAM
+    finder, _ = follow(times(20, CRITIC, ADAM), optimizers=2)
+    assert finder.choice is not None
+    assert finder.choice.event == ADAM
 
 
 SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
@@ -80,9 +80,9 @@ SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
 
 @pytest.mark.parametrize("begin", range(len(SAC)))
 def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin: int) -> None:
-    chooser, ends = follow([*SAC[begin:], *times(20, *SAC)], optimizers=3)
-    assert chooser.choice is not None
-    assert chooser.choice.text in {f"every 2nd optimizer step ({each.name})" for each in (ADAM, SGD, CRITIC)}
+    finder, ends = follow([*SAC[begin:], *times(20, *SAC)], optimizers=3)
+    assert finder.choice is not None
+    assert finder.choice.text in {f"every 2nd optimizer step ({each.name})" for each in (ADAM, SGD, CRITIC)}
     late = [end for end in ends if end > 8 * len(SAC)]
     assert {later - earlier for earlier, later in pairwise(late)} == {len(SAC)}
     assert {(end + begin) % len(SAC) for end in late} <= {1, 4, 5}  # the last of its optimizer in a round
@@ -90,47 +90,47 @@ def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin
 
 @pytest.mark.parametrize(("how", "group"), [("optimizer", True), ("auto", False)])
 def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(how: How, group: bool) -> None:
-    chooser = Chooser(lambda: 3, how, group=group)
-    ends = [place for place, event in enumerate(times(20, *SAC)) if chooser.see(event)]
+    finder = StepFinder(lambda: 3, how, group=group)
+    ends = [place for place, event in enumerate(times(20, *SAC)) if finder.see(event)]
     assert len([end for end in ends if end >= 10 * len(SAC)]) == 20
 
 
 def test_longer_rounds_are_found_later() -> None:
-    chooser, ends = follow(times(20, *times(5, CRITIC), *times(5, ADAM)), optimizers=2)
-    assert chooser.choice is not None
-    assert chooser.choice.text == "every 5th optimizer step (Adam)"
+    finder, ends = follow(times(20, *times(5, CRITIC), *times(5, ADAM)), optimizers=2)
+    assert finder.choice is not None
+    assert finder.choice.text == "every 5th optimizer step (Adam)"
     assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {10}
 
 
 def test_a_step_that_an_optimizer_once_left_out_does_not_hide_the_rounds() -> None:
     begin = [*SAC, *SAC, *SAC[:2], *SAC[3:]]  # one step of ADAM is missing
-    chooser, ends = follow([*begin, *times(20, *SAC)], optimizers=3)
-    assert chooser.choice is not None
-    assert chooser.choice.text.startswith("every 2nd ")
+    finder, ends = follow([*begin, *times(20, *SAC)], optimizers=3)
+    assert finder.choice is not None
+    assert finder.choice.text.startswith("every 2nd ")
     assert {(end - len(begin)) % len(SAC) for end in ends[-8:]} <= {1, 4, 5}
     assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {len(SAC)}
 
 
 def test_optimizers_without_a_round_end_a_step_each_time() -> None:
     uneven = [event for number in range(40) for event in (*times(1 + number * number % 37, CRITIC), ADAM)]
-    chooser, ends = follow(uneven, optimizers=2)
-    assert chooser.choice is not None
-    assert chooser.choice.text == "optimizer step (Adam)"
+    finder, ends = follow(uneven, optimizers=2)
+    assert finder.choice is not None
+    assert finder.choice.text == "optimizer step (Adam)"
     assert [uneven[end] for end in ends] == times(len(ends), ADAM)
 
 
 def test_a_wgan_has_one_step_per_generator_step() -> None:
     cycle = (*times(5, TRAIN, CRITIC), ADAM)
-    chooser, ends = follow(times(6, *cycle), optimizers=2)
-    assert chooser.choice is not None
-    assert chooser.choice.text == "optimizer step (Adam), every 5 batches"
+    finder, ends = follow(times(6, *cycle), optimizers=2)
+    assert finder.choice is not None
+    assert finder.choice.text == "optimizer step (Adam), every 5 batches"
     assert {later - earlier for earlier, later in pairwise(ends)} == {11}
 
 
 def test_a_wgan_that_draws_once_for_five_critic_steps_is_marked_by_the_draw() -> None:
-    chooser, _ = follow(times(8, TRAIN, *times(5, CRITIC), ADAM), optimizers=2)
-    assert chooser.choice is not None
-    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, ADAM)
+    finder, _ = follow(times(8, TRAIN, *times(5, CRITIC), ADAM), optimizers=2)
+    assert finder.choice is not None
+    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, ADAM)
 
 
 def test_a_second_loader_of_each_step_does_not_matter() -> None:
@@ -138,26 +138,26 @@ def test_a_second_loader_of_each_step_does_not_matter() -> None:
 
 
 def test_an_optimizer_used_at_the_beginning_only_is_not_waited_for() -> None:
-    chooser, _ = follow([*times(3, SGD), *times(20, TRAIN, ADAM)], optimizers=2)
-    assert chooser.choice is not None
-    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, ADAM)
+    finder, _ = follow([*times(3, SGD), *times(20, TRAIN, ADAM)], optimizers=2)
+    assert finder.choice is not None
+    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, ADAM)
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 def test_validation_between_steps_neither_confuses_nor_ends_steps(every: int) -> None:
     events = times(10, *times(every, TRAIN, ADAM), *times(5, VALID))
-    chooser, ends = follow(events)
+    finder, ends = follow(events)
     if every > 1:  # with one step each, five batches of the other loader are as much a part of every step
-        assert chooser.choice is not None
-        assert chooser.choice.event == TRAIN
+        assert finder.choice is not None
+        assert finder.choice.event == TRAIN
     assert all(events[end] != VALID for end in ends)
     assert len(ends) >= 10 * every - 4
 
 
 def test_an_evaluation_of_the_batches_of_the_training_is_no_steps() -> None:
-    chooser, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN), *times(10, TRAIN, ADAM)])
-    assert chooser.choice is not None
-    assert chooser.choice.event == TRAIN
+    finder, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN), *times(10, TRAIN, ADAM)])
+    assert finder.choice is not None
+    assert finder.choice.event == TRAIN
     assert ends == [*range(8, 20, 2), 20, *range(52, 70, 2)]  # the first of its batches ends the step before it
 
 
@@ -167,23 +167,23 @@ def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> N
 
 
 def test_a_long_validation_does_not_change_the_choice() -> None:
-    chooser, ends = follow([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)])
-    assert chooser.choice is not None
-    assert chooser.choice.event == TRAIN
+    finder, ends = follow([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)])
+    assert finder.choice is not None
+    assert finder.choice.event == TRAIN
     assert len(ends) == 8
 
 
 def test_validation_before_the_training_is_no_training() -> None:
-    chooser, ends = follow([*times(150, VALID), *times(6, TRAIN, ADAM)])
-    assert chooser.choice is not None
-    assert chooser.choice.event == TRAIN
+    finder, ends = follow([*times(150, VALID), *times(6, TRAIN, ADAM)])
+    assert finder.choice is not None
+    assert finder.choice.event == TRAIN
     assert len(ends) == 4
 
 
 def test_without_any_optimizer_batches_of_the_first_loader_mark_the_steps() -> None:
-    chooser, ends = follow([OTHER, *times(40, TRAIN, VALID)], optimizers=0)
-    assert chooser.choice is not None
-    assert chooser.choice.event == TRAIN  # the first batch of all was a look at the data
+    finder, ends = follow([OTHER, *times(40, TRAIN, VALID)], optimizers=0)
+    assert finder.choice is not None
+    assert finder.choice.event == TRAIN  # the first batch of all was a look at the data
     assert len(ends) == 29
 
 
@@ -193,63 +193,63 @@ def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
 
 
 def test_a_training_that_follows_a_very_long_evaluation_is_followed() -> None:
-    chooser, ends = follow([*times(1000, VALID), *times(10, TRAIN, ADAM)])
-    assert chooser.choice is not None
-    assert chooser.choice.cycle == ADAM
+    finder, ends = follow([*times(1000, VALID), *times(10, TRAIN, ADAM)])
+    assert finder.choice is not None
+    assert finder.choice.cycle == ADAM
     assert ends[-1] == 1018
 
 
 def test_a_second_stage_with_its_own_optimizer_and_loader_is_followed() -> None:
-    chooser, ends = follow([*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)])
-    assert chooser.choice is not None
-    assert (chooser.choice.event, chooser.choice.cycle) == (OTHER, SGD)
+    finder, ends = follow([*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)])
+    assert finder.choice is not None
+    assert (finder.choice.event, finder.choice.cycle) == (OTHER, SGD)
     assert ends[-1] == 40 + 158
 
 
 def test_a_new_loader_in_every_epoch_is_followed() -> None:
     epochs = (times(10, MarkerEvent("batch", epoch), ADAM) for epoch in range(5))
-    chooser, ends = follow(chain.from_iterable(epochs))
-    assert chooser.choice is not None
-    assert chooser.choice.event == MarkerEvent("batch", 4)
+    finder, ends = follow(chain.from_iterable(epochs))
+    assert finder.choice is not None
+    assert finder.choice.event == MarkerEvent("batch", 4)
     assert len(ends) >= 6 + 4 * 8
 
 
-def run_epochs(chooser: Chooser, epochs: Iterable[MarkerEvent], batches: int) -> Iterator[int]:
+def run_epochs(finder: StepFinder, epochs: Iterable[MarkerEvent], batches: int) -> Iterator[int]:
     """Draw as a `for` loop does: once more than there are batches."""
     for draw in epochs:
         for _ in range(batches):
-            yield chooser.see(draw)
-            yield chooser.see(ADAM)
-        yield chooser.see(draw)
-        chooser.exhausted(draw)
+            yield finder.see(draw)
+            yield finder.see(ADAM)
+        yield finder.see(draw)
+        finder.exhausted(draw)
 
 
 def test_the_end_of_an_epoch_makes_no_step_more() -> None:
-    chooser = Chooser(lambda: 1)
-    ends = sum(run_epochs(chooser, repeat(TRAIN, 6), 10))
+    finder = StepFinder(lambda: 1)
+    ends = sum(run_epochs(finder, repeat(TRAIN, 6), 10))
     assert ends == 60 - 3  # of the fourth to the last, which the last draw of all ends
-    assert chooser.seen == {"batch": 60, "optimizer": 60}
+    assert finder.seen == {"batch": 60, "optimizer": 60}
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
     epochs = [MarkerEvent("batch", epoch) for epoch in range(6)]
-    assert sum(run_epochs(Chooser(lambda: 1), epochs, 10)) == 60 - 3
+    assert sum(run_epochs(StepFinder(lambda: 1), epochs, 10)) == 60 - 3
 
 
 def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> None:
-    chooser = Chooser(lambda: 0)
+    finder = StepFinder(lambda: 0)
     ends = 0
     for epoch in range(6):
         draw = MarkerEvent("batch", epoch)
         for _ in range(20):
-            ends += chooser.see(draw)
-        ends += chooser.see(draw)
-        chooser.exhausted(draw)
+            ends += finder.see(draw)
+        ends += finder.see(draw)
+        finder.exhausted(draw)
     assert ends == 120 - 10
 
 
 def test_epochs_of_one_batch_have_one_step_each() -> None:
-    ends = sum(run_epochs(Chooser(lambda: 1), repeat(TRAIN, 20), 1))
+    ends = sum(run_epochs(StepFinder(lambda: 1), repeat(TRAIN, 20), 1))
     assert 20 - 5 <= ends <= 20
 
 
@@ -289,23 +289,23 @@ MODEL, ENCODER = (MarkerEvent("module", name, name) for name in ("Model", "Encod
 
 
 def test_without_an_optimizer_calls_of_backward_mark_the_steps() -> None:
-    chooser, ends = follow(times(20, BACKWARD_PASS), optimizers=0)
-    assert chooser.choice is not None
-    assert chooser.choice.text == BACKWARD
+    finder, ends = follow(times(20, BACKWARD_PASS), optimizers=0)
+    assert finder.choice is not None
+    assert finder.choice.text == BACKWARD
     assert ends == list(range(11, 20))
-    assert chooser.place == 20
+    assert finder.place == 20
 
 
 def test_a_batch_per_call_of_backward_is_marked_by_the_draw() -> None:
-    chooser, _ = follow(times(20, TRAIN, BACKWARD_PASS), optimizers=0)
-    assert chooser.choice is not None
-    assert (chooser.choice.event, chooser.choice.cycle) == (TRAIN, BACKWARD_PASS)
+    finder, _ = follow(times(20, TRAIN, BACKWARD_PASS), optimizers=0)
+    assert finder.choice is not None
+    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, BACKWARD_PASS)
 
 
 def test_of_several_calls_of_backward_the_last_of_each_round_marks_the_step() -> None:
-    chooser, ends = follow(times(20, BACKWARD_PASS, BACKWARD_PASS, OTHER_PASS), optimizers=0)
-    assert chooser.choice is not None
-    assert chooser.choice.event == OTHER_PASS
+    finder, ends = follow(times(20, BACKWARD_PASS, BACKWARD_PASS, OTHER_PASS), optimizers=0)
+    assert finder.choice is not None
+    assert finder.choice.event == OTHER_PASS
     assert {later - earlier for earlier, later in pairwise(ends)} == {3}
 
 
@@ -325,21 +325,21 @@ def test_a_few_calls_of_backward_do_not_hide_an_inference() -> None:
 
 
 def test_beside_an_optimizer_neither_backward_nor_modules_change_anything() -> None:
-    chooser, ends = follow(times(10, TRAIN, MODEL, BACKWARD_PASS, ADAM))
-    assert chooser.choice == follow(times(10, TRAIN, ADAM))[0].choice
+    finder, ends = follow(times(10, TRAIN, MODEL, BACKWARD_PASS, ADAM))
+    assert finder.choice == follow(times(10, TRAIN, ADAM))[0].choice
     assert len(ends) == 6
 
 
 def test_an_optimizer_that_comes_later_is_followed() -> None:
-    chooser, _ = follow([*times(20, BACKWARD_PASS), *times(10, ADAM)], optimizers=0)
-    assert chooser.choice is not None
-    assert chooser.choice.event == ADAM
+    finder, _ = follow([*times(20, BACKWARD_PASS), *times(10, ADAM)], optimizers=0)
+    assert finder.choice is not None
+    assert finder.choice.event == ADAM
 
 
 def test_calls_of_a_module_mark_the_steps_of_an_inference() -> None:
-    chooser, ends = follow(times(20, MODEL), optimizers=0)
-    assert chooser.choice is not None
-    assert chooser.choice.text == "call of Model"
+    finder, ends = follow(times(20, MODEL), optimizers=0)
+    assert finder.choice is not None
+    assert finder.choice.text == "call of Model"
     assert ends == list(range(11, 20))
 
 
@@ -349,16 +349,16 @@ def test_of_several_modules_the_least_frequent_that_recurs_marks_the_step() -> N
 
 
 def test_a_rollout_before_the_first_optimizer_step_is_no_inference() -> None:
-    chooser, _ = follow([*times(900, MODEL), *times(10, ADAM)])
-    assert chooser.choice is not None
-    assert chooser.choice.event == ADAM
+    finder, _ = follow([*times(900, MODEL), *times(10, ADAM)])
+    assert finder.choice is not None
+    assert finder.choice.event == ADAM
 
 
 def test_a_training_that_follows_an_inference_is_followed() -> None:
     for better in (times(10, ADAM), times(30, BACKWARD_PASS), times(10, TRAIN, ADAM)):
-        chooser, _ = follow([*times(20, MODEL), *better], optimizers=0)
-        assert chooser.choice is not None
-        assert chooser.choice.cycle == better[-1]
+        finder, _ = follow([*times(20, MODEL), *better], optimizers=0)
+        assert finder.choice is not None
+        assert finder.choice.cycle == better[-1]
 
 
 @pytest.mark.parametrize(
@@ -374,42 +374,42 @@ def test_a_marker_that_was_asked_for_and_does_not_come_is_not_replaced(how: How)
     assert chosen(times(300, TRAIN, ADAM), how=how) is None
 
 
-def play(chooser: Chooser, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:
+def play(finder: StepFinder, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:
     """Return after how many of its optimizer steps a step ended: 4 updates of 5 ms, after rollouts of 100 ms."""
     now_ns, ends, steps = 0, list[int](), 0
     for _ in range(iterations):
         for _ in range(calls):
             now_ns += 1_000_000
-            chooser.see(MODEL, now_ns)
+            finder.see(MODEL, now_ns)
         for _ in range(4):
             now_ns += 5_000_000
             if draws:
-                chooser.see(TRAIN, now_ns)
+                finder.see(TRAIN, now_ns)
             steps += 1
-            if chooser.see(ADAM, now_ns):
+            if finder.see(ADAM, now_ns):
                 ends.append(steps)
     return ends
 
 
 def test_rollout_and_updates_together_are_a_step() -> None:
-    chooser = Chooser(lambda: 1)
-    ends = play(chooser, 8)
-    assert chooser.choice is not None
-    assert chooser.choice.text == "every 4th optimizer step (Adam): one iteration of rollout and updates"
+    finder = StepFinder(lambda: 1)
+    ends = play(finder, 8)
+    assert finder.choice is not None
+    assert finder.choice.text == "every 4th optimizer step (Adam): one iteration of rollout and updates"
     assert ends[-3:] == [24, 28, 32]
 
 
 def test_epochs_of_a_loader_are_no_iterations() -> None:
-    chooser = Chooser(lambda: 1)
-    play(chooser, 8, draws=True)
-    assert chooser.choice is not None
-    assert chooser.choice.text == BATCH
+    finder = StepFinder(lambda: 1)
+    play(finder, 8, draws=True)
+    assert finder.choice is not None
+    assert finder.choice.text == BATCH
 
 
 @pytest.mark.parametrize(("how", "group"), [("optimizer", True), ("auto", False)])
 def test_optimizer_steps_that_were_asked_for_are_not_grouped(how: How, group: bool) -> None:
-    chooser = Chooser(lambda: 1, how, group=group)
-    assert play(chooser, 8)[-3:] == [30, 31, 32]
+    finder = StepFinder(lambda: 1, how, group=group)
+    assert play(finder, 8)[-3:] == [30, 31, 32]
 
 
 @pytest.mark.parametrize(("number", "text"), [(2, "2nd"), (3, "3rd"), (4, "4th"), (12, "12th"), (21, "21st")])

@@ -15,7 +15,7 @@ def fails(*_args, **_more):
 
 """
 PATCHES = {
-    "what finds the steps": "import pinprof.capture.steps.finder as m; m.Chooser.see = fails",
+    "what finds the steps": "import pinprof.capture.steps.finder as m; m.StepFinder.see = fails",
     "the recording": "import pinprof.capture.window.recording as m; m.Recording.step = fails",
     "the profiler": "import pinprof.capture.window.recording as m; m.write_trace = fails",
     "the journal": "import pinprof.capture.observe.journal as m; m.Journal.end_step = fails",
@@ -23,7 +23,7 @@ PATCHES = {
     "the watchdog": "import pinprof.capture.steps.watchdog as m; m.Watchdog._next = fails",
     "the end of the recording": "import pinprof.capture.window.recording as m; m.Recording.end = fails",
     "what follows processes": "import pinprof.capture.children.child as m; m._change = fails",
-    "what was evaluated": "import pinprof.capture.steps.finder as m; m.Chooser.evaluated = fails",
+    "what was evaluated": "import pinprof.capture.steps.finder as m; m.StepFinder.evaluated = fails",
 }
 PROGRAM = """
 import subprocess, sys, time

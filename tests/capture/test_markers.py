@@ -24,7 +24,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 import pinprof
 from pinprof.capture.steps import marks as marks_module
 from pinprof.capture.steps.finder import BACKWARD, BATCH
-from pinprof.capture.steps.marks import DECORATOR, Marks
+from pinprof.capture.steps.functions import FunctionCalls
+from pinprof.capture.steps.marks import Marks
 from pinprof.errors import CaptureError
 
 BATCHES = [torch.ones(4)] * 12
@@ -429,8 +430,10 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
     path.write_text(SCRIPT)
     plain: dict[str, Any] = {"__name__": "script"}
     exec(compile(SCRIPT, str(path), "exec", dont_inherit=True), plain)
-    held: dict[str, Any] = {"__name__": "script", DECORATOR: marks.mark_calls}
-    exec(compile(marks._decorated(ast.parse(SCRIPT)), str(path), "exec", dont_inherit=True), held)
+    change = marks.change
+    assert change
+    held: dict[str, Any] = {"__name__": "script", **change.names}
+    exec(compile(change.rewrite(ast.parse(SCRIPT)), str(path), "exec", dont_inherit=True), held)
     with marks.placed():
         for _ in range(3):
             assert held["train"](1) == held["Trainer"].train(1) == 1
@@ -445,8 +448,10 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
 
 
 def test_a_function_that_the_script_does_not_define_is_an_error() -> None:
+    change = FunctionCalls("nothing", print).change
+    assert change
     with pytest.raises(CaptureError, match="--step-marker nothing: the script does not define this function"):
-        Marks("nothing", print)._decorated(ast.parse(SCRIPT))
+        change.rewrite(ast.parse(SCRIPT))
 
 
 def fail() -> None:
@@ -625,9 +630,9 @@ def test_compiled_code_is_the_same_while_modules_are_watched() -> None:
         marks.watch_modules()
         for batch in BATCHES * 2:
             fast(batch)
-        assert marks.chooser is not None
-        assert marks.chooser.choice is not None
-        assert marks.chooser.choice.text == "call of Outer"
+        assert marks.finder is not None
+        assert marks.finder.choice is not None
+        assert marks.finder.choice.text == "call of Outer"
     assert len(compiled) == 1
 
 

@@ -5,13 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from inspect import getattr_static, unwrap
 from pathlib import Path
-from typing import Any
 
 from pinprof.capture.bounds import ON_COMMAND_LINE
 from pinprof.capture.children.notes import ChildConfig, Claim, Notes
-from pinprof.capture.hooks import faults, replaced
+from pinprof.capture.hooks import faults
 from pinprof.capture.job import (
     Agreement,
     Rank,
@@ -49,8 +47,8 @@ class LateRecording:
         with ExitStack() as undo:
             undo.enter_context(noticing_made())
             undo.enter_context(self.marks.placed())
-            if self.marks.in_script:
-                _mark_in_main(self.marks, undo)
+            if self.marks.function is not None:
+                self.marks.function.mark_in_main(undo)
             yield
 
     def end(self, *, failed: bool) -> bool:
@@ -142,23 +140,3 @@ class LateRecording:
         if failure is None:
             recording.start()
         return stepper
-
-
-def _mark_in_main(marks: Marks, undo: ExitStack) -> None:
-    """Mark the calls of the function in the main module of a process of `multiprocessing`, if it is there.
-
-    A spawned process has run the script under another name, in a namespace that only the functions still have.
-    """
-    holder: Any = sys.modules["__main__"]
-    *path, name = marks.step_marker.split(".")
-    try:
-        for part in path:
-            holder = getattr(holder, part)
-        function = getattr_static(holder, name)
-    except AttributeError:
-        return  # a program of its own, whose code the marks change
-    undo.enter_context(replaced(holder, name, marks.mark_calls))
-    namespace = getattr(unwrap(function), "__globals__", {})
-    if not path and namespace.get(name) is function:
-        undo.callback(namespace.__setitem__, name, function)
-        namespace[name] = vars(holder)[name]

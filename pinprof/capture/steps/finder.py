@@ -180,7 +180,7 @@ def _text(step: MarkerEvent, batches: float) -> str:
     return f"optimizer step ({step.name}){several}"
 
 
-class Chooser:
+class StepFinder:
     """Tells for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
     It sees a batch before the program draws it. If the marker stops coming, because training goes on with another

@@ -9,7 +9,6 @@ from typing import Any, final
 
 from torch.nn import Module
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from pinprof.capture.program import Stop
 from pinprof.capture.steps.marks import here
@@ -17,8 +16,8 @@ from pinprof.capture.steps.sources import (
     ModuleCalls,
     count_optimizers,
     is_only_a_function,
-    left_to_python,
     told_of_backward,
+    told_of_steps,
 )
 
 LONGEST_S = 120.0
@@ -65,7 +64,7 @@ class FirstSteps:
         self._owner = here()
         modules = ModuleCalls(self._calls, self._returned)
         with ExitStack() as undo:
-            undo.callback(register_optimizer_step_post_hook(left_to_python(self._stepped)).remove)
+            undo.enter_context(told_of_steps(self._stepped))
             undo.enter_context(told_of_backward(self._ran_backward))
             undo.callback(modules.stop)
             modules.watch_all()
@@ -75,7 +74,7 @@ class FirstSteps:
         self._on_loss(roots)
         self._count("loss", 0)
 
-    def _stepped(self, optimizer: Optimizer, *_: object) -> None:
+    def _stepped(self, optimizer: Optimizer) -> None:
         if here() == self._owner:
             self._on_step(optimizer)
             self._count("step", id(optimizer))

@@ -1,43 +1,35 @@
 """Finds where the steps of a running program end: by changes of torch, calls of a function, or `pinprof.step()`."""
 
-import ast
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
-from importlib import import_module
-from inspect import getattr_static
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 from torch.nn import Module
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from pinprof.capture.hooks import contained, replaced
 from pinprof.capture.observe.frames import frame_of_thread
 from pinprof.capture.program import Change, Stop, is_our_doing
-from pinprof.capture.steps.finder import HOWS, MANY_CALLS, Chooser, How, Kind, MarkerEvent
+from pinprof.capture.steps.finder import HOWS, MANY_CALLS, How, Kind, MarkerEvent, StepFinder
+from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.sources import (
     ModuleCalls,
     calling_place,
     count_optimizers,
     is_only_a_function,
-    left_to_python,
     told_of_backward,
     told_of_draws,
     told_of_evaluation,
+    told_of_steps,
 )
-from pinprof.errors import CaptureError
 
 BY_HAND = "pinprof.step()"
-
-DECORATOR = "__pinprof_marks_steps__"
-"""The name of the decorator in a marked script."""
 
 EndStep = Callable[[str], None]
 """Called where a step ends, with the name of its marker."""
@@ -46,10 +38,9 @@ EndStep = Callable[[str], None]
 class Marks:
     """Calls `end_step` where the steps end, by the given marker, while a `with` block of `placed()` is open.
 
-    `step_marker` is one of HOWS, or a function: `MODULE:NAME`, which it imports, or the NAME of a function of the
-    script, whose code `change` marks. Only the process that placed the marks counts, and in it one thread: the one that
-    placed them, unless another makes better steps and `may_move`. After a `stop`, all others are ended too. `group`
-    says whether several optimizer steps may be found to be one step.
+    `step_marker` is one of HOWS, or names a `function`, whose calls mark the steps. Only the process that placed the
+    marks counts, and in it one thread: the one that placed them, unless another makes better steps and `may_move`.
+    After a `stop`, all others are ended too. `group` says whether several optimizer steps may be found to be one step.
     """
 
     def __init__(
@@ -62,6 +53,7 @@ class Marks:
         stop: Stop | None = None,
     ) -> None:
         self.step_marker = step_marker
+        self.function = None if step_marker in HOWS else FunctionCalls(step_marker, self._end_at_call)
         self._end_step = end_step
         self._may_move = may_move
         self._stop = stop
@@ -70,7 +62,7 @@ class Marks:
         self._owner = 0
         self._by_hand = False
         self._calls: Counter[int] = Counter()
-        self._choosers: dict[int, Chooser] = {}
+        self._finders: dict[int, StepFinder] = {}
         self.pace = Pace()
         self._modules: ModuleCalls | None = None
 
@@ -81,10 +73,10 @@ class Marks:
         self._process, self._owner = here()
         with ExitStack() as undo:
             undo.enter_context(replaced(threading, "excepthook", silent_of_stops))
-            if self.chooses:
+            if self.function is None:
                 self._place_hooks(undo)
-            elif ":" in self.step_marker:
-                undo.enter_context(replaced(*_imported(self.step_marker), self.mark_calls))
+            else:
+                undo.enter_context(self.function.placed())
             outer, _placed = _placed, self
             try:
                 yield
@@ -93,9 +85,9 @@ class Marks:
 
     def _place_hooks(self, undo: ExitStack) -> None:
         undo.enter_context(told_of_draws(self._saw, self._exhausted))
-        undo.callback(register_optimizer_step_post_hook(left_to_python(contained(self._stepped))).remove)
+        undo.enter_context(told_of_steps(contained(self._stepped)))
         undo.enter_context(told_of_backward(self._ran_backward))
-        undo.enter_context(told_of_evaluation(lambda: self._chooser_here().evaluated()))
+        undo.enter_context(told_of_evaluation(lambda: self._finder_here().evaluated()))
         self._modules = ModuleCalls(self._calls_module)
         undo.callback(self._modules.stop)
         if self.step_marker == "module":
@@ -107,25 +99,25 @@ class Marks:
             self._modules.watch_all()
 
     @property
-    def chooses(self) -> bool:
-        """Whether events mark the steps, rather than calls of a function."""
-        return self.step_marker in HOWS
+    def finder(self) -> StepFinder | None:
+        """What finds the steps of the thread that counts; without events in it, of the one with most of them."""
+        if self.function is not None:
+            return None
+        finder = self._finders.get(self._owner)
+        if finder is not None and finder.seen.total():
+            return finder
+        others = max(self._finders.values(), key=lambda other: other.seen.total(), default=None)
+        return others or self._finders.setdefault(self._owner, self._new_finder())
 
     @property
-    def chooser(self) -> Chooser | None:
-        """What finds the steps of the thread that counts; without events in it, of the one with most of them."""
-        if not self.chooses:
-            return None
-        chooser = self._choosers.get(self._owner)
-        if chooser is not None and chooser.seen.total():
-            return chooser
-        others = max(self._choosers.values(), key=lambda other: other.seen.total(), default=None)
-        return others or self._choosers.setdefault(self._owner, self._new_chooser())
+    def change(self) -> Change | None:
+        """The change of the script's code by which one of its functions marks the steps; None if none does."""
+        return self.function.change if self.function is not None else None
 
     @property
     def threads(self) -> set[int]:
         """The threads that made steps, or may."""
-        return {*self._choosers, *self._calls}
+        return {*self._finders, *self._calls}
 
     @property
     def thread(self) -> int:
@@ -140,15 +132,15 @@ class Marks:
     @property
     def marker_kind(self) -> str | None:
         """What makes a step: the kind of an event, "call" for a function and by hand, None while it is unknown."""
-        chooser = self.chooser
-        if chooser is None or self._by_hand:
+        finder = self.finder
+        if finder is None or self._by_hand:
             return "call" if self._calls else None
-        return chooser.kind if chooser.choice is not None else None
+        return finder.kind if finder.choice is not None else None
 
     @property
     def has_signs(self) -> bool:
         """Whether the program did anything that can mark a step."""
-        return bool(self._calls) or any(chooser.seen.total() > 0 for chooser in self._choosers.values())
+        return bool(self._calls) or any(finder.seen.total() > 0 for finder in self._finders.values())
 
     @property
     def watches_modules(self) -> bool:
@@ -156,50 +148,14 @@ class Marks:
         return self._modules is not None and self._modules.watched is not None
 
     @property
-    def in_script(self) -> bool:
-        """Whether a function of the script marks the steps, so that its code must change."""
-        return not self.chooses and ":" not in self.step_marker
-
-    @property
     def place(self) -> int:
         """How many steps the program has made since its start; all ranks of a job count alike."""
-        chooser = self.chooser
-        return self._calls[self._owner] if chooser is None or self._by_hand else chooser.place
+        finder = self.finder
+        return self._calls[self._owner] if finder is None or self._by_hand else finder.place
 
-    @property
-    def change(self) -> Change | None:
-        """The change of the script's code by which one of its functions marks the steps; None if none does."""
-        return Change(self._decorated, {DECORATOR: self.mark_calls}) if self.in_script else None
-
-    def _decorated(self, tree: ast.Module) -> ast.Module:
-        """Return the script's code with the decorator DECORATOR on its function."""
-        if not _decorate(tree, self.step_marker):
-            raise CaptureError(
-                f"--step-marker {self.step_marker}: the script does not define this function; name auto, loader, "
-                "optimizer, backward, module, a function or Class.method of the script, or MODULE:FUNCTION of one that "
-                "it imports"
-            )
-        return tree
-
-    def mark_calls(self, function: Any) -> Any:
-        """Return the function, changed so that each call ends the previous step."""
-        if isinstance(function, staticmethod | classmethod):
-            return type(function)(self.mark_calls(function.__func__))
-        if not callable(function):
-            raise CaptureError(f"{self.step_marker}: not a function, but of type {type(function).__name__}")
-        text = f"{self.step_marker.rpartition(':')[2]}()"
-
-        @contained
-        def end() -> None:
-            if self._called_here() and self._calls[self._owner] > 1:  # no step precedes the first call
-                self._end_step(text)
-
-        @wraps(function)
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            end()
-            return function(*args, **kwargs)
-
-        return marked
+    def _end_at_call(self, text: str) -> None:
+        if self._called_here() and self._calls[self._owner] > 1:  # no step precedes the first call
+            self._end_step(text)
 
     def end_by_hand(self) -> None:
         """End a step, and from now on only here, unless the command line names a marker."""
@@ -225,35 +181,34 @@ class Marks:
         if thread != self._owner and self._stop is not None and self._stop.times:
             self._stop()
 
-    def _new_chooser(self) -> Chooser:
-        return Chooser(count_optimizers, cast("How", self.step_marker), group=self._group)
+    def _new_finder(self) -> StepFinder:
+        return StepFinder(count_optimizers, cast("How", self.step_marker), group=self._group)
 
-    def _chooser_here(self) -> Chooser:
+    def _finder_here(self) -> StepFinder:
         """Return what finds the steps of this thread."""
         thread = threading.get_ident()
-        if thread not in self._choosers:
-            self._choosers[thread] = self._new_chooser()
-        return self._choosers[thread]
+        if thread not in self._finders:
+            self._finders[thread] = self._new_finder()
+        return self._finders[thread]
 
     def _exhausted(self, draw: MarkerEvent) -> None:
         if os.getpid() == self._process:
-            self._chooser_here().exhausted(draw)
+            self._finder_here().exhausted(draw)
 
-    def _stepped(self, optimizer: Optimizer, *_: object) -> None:
-        """Take an optimizer step; torch calls this within its own range of the step, which ends slightly later."""
+    def _stepped(self, optimizer: Optimizer) -> None:
         self._saw(MarkerEvent("optimizer", id(optimizer), type(optimizer).__name__))
 
     def _ran_backward(self, caller: FrameType, _roots: Any) -> None:
-        chooser = self._chooser_here()
-        if not (chooser.choice is not None and chooser.kind in ("optimizer", "batch")):
+        finder = self._finder_here()
+        if not (finder.choice is not None and finder.kind in ("optimizer", "batch")):
             self._saw(MarkerEvent("backward", calling_place(caller)))
 
     def _calls_module(self, module: Module) -> None:
         if not is_only_a_function(module):
             original = getattr(module, "_orig_mod", module)  # what torch.compile was given
             self._saw(MarkerEvent("module", id(module), type(original).__name__))
-            chooser, modules = self._chooser_here(), self._modules
-            if modules and chooser.choice and chooser.choice.event.source == id(module):
+            finder, modules = self._finder_here(), self._modules
+            if modules and finder.choice and finder.choice.event.source == id(module):
                 modules.watch(type(module))
 
     def _saw(self, event: MarkerEvent) -> None:
@@ -261,36 +216,36 @@ class Marks:
         if self._by_hand or process != self._process:
             return
         self._end_if_stopped(thread)
-        chooser, now_ns = self._chooser_here(), time.perf_counter_ns()
-        ends = chooser.see(event, now_ns)
-        if thread != self._owner and not self._moves_to(thread, chooser):
+        finder, now_ns = self._finder_here(), time.perf_counter_ns()
+        ends = finder.see(event, now_ns)
+        if thread != self._owner and not self._moves_to(thread, finder):
             return
-        if event.kind == chooser.kind or event.kind != "module":
+        if event.kind == finder.kind or event.kind != "module":
             self.pace.note(now_ns)
-        if chooser.wants_calls or self.watches_modules:
-            self._settle(chooser)
-        if ends and chooser.choice is not None:
-            self._end_step(chooser.choice.text)
+        if finder.wants_calls or self.watches_modules:
+            self._settle(finder)
+        if ends and finder.choice is not None:
+            self._end_step(finder.choice.text)
 
-    def _moves_to(self, thread: int, chooser: Chooser) -> bool:
+    def _moves_to(self, thread: int, finder: StepFinder) -> bool:
         """Let the steps of this thread count from now on if they are better than those of the one that counted."""
-        if chooser.choice is None or not self._may_move():
+        if finder.choice is None or not self._may_move():
             return False
-        of_owner = self._choosers.get(self._owner)
-        worth, frame = worth_of(chooser), frame_of_thread(self._owner)
-        if chooser.kind == "batch" and not is_waiting_for_thread(frame):
+        of_owner = self._finders.get(self._owner)
+        worth, frame = worth_of(finder), frame_of_thread(self._owner)
+        if finder.kind == "batch" and not is_waiting_for_thread(frame):
             return False  # it may only prefetch them
         if worth > worth_of(of_owner) or (frame is None and worth == worth_of(of_owner)):
             self._owner = thread
         return thread == self._owner
 
-    def _settle(self, chooser: Chooser) -> None:
+    def _settle(self, finder: StepFinder) -> None:
         """Watch the calls of modules only as long as they can tell something."""
         if self._modules is None or self.step_marker == "module":
             return
-        if chooser.wants_calls:
+        if finder.wants_calls:
             self._modules.watch_all()
-        elif chooser.choice is not None and chooser.kind != "module":
+        elif finder.choice is not None and finder.kind != "module":
             self._modules.stop()
 
 
@@ -319,48 +274,6 @@ def step() -> None:
         contained(_placed.end_by_hand)()
 
 
-def _imported(place: str) -> tuple[Any, str]:
-    """Return the module or class of the function at MODULE:NAME, and its name there."""
-    module, _, qualname = place.partition(":")
-    *path, name = qualname.split(".")
-    try:
-        holder: Any = import_module(module)
-        for part in path:
-            holder = getattr(holder, part)
-        getattr_static(holder, name)
-    except (ImportError, AttributeError, ValueError) as exc:
-        raise CaptureError(f"--step-marker {place}: {exc}") from exc
-    return holder, name
-
-
-def _decorate(tree: ast.Module, qualname: str) -> bool:
-    """Put the decorator on every definition of the function in a script, in place; return whether it has one.
-
-    It is the outermost decorator, because it must be around a compiled function, not in it. Line numbers do not change.
-    """
-    found = False
-    todo: list[tuple[ast.AST, str]] = [(tree, "")]
-    while todo:
-        node, prefix = todo.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            here = prefix + node.name
-            if here == qualname and not isinstance(node, ast.ClassDef):
-                first = node.decorator_list[0] if node.decorator_list else node
-                name = ast.Name(DECORATOR, ast.Load())
-                node.decorator_list.insert(0, _at(name, first))
-                found = True
-            prefix = f"{here}."
-        todo += [(child, prefix) for child in ast.iter_child_nodes(node)]
-    return found
-
-
-def _at(name: ast.Name, place: ast.expr | ast.stmt) -> ast.Name:
-    """Return the name with the position of another node, whose first line Python takes as the function's."""
-    name.lineno = name.end_lineno = place.lineno
-    name.col_offset = name.end_col_offset = place.col_offset
-    return name
-
-
 WORTH: dict[Kind, int] = {"optimizer": 4, "backward": 3, "module": 2, "batch": 1}
 """Whose steps count, where several threads make some: a thread that trains, before one that evaluates or prefetches."""
 
@@ -373,11 +286,11 @@ def here() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
-def worth_of(chooser: Chooser | None) -> int:
+def worth_of(finder: StepFinder | None) -> int:
     """Return how good the steps of a thread are, to compare it with those of another."""
-    if chooser is None or not chooser.seen.total():
+    if finder is None or not finder.seen.total():
         return -1
-    return WORTH[chooser.kind] if chooser.choice is not None else 0
+    return WORTH[finder.kind] if finder.choice is not None else 0
 
 
 def is_waiting_for_thread(frame: FrameType | None) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.hooks import contained, replaced
@@ -163,14 +164,22 @@ def count_optimizers() -> int:
     return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
 
 
-def left_to_python(hook: Callable[..., None]) -> Callable[..., None]:
-    """Return the hook, changed so that torch.compile does not compile it with `Optimizer.step`, but calls it."""
+@contextmanager
+def told_of_steps(stepped: Callable[[Optimizer], None]) -> Iterator[None]:
+    """Call `stepped` with the optimizer after each step of one; torch.compile leaves the call to Python.
 
-    def called(*args: Any) -> None:
-        hook(*args)
+    torch makes the call within its own range of the step, which ends slightly later.
+    """
 
-    called._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
-    return called
+    def told(optimizer: Optimizer, *_: object) -> None:
+        stepped(optimizer)
+
+    told._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
+    hook = register_optimizer_step_post_hook(told)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextmanager

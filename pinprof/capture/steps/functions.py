@@ -1,0 +1,134 @@
+"""A source of step boundaries: the calls of a function that the command line names."""
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from importlib import import_module
+from inspect import getattr_static, unwrap
+from typing import Any
+
+from pinprof.capture.hooks import contained, replaced
+from pinprof.capture.program import Change
+from pinprof.errors import CaptureError
+
+DECORATOR = "__pinprof_marks_steps__"
+"""The name of the decorator in a marked script."""
+
+
+class FunctionCalls:
+    """Calls `called` before each call of a function, with how it is called in a text.
+
+    The name is `MODULE:NAME` of one to import, or the NAME of one that the script defines, whose code `change` marks.
+    """
+
+    def __init__(self, name: str, called: Callable[[str], None]) -> None:
+        self.name = name
+        self._called = contained(called)
+
+    @property
+    def in_script(self) -> bool:
+        """Whether the script defines the function, so that its code must change."""
+        return ":" not in self.name
+
+    @property
+    def change(self) -> Change | None:
+        """The change of the script's code that marks the function; None if another module has it."""
+        return Change(self._decorated, {DECORATOR: self.mark}) if self.in_script else None
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Mark the function of another module in the block."""
+        with ExitStack() as undo:
+            if not self.in_script:
+                undo.enter_context(replaced(*_imported(self.name), self.mark))
+            yield
+
+    def mark_in_main(self, undo: ExitStack) -> None:
+        """Mark a function of the script in the main module of a process of `multiprocessing`, if it is there.
+
+        A spawned process has run the script under another name, in a namespace that only the functions still have.
+        """
+        if not self.in_script:
+            return
+        holder: Any = sys.modules["__main__"]
+        *path, name = self.name.split(".")
+        try:
+            for part in path:
+                holder = getattr(holder, part)
+            function = getattr_static(holder, name)
+        except AttributeError:
+            return  # a program of its own, whose code is changed
+        undo.enter_context(replaced(holder, name, self.mark))
+        namespace = getattr(unwrap(function), "__globals__", {})
+        if not path and namespace.get(name) is function:
+            undo.callback(namespace.__setitem__, name, function)
+            namespace[name] = vars(holder)[name]
+
+    def mark(self, function: Any) -> Any:
+        """Return the function, changed so that each call is told."""
+        if isinstance(function, staticmethod | classmethod):
+            return type(function)(self.mark(function.__func__))
+        if not callable(function):
+            raise CaptureError(f"{self.name}: not a function, but of type {type(function).__name__}")
+        text, told = f"{self.name.rpartition(':')[2]}()", self._called
+
+        @wraps(function)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            told(text)
+            return function(*args, **kwargs)
+
+        return marked
+
+    def _decorated(self, tree: ast.Module) -> ast.Module:
+        """Return the script's code with the decorator DECORATOR on its function."""
+        if not _decorate(tree, self.name):
+            raise CaptureError(
+                f"--step-marker {self.name}: the script does not define this function; name auto, loader, "
+                "optimizer, backward, module, a function or Class.method of the script, or MODULE:FUNCTION of one that "
+                "it imports"
+            )
+        return tree
+
+
+def _imported(place: str) -> tuple[Any, str]:
+    """Return the module or class of the function at MODULE:NAME, and its name there."""
+    module, _, qualname = place.partition(":")
+    *path, name = qualname.split(".")
+    try:
+        holder: Any = import_module(module)
+        for part in path:
+            holder = getattr(holder, part)
+        getattr_static(holder, name)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise CaptureError(f"--step-marker {place}: {exc}") from exc
+    return holder, name
+
+
+def _decorate(tree: ast.Module, qualname: str) -> bool:
+    """Put the decorator on every definition of the function in a script, in place; return whether it has one.
+
+    It is the outermost decorator, because it must be around a compiled function, not in it. Line numbers do not change.
+    """
+    found = False
+    todo: list[tuple[ast.AST, str]] = [(tree, "")]
+    while todo:
+        node, prefix = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            here = prefix + node.name
+            if here == qualname and not isinstance(node, ast.ClassDef):
+                first = node.decorator_list[0] if node.decorator_list else node
+                name = ast.Name(DECORATOR, ast.Load())
+                node.decorator_list.insert(0, _at(name, first))
+                found = True
+            prefix = f"{here}."
+        todo += [(child, prefix) for child in ast.iter_child_nodes(node)]
+    return found
+
+
+def _at(name: ast.Name, place: ast.expr | ast.stmt) -> ast.Name:
+    """Return the name with the position of another node, whose first line Python takes as the function's."""
+    name.lineno = name.end_lineno = place.lineno
+    name.col_offset = name.end_col_offset = place.col_offset
+    return name
