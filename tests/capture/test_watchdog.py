@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pinprof.capture.steps.watchdog import (
+    Activity,
     Due,
-    Effort,
     Patience,
     Situation,
     due,
@@ -138,7 +138,7 @@ def test_imports_and_compilation_are_no_work() -> None:
 
 def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Effort(0)
+    work = Activity(0)
     for quarter in range(1, 9):
         work.look(quarter * S // 4, None, 0)
     assert (work.seconds, work.total_s) == (2.0, 2.0)
@@ -148,7 +148,7 @@ def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Effort(0)
+    work = Activity(0)
     work.look(60 * S, None, 0)
     assert work.seconds == 1.0
 
@@ -156,7 +156,7 @@ def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: 
 def test_on_a_machine_with_a_gpu_time_without_its_use_hardly_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    work = Effort(0)
+    work = Activity(0)
     work.look(S, None, 0)
     assert work.seconds == pytest.approx(0.1)
 
@@ -167,7 +167,7 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     stats = lambda _device: {"allocation": {"all": {"freed": next(freed)}}}  # noqa: E731  read once per look
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", stats)
-    work = Effort(0)
+    work = Activity(0)
     work.look(S, None, 0)
     work.look(2 * S, None, 0)
     assert work.seconds == pytest.approx(1.1)
@@ -178,7 +178,7 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
 
 def test_tensors_show_that_a_program_uses_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Effort(0)
+    work = Activity(0)
     held = torch.ones(1)
     assert id(held) in tensors()
     assert work.is_with_tensors()

@@ -41,7 +41,7 @@ from pinprof.capture.steps.finder import HOWS
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
-    from pinprof.capture.children.recording import LateRecording
+    from pinprof.capture.children.recording import ChildRecording
 
 _config: ChildConfig | None = None
 """Set while this process follows those that it starts, and in its forks."""
@@ -171,7 +171,7 @@ class Child:
         self.config = config
         self.process = os.getpid()
         self.notes = Notes(config.notes)
-        self.recording: LateRecording | None = None
+        self.recording: ChildRecording | None = None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -198,11 +198,11 @@ class Child:
     def _depart(self) -> None:
         self.end(failed=False)
 
-    def _late(self) -> "LateRecording":
-        from pinprof.capture.children.recording import LateRecording  # noqa: PLC0415  it imports torch
+    def _late(self) -> "ChildRecording":
+        from pinprof.capture.children.recording import ChildRecording  # noqa: PLC0415  it imports torch
 
         if self.recording is None:
-            self.recording = LateRecording(self.config, self.notes)
+            self.recording = ChildRecording(self.config, self.notes)
         return self.recording
 
 

@@ -19,7 +19,7 @@ from pinprof.capture.job import (
     store_of_group,
     store_of_job,
 )
-from pinprof.capture.observe.constructors import noticing_made
+from pinprof.capture.observe.constructors import noting_constructors
 from pinprof.capture.program import POLITE_STOPS
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
@@ -29,7 +29,7 @@ from pinprof.errors import CaptureError, unexpected
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 
 
-class LateRecording:
+class ChildRecording:
     """The recording of this process, which begins when its first step ends."""
 
     def __init__(self, config: ChildConfig, notes: Notes) -> None:
@@ -45,7 +45,7 @@ class LateRecording:
     def placed(self) -> Iterator[None]:
         """Watch the steps in the block; a function of the script that marks them is found in its main module."""
         with ExitStack() as undo:
-            undo.enter_context(noticing_made())
+            undo.enter_context(noting_constructors())
             undo.enter_context(self.marks.placed())
             if self.marks.function is not None:
                 self.marks.function.mark_in_main(undo)

@@ -52,7 +52,7 @@ class _Noted:
     batch: object = None
 
 
-class Makings:
+class ConstructorLog:
     """What this process made so far."""
 
     def __init__(self) -> None:
@@ -116,14 +116,14 @@ class Makings:
         return Made(tuple(loaders), tuple(optimizers), cpus, self.sources, self.more, starts_by)
 
 
-makings = Makings()
+constructors = ConstructorLog()
 """Those of this process: it may make its DataLoaders long before it is known whether it is recorded."""
 
 _depth = 0
 
 
 @contextmanager
-def noticing_made() -> Iterator[None]:
+def noting_constructors() -> Iterator[None]:
     """Note what the block makes; within another one it does nothing."""
     global _depth  # noqa: PLW0603  one for the process
     _depth += 1
@@ -143,7 +143,7 @@ def _noting(init: Callable[..., None]) -> Callable[..., None]:
     def noted(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         with suppress(Exception):  # whatever a class of the program's own does, its recording must not fail
-            makings.made(self, sys._getframe(1))  # noqa: SLF001  the caller
+            constructors.made(self, sys._getframe(1))  # noqa: SLF001  the caller
 
     noted._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
     return noted
@@ -153,7 +153,7 @@ def _noting_begin(begin: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @wraps(begin)
     def begun(self: Any) -> Any:
         with suppress(Exception):
-            makings.begun(self, sys._getframe(1))  # noqa: SLF001
+            constructors.begun(self, sys._getframe(1))  # noqa: SLF001
         return begin(self)
 
     return begun

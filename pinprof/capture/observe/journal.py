@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.hooks import contained, replaced
-from pinprof.capture.observe.constructors import makings, noticing_made
+from pinprof.capture.observe.constructors import constructors, noting_constructors
 from pinprof.capture.observe.frames import calling_line
 from pinprof.capture.observe.machine import Clock, Mark
 from pinprof.trace.lines import Place
@@ -239,7 +239,7 @@ class Supply:
 def noticing_work(journal: Journal) -> Iterator[None]:
     """Note in the journal the irregular work that the block does, and its time in DataLoaders; and what it makes."""
     with ExitStack() as undo:
-        undo.enter_context(noticing_made())
+        undo.enter_context(noting_constructors())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
@@ -253,7 +253,7 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
         journal.waited_for_input(time.perf_counter_ns() - start_ns)
         journal.supply.drew(iterator)
 
-    end, describe = contained(journal.supply.end), contained(makings.drew)
+    end, describe = contained(journal.supply.end), contained(constructors.drew)
 
     def change(draw: Any) -> Any:
         @wraps(draw)

@@ -146,7 +146,7 @@ class Watchdog:
         body: CodeType,
         waits_for_others: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._work = Effort(time.perf_counter_ns())
+        self._work = Activity(time.perf_counter_ns())
         self._marks, self._recording, self._patience = marks, recording, patience
         self._stop, self._body, self._waits_for_others = stop, body, waits_for_others
         self._action: Callable[[], None] | None = None
@@ -161,7 +161,7 @@ class Watchdog:
             yield
             return
         before = signal.signal(SIGNAL, self._act)
-        self._work = Effort(time.perf_counter_ns())
+        self._work = Activity(time.perf_counter_ns())
         thread = threading.Thread(target=self._watch, name="pinprof watchdog", daemon=True)
         thread.start()
         try:
@@ -304,7 +304,7 @@ LONGEST_LOOK_S = 1.0
 """The most that counts from one look to the next: a thread that was not let run has seen nothing."""
 
 
-class Effort:
+class Activity:
     """The seconds in which a program was seen to work since something last marked a step, and in all."""
 
     def __init__(self, now_ns: int) -> None:

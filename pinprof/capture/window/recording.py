@@ -29,7 +29,7 @@ from pinprof.capture.bounds import (
 )
 from pinprof.capture.hooks import contained
 from pinprof.capture.job import Agreement
-from pinprof.capture.observe.constructors import makings
+from pinprof.capture.observe.constructors import constructors
 from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
 from pinprof.capture.observe.machine import Clock, clock_of_program, loaders_pin, uses_cuda
 from pinprof.capture.window.lines import line_window, watch_window
@@ -394,6 +394,6 @@ class Recording:
 
     def _description(self, marker: str) -> dict[str, object]:
         described = description(self.plain, marker)
-        made = makings.described(self.journal.supply.of_sampler - self._drawn_before)
+        made = constructors.described(self.journal.supply.of_sampler - self._drawn_before)
         described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
         return described | ({"apart": self._agreement.apart} if self._agreement else {})

@@ -24,7 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.capture.observe.constructors import makings, noticing_made
+from pinprof.capture.observe.constructors import constructors, noting_constructors
 
 TOP = os.environ.get("EXAM_TOP", "")
 READS = {
@@ -152,7 +152,7 @@ class Pretended(TorchFunctionMode):
     def write(self) -> None:
         """Write what was noted, if there were steps."""
         if self.steps:
-            made = asdict(makings.described(drawn))
+            made = asdict(constructors.described(drawn))
             sites = [[*site, count] for site, count in self.seen.items()]
             noted = {"steps": self.steps, "made": made, "sites": sites, "numbers": numbers}
             Path(f"{os.environ['EXAM_OUT']}.{os.getpid()}.json").write_text(json.dumps(noted))
@@ -268,7 +268,7 @@ def _drawing(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def drew(iterator: Any) -> Any:
         batch = following(iterator)
         drawn[id(iterator._index_sampler)] += 1  # noqa: SLF001
-        makings.drew(iterator, batch)
+        constructors.drew(iterator, batch)
         if PINNING.get(id(iterator._index_sampler)):  # noqa: SLF001
             pin(batch)
         return batch
@@ -277,7 +277,7 @@ def _drawing(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 PINNING: dict[int, bool] = {}
-NOTICING = noticing_made()
+NOTICING = noting_constructors()
 
 
 def _beginning(begin: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from pinprof.capture.observe.constructors import described, makings, noticing_made
+from pinprof.capture.observe.constructors import constructors, described, noting_constructors
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.machine import Clock
 from pinprof.capture.window.recording import profile
@@ -55,12 +55,12 @@ def line() -> int:
 
 
 def made_at(number: int) -> MadeLoader:
-    (found,) = (each for each in makings.described({}).loaders if each.line == number)
+    (found,) = (each for each in constructors.described({}).loaders if each.line == number)
     return found
 
 
 def optimizer_at(number: int) -> MadeOptimizer:
-    (found,) = (each for each in makings.described({}).optimizers if each.line == number)
+    (found,) = (each for each in constructors.described({}).optimizers if each.line == number)
     return found
 
 
@@ -73,10 +73,10 @@ def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
     )
     made = made_at(number)
     assert kept
-    assert made.file.endswith("test_made.py")
+    assert made.file.endswith("test_constructors.py")
     assert made.function == "test_a_loader_has_the_line_where_its_call_begins"
     assert made.direct
-    assert makings.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
+    assert constructors.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
     assert made.dataset == "torch.utils.data.dataset.TensorDataset"
     assert (made.batch_size, made.num_workers, made.pin_memory, made.iterable) == (4, 0, False, False)
     assert (made.foreign, made.fixed, made.length, made.begun) == ((), True, 2, 0)
@@ -84,7 +84,7 @@ def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
 
 def test_how_processes_start_is_told_and_not_settled(journal: Journal) -> None:
     before = get_start_method(allow_none=True)
-    assert makings.described({}).starts_by in get_all_start_methods()
+    assert constructors.described({}).starts_by in get_all_start_methods()
     assert get_start_method(allow_none=True) == before  # asking otherwise would set it for good
 
 
@@ -100,7 +100,7 @@ def test_what_nobody_holds_any_more_is_not_told(journal: Journal) -> None:
     kept, number = DataLoader(DATA), line()
     del kept
     gc.collect()
-    assert not [each for each in makings.described({}).loaders if each.line == number]
+    assert not [each for each in constructors.described({}).loaders if each.line == number]
 
 
 def test_the_loops_and_the_batches_of_a_loader_are_told(journal: Journal) -> None:
@@ -145,7 +145,7 @@ def test_an_optimizer_that_inherits_its_init_is_found_through_both(journal: Jour
 
 
 def test_blocks_within_each_other_note_once(journal: Journal) -> None:
-    with noticing_made():
+    with noting_constructors():
         kept, number = DataLoader(DATA), line()
     assert kept
     assert made_at(number)
@@ -154,7 +154,7 @@ def test_blocks_within_each_other_note_once(journal: Journal) -> None:
 def test_torch_is_as_before_afterwards() -> None:
     gc.collect()
     before = DataLoader.__init__, DataLoader.__iter__
-    with noticing_made():
+    with noting_constructors():
         assert DataLoader.__init__ is not before[0]
     assert (DataLoader.__init__, DataLoader.__iter__) == before
 
