@@ -26,6 +26,8 @@ SAVING = Saving(1e6, (0.5e6, 2e6))
 """No time was measured: it stands for any."""
 CPUS = 16
 TORCH = 2, 11
+WAITING = {"PIN201", "PIN202", "PIN203", "PIN204"}
+"""Rules at whose lines the host reads something of the GPU, and waits for it."""
 LAST_IS_CUT = 1
 """The last step ends with the optimizer's: lines behind it run once less."""
 
@@ -34,9 +36,17 @@ class Grafted(TraceFacts):
     """What is told without a trace."""
 
     def __init__(
-        self, made: Made, copies: dict[Place, CopiesAt], emptied: tuple[Place, ...], *, often: set[Place], steps: int
+        self,
+        made: Made,
+        copies: dict[Place, CopiesAt],
+        emptied: tuple[Place, ...],
+        *,
+        often: set[Place],
+        waiting: set[Place],
+        steps: int,
     ) -> None:
         self.made = made
+        self._waiting = frozenset((place.file, place.line) for place in waiting)
         self._steps = steps
         self._said, self._emptied, self._often = copies, emptied, often
 
@@ -45,6 +55,7 @@ class Grafted(TraceFacts):
     has_sparse_gradients = property(lambda _: False)
     processes = property(lambda _: 1)
     gpus = property(lambda _: 1)
+    waiting = property(lambda self: self._waiting)
     steps_before = property(lambda _: 0)
     steps = property(lambda self: self._steps)
     allocating = property(lambda self: self._emptied)
@@ -74,7 +85,8 @@ def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
     made = _made(noted["made"], working, top)
     emptied = tuple(place for kind, place, _ in regular if kind == "PIN303")
     often = {place for _, place, count in regular if count >= 2 * steps}
-    told = Grafted(made, _copies(sites), emptied, often=often, steps=steps)
+    waiting = {place for kind, place, _ in sites if kind in WAITING}
+    told = Grafted(made, _copies(sites), emptied, often=often, waiting=waiting, steps=steps)
     findings = [_finding(*each) for each in dict.fromkeys(_found(regular, made))]
     files = Files(str(notes), (), top, made.sources)
     mends, refused = planned(findings, Work(told, files, chosen))
@@ -98,7 +110,7 @@ def _copies(sites: list[tuple[str, Place, int]]) -> dict[Place, CopiesAt]:
     for kind, place, _ in sites:
         if kind.startswith("copy") or kind == "PIN209":
             found[place].append(("HtoD", kind == "copy pinned"))
-        elif kind in {"PIN201", "PIN202", "PIN203", "PIN204"}:
+        elif kind in WAITING:
             found[place].append(("DtoH", False))
     return {
         place: CopiesAt(frozenset(way for way, _ in copies), all(pinned for _, pinned in copies))
