@@ -234,7 +234,7 @@ def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> li
     return [
         Part("kernels", KERNEL, division.kernels_ns),
         Part("collectives alone", COLLECTIVE, division.collectives_ns),
-        Part("copies alone", COPY, division.copies_ns),
+        Part("exposed copies", COPY, division.copies_ns),
         Part("memsets", MEMSET, division.memsets_ns),
         Part("GPU idle", IDLE, mean.idle_ns, _while_idle(profile, mean, cause)),
     ]
