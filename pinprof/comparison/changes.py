@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs import Counted, Match, Site, match_sites
 from pinprof.comparison.figures import ComparedFigure, Side, Value
 from pinprof.measurement.figures import NO_SIZES
-from pinprof.measurement.in_steps import sum_in_steps, waited_in_steps, waits_at, waits_in_steps
+from pinprof.measurement.in_steps import sum_in_steps, waited_in_steps, waits_in_steps
 from pinprof.measurement.trust.doubt import COPIES, DRAIN, OVERLAP, STALLS
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
@@ -127,19 +127,23 @@ def _status(before: object, after: object, figures: Sequence[ComparedFigure], *,
 
 def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
     """Yield how each wait of the host changed, by identity."""
+    # by identity: two sites may be equal
+    numbers = {id(site): number for side in (before, after) for number, site in enumerate(side.details.syncs.sites)}
+
+    def costs(side: Side, sites: Sequence[Site]) -> tuple[Value, Value, Value]:
+        return _costs(side, side.details.syncs.at(numbers[id(site)] for site in sites))
+
     for match in match_sites(_counted(before), _counted(after)):
         for pair in _lines_apart(match):
             sites, sites_after = _sites(pair.before), _sites(pair.after)
-            costs = zip(WAIT_FIGURES, _costs(before, sites), _costs(after, sites_after), strict=True)
-            figures = (ComparedFigure(name, unit, cost, cost_after) for (name, unit), cost, cost_after in costs)
+            both = zip(WAIT_FIGURES, costs(before, sites), costs(after, sites_after), strict=True)
+            figures = (ComparedFigure(name, unit, cost, cost_after) for (name, unit), cost, cost_after in both)
             yield WaitChange(sites, sites_after, pair.moved, *figures)
 
 
-def _costs(side: Side, sites: Sequence[Site]) -> tuple[Value, Value, Value]:
-    """Return how many waits there are at sites, how long they last, and how long the GPU idles after them, per step."""
+def _costs(side: Side, rows: Int64s) -> tuple[Value, Value, Value]:
+    """Return per step how many these waits are, how long they last, and how long the GPU idles after them."""
     details, stalls = side.details, side.details.syncs.stalls
-    numbers = {id(site): number for number, site in enumerate(details.syncs.sites)}  # two sites may be equal
-    rows = waits_at(details, (numbers[id(site)] for site in sites))
     return (
         side.per_step(waits_in_steps(details, rows), STALLS),
         side.per_step(waited_in_steps(details, rows, stalls.stall_ns), STALLS),

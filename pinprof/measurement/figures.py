@@ -7,9 +7,7 @@ from typing import Literal, TypeAlias
 from pinprof.details import Details
 from pinprof.measurement.in_steps import (
     Floats,
-    all_waits,
     exposed_in_steps,
-    hidden_waits,
     loading_in_steps,
     overlapped_share_in_steps,
     pageable_bytes_in_steps,
@@ -142,7 +140,7 @@ HIDDEN_SYNCS = Figure(
     "waits that the code did not ask for",
     "count",
     (PER_STEP, STALLS),
-    in_steps=lambda details: waits_in_steps(details, hidden_waits(details)),
+    in_steps=lambda details: waits_in_steps(details, details.syncs.hidden),
     label="hidden waits of the host",
 )
 HIDDEN_STALL = Figure(
@@ -150,7 +148,7 @@ HIDDEN_STALL = Figure(
     "time in waits that the code did not ask for",
     "ns",
     (PER_STEP, STALLS),
-    in_steps=lambda details: waited_in_steps(details, hidden_waits(details), details.syncs.stalls.stall_ns),
+    in_steps=lambda details: waited_in_steps(details, details.syncs.hidden, details.syncs.stalls.stall_ns),
     label="host stalls in hidden waits",
 )
 SYNCS = Figure(
@@ -158,7 +156,7 @@ SYNCS = Figure(
     "waits of the host, those that the code asks for among them",
     "count",
     (PER_STEP, STALLS),
-    in_steps=lambda details: waits_in_steps(details, all_waits(details)),
+    in_steps=lambda details: waits_in_steps(details, details.syncs.waits),
     place="syncs/per_step",
     is_tracked=False,
 )
@@ -167,7 +165,7 @@ STALL = Figure(
     "time in all waits",
     "ns",
     (PER_STEP, STALLS),
-    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.stall_ns),
+    in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.stall_ns),
     label="host stalls",
 )
 DRAIN_MS = Figure(
@@ -175,7 +173,7 @@ DRAIN_MS = Figure(
     "the part of that in which earlier work was still to be done",
     "ns",
     (PER_STEP, STALLS, DRAIN),
-    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.drain_ns),
+    in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.drain_ns),
     is_tracked=False,
 )
 WORKED = Figure(
@@ -183,7 +181,7 @@ WORKED = Figure(
     "the part of that in which the GPU works",
     "ns",
     (PER_STEP, STALLS, DRAIN),
-    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.worked_ns),
+    in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.worked_ns),
     is_tracked=False,
 )
 BUBBLE = Figure(
@@ -191,7 +189,7 @@ BUBBLE = Figure(
     "GPU idle time that waits leave behind",
     "ns",
     (PER_STEP, STALLS, DRAIN),
-    in_steps=lambda details: waited_in_steps(details, all_waits(details), details.syncs.stalls.idle_ns),
+    in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.idle_ns),
     label="GPU idle after waits",
     depends_on_end=True,
 )

@@ -1,7 +1,5 @@
 """What each complete step of a trace has of a figure: the sums per step are made of it, and so is their spread."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -93,21 +91,6 @@ def pageable_bytes_in_steps(details: Details) -> Floats | None:
 
 
 # Waits of the host
-
-
-def hidden_waits(details: Details) -> Int64s:
-    """Return the waits that the code does not ask for, as rows of `Syncs.stalls`."""
-    return waits_at(details, (number for number, site in enumerate(details.syncs.sites) if site.verdict == "hidden"))
-
-
-def all_waits(details: Details) -> Int64s:
-    """Return the waits of the host for the GPU, as rows of `Syncs.stalls`."""
-    return waits_at(details, (number for number, site in enumerate(details.syncs.sites) if site.is_wait))
-
-
-def waits_at(details: Details, sites: Iterable[int]) -> Int64s:
-    """Return the waits at sites, which are given by their numbers, as rows of `Syncs.stalls`, in order."""
-    return np.sort(np.concatenate([np.empty(0, np.int64), *(details.syncs.rows[site] for site in sites)]))
 
 
 def waits_in_steps(details: Details, rows: Int64s) -> Floats:

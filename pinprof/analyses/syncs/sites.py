@@ -160,6 +160,20 @@ class Syncs:
         """Per site: its stalls."""
         return rows_by(self.site)
 
+    def at(self, sites: Iterable[int]) -> Int64s:
+        """Return the waits at sites, which are given by their numbers, as rows of `stalls`, in order."""
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(self.rows[site] for site in sites)]))
+
+    @cached_property
+    def hidden(self) -> Int64s:
+        """The waits that the code does not ask for, as rows of `stalls`."""
+        return self.at(number for number, site in enumerate(self.sites) if site.verdict == "hidden")
+
+    @cached_property
+    def waits(self) -> Int64s:
+        """The waits of the host for the GPU, as rows of `stalls`."""
+        return self.at(number for number, site in enumerate(self.sites) if site.is_wait)
+
     @cached_property
     def in_group(self) -> Counter[int | None]:
         """How many sites each group has."""
