@@ -67,10 +67,10 @@ def _named(
     notes: Sequence[str] = (),
 ) -> Section:
     """Return a section with a row for each name, without the columns in which no row has anything."""
-    shown = rows if full else rows[:TOP]
     kept = [at for at in range(len(columns)) if any(row[at] != NOTHING for row in rows)]
     titles = [Column(columns[at], is_number=at > 1) for at in kept]
-    cells, listed = ([[row[at] for at in kept] for row in some] for some in (rows, shown))
+    cells = [[row[at] for at in kept] for row in rows]
+    listed = cells if full else cells[:TOP]
     more = len(rows) - len(listed)
     return Section(
         title,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.view import Cell, Fact, Section, Sited, Styled, Table
@@ -39,20 +39,19 @@ def wait_sections(profile: Profile, by: str, *, full: bool) -> Iterator[Section]
     """
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     if sites:
-        yield _recorded(profile, by, full=full)
+        yield _recorded(profile, sites, by, full=full)
     for title, seen in _by_title(profile):
         yield _elsewhere(title, seen)
 
 
-def _recorded(profile: Profile, by: str, *, full: bool) -> Section:
-    sites = [site for site in profile.sites if site.verdict != "profiler"]
+def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: bool) -> Section:
     listed = [site for site in sites if some_in_steps([site])]
     together = gather(listed, by)
-    most, within = (len(sites), len(sites)) if full else (MAX_SITES, MAX_WITHIN)
+    most = len(together) if full else MAX_SITES
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *PARTS.values(), "GPU idle after")
     all_rows = [row for gathered in together for row in _rows(profile, gathered, by, len(sites))]
-    shown = [row for gathered in together[:most] for row in _rows(profile, gathered, by, within)]
+    short = None if full else [row for one in together[:most] for row in _rows(profile, one, by, MAX_WITHIN)]
     outside, left = len(sites) - len(listed), sum(len(gathered.sites) for gathered in together[most:])
     left_out = [f"and {counted(left, 'more site')}, all in the JSON and HTML reports"] if left else []
     if by == LINE and called_from_several(listed):
@@ -66,7 +65,7 @@ def _recorded(profile: Profile, by: str, *, full: bool) -> Section:
     return Section(
         f"Waits of the host, {profile.steps.per} as traced",
         facts=[Fact("waits", number, meaning, is_named=False) for number, meaning in waits_in_all(profile)],
-        tables=[Table(caption, columns, all_rows, shown, grid="waits")],
+        tables=[Table(caption, columns, all_rows, short, grid="waits")],
         notes=list(surprises(profile)),
         left_out=left_out,
         name="waits",
