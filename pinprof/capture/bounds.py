@@ -147,16 +147,16 @@ class Windows:
 class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of `profile()`, which says what they mean."""
 
-    steps: int = 5
-    warmup: int = 10
-    max_warmup: int = 100
-    plain_steps: int = 20
-    plain_seconds: float = 1.0
-    plain_max_seconds: float = 20.0
-    plain_precision: float = 0.02
-    line_steps: int = 3
-    line_stack: bool = True
-    watch_steps: int = WATCH_STEPS
+    steps: int = Windows.steps
+    warmup: int = WarmUpBounds.steps
+    max_warmup: int = WarmUpBounds.max_steps
+    plain_steps: int = PlainBounds.steps
+    plain_seconds: float = PlainBounds.seconds
+    plain_max_seconds: float = PlainBounds.max_seconds
+    plain_precision: float = PlainBounds.precision
+    line_steps: int = Windows.line_steps
+    line_stack: bool = Windows.line_stack
+    watch_steps: int = WatchBounds.steps
     with_stack: bool = False
     record_shapes: bool = False
     profile_memory: bool = False
