@@ -82,7 +82,7 @@ class Quantity:
     """The events that it is made of."""
     rests_on: tuple[str, ...] = ()
     """The kinds of figures without which it is not known, besides those that withhold it: rules on waits and copies are
-    silent without these (`RESTS_ON`), and where nothing was searched, nothing is kept."""
+    silent without these (`Rule.rests_on`), and where nothing was searched, nothing is kept."""
     noun: str = ""
     """Its name if the number is unknown, if it is not `what`."""
     one: str = ""

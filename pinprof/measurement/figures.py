@@ -206,6 +206,24 @@ OVERLAP_FRACTION = Figure(
     of_trace=True,
     absent="no copies",
 )
+BUSY_FRACTION = Figure(
+    "busy_fraction",
+    "share of the step in which it works, at most 1",
+    "share",
+    (PER_STEP, BUSY, STEP, ESTIMATE),
+    value=_busy_fraction,
+    place="steps/busy_fraction",
+)
+LOADER = Figure(
+    "loader_ms",
+    "the host waits for the DataLoader",
+    "ns",
+    (PER_STEP,),
+    in_steps=loading_in_steps,
+    value=_loader,
+    place="loader/per_step_ms",
+    label="wait for the DataLoader",
+)
 FIGURES = (
     STEP_MS,
     Figure(
@@ -227,14 +245,7 @@ FIGURES = (
         value=lambda profile: profile.steps.busy_ns,
         place="steps/busy_ms",
     ),
-    Figure(
-        "busy_fraction",
-        "share of the step in which it works, at most 1",
-        "share",
-        (PER_STEP, BUSY, STEP, ESTIMATE),
-        value=_busy_fraction,
-        place="steps/busy_fraction",
-    ),
+    BUSY_FRACTION,
     OVERLAP_FRACTION,
     EXPOSED,
     PAGEABLE_BYTES,
@@ -253,15 +264,6 @@ FIGURES = (
         value=lambda profile: profile.launches.per_step if profile.launches else None,
         place="launches/per_step",
     ),
-    Figure(
-        "loader_ms",
-        "the host waits for the DataLoader",
-        "ns",
-        (PER_STEP,),
-        in_steps=loading_in_steps,
-        value=_loader,
-        place="loader/per_step_ms",
-        label="wait for the DataLoader",
-    ),
+    LOADER,
 )
 """All figures, in the order in which comparisons and JSON show them."""

@@ -28,6 +28,7 @@ from pinprof.rules.sums import within
 from pinprof.trace.clocks import Clocks, align_clocks
 from pinprof.trace.collectives import Meeting, match_collectives
 from pinprof.trace.lines import Place
+from pinprof.verdict import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
 """A finding, and the rank that has it."""
@@ -39,8 +40,6 @@ ranks that do the same work differ by less than twice that."""
 COLLECTIVES_SHOWN = 10
 MOSTLY = 0.5
 """What explains a smaller share of the time by which a rank is longer is not its reason."""
-BY_HOST = ("launch", "python", "host")
-"""Verdicts of a rank whose host is late."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:

@@ -11,7 +11,7 @@ from pinprof.documents import report as documents
 from pinprof.documents.fields import Device, encoded, filled, maybe_ms, range_ms
 from pinprof.documents.spent import HostMemory, Pause
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.figures import FIGURES, Figure
+from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, Figure
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES as KINDS
@@ -105,7 +105,7 @@ def _steps(profile: Profile) -> documents.Steps:
         documents.Steps,
         steps,
         step_marker=profile.info.step_marker,
-        busy_fraction=_share(steps.busy_ns, step.step_ns),
+        busy_fraction=given(BUSY_FRACTION.of(profile)),
         step_ms=maybe_ms(step.step_ns),
         step_source=step.source,
         range_ms=range_ms(step.range_ns),
@@ -114,11 +114,6 @@ def _steps(profile: Profile) -> documents.Steps:
         irregular=[_irregular(row) for row in profile.unlike],
         ledger=_ledger(course) if course else None,
     )
-
-
-def _share(busy_ns: float | None, step_ns: float | None) -> float | None:
-    """Return how much of the step the GPU works; the trace may say a little more than all of it."""
-    return min(busy_ns / step_ns, 1.0) if busy_ns is not None and step_ns else None
 
 
 def _regular(timed: RegularStep) -> documents.Regular:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.analyses.syncs import Stalled
 from pinprof.documents import waits as documents
 from pinprof.documents.fields import filled, library, maybe_ms
-from pinprof.measurement.figures import SYNCS
+from pinprof.measurement.figures import LOADER, SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.report.trace.waits import SeenWait, seen_elsewhere
@@ -80,9 +80,7 @@ def _per_step(profile: Profile, in_steps: Stalled | None) -> float | None:
 
 def loader_of(profile: Profile) -> documents.Loader:
     """Return what the DataLoader costs."""
-    loader, steps = profile.loader, profile.steps.count
-    per_step = loader.wait_in_steps_ns / steps if steps and not profile.withheld.per_step else None
-    return filled(documents.Loader, loader, per_step_ms=maybe_ms(per_step))
+    return filled(documents.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER.of(profile))))
 
 
 def copies_of(group: CopySums) -> documents.Copies:
