@@ -1,4 +1,4 @@
-"""What to do, as pieces of the page: the best findings at a glance, and each finding in full with its fix as code."""
+"""What to do, as pieces of the page: each finding in full, with its fix as code, and what all bring together."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.headline import nothing_found
-from pinprof.report.words import MAX_CELL, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
+from pinprof.report.words import MAX_CELL, begun, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
 from pinprof.rules import Finding, unsearched
 
 BEST = 3
@@ -44,10 +44,10 @@ def cards(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]
         yield _card(number, rank, finding, analysis, quoting)
     together = joint_worth(findings, profile)
     if together:
-        yield Markup("<p><strong>{}{}.</strong></p>").format(together[0].upper(), together[1:])
+        yield Markup("<p><strong>{}.</strong></p>").format(begun(together))
     rates = rates_of(findings, profile)
     if rates:
-        yield note(f"{rates[0].upper()}{rates[1:]}.")
+        yield note(f"{begun(rates)}.")
 
 
 def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
