@@ -1,14 +1,14 @@
 """What children leave for the process that reports."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from pinprof.capture.children.notes import NOT_TOLD, ChildRun, Claim, Notes
+from pinprof.capture.children.notes import NOT_TOLD, ChildEnd, ChildRun, ChildStart, Notes
 from pinprof.capture.job import Rank
 
 
@@ -19,10 +19,10 @@ def notes(tmp_path: Path) -> Notes:
     return made
 
 
-def claimed(notes: Notes, base: Path, rank: Rank | None) -> Claim:
-    claim = notes.claim(base, rank)
-    assert isinstance(claim, Claim)
-    return claim
+def started(notes: Notes, base: Path, rank: Rank | None) -> ChildStart:
+    start = notes.start(base, rank)
+    assert isinstance(start, ChildStart)
+    return start
 
 
 def ended_process() -> int:
@@ -31,26 +31,27 @@ def ended_process() -> int:
     return process.pid
 
 
-def held_by(notes: Notes, claim: Claim, process: int) -> None:
-    """Let another process hold the claim."""
-    content = json.loads(claim.file.read_text())
-    claim.file.write_text(json.dumps(content | {"process": process}))
+def started_by(process: int, notes: Notes, base: Path, rank: Rank | None) -> None:
+    """Let another process have started a trace."""
+    start = started(notes, base, rank)
+    (file,) = (file for file in notes.folder.glob("*.start") if start.path.encode() in file.read_bytes())
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(start, process=process)))
 
 
 def test_without_children_there_is_nothing(tmp_path: Path) -> None:
     notes = Notes(str(tmp_path / "never made"))
     assert (notes.children(), notes.remarks(), notes.processes, notes.running) == ((), [], [], [])
     notes.wait(0.0)
-    notes.end(None, recorded=False, marker="", stopped=False, why=None)
-    assert notes.claim(tmp_path / "out.json", None) == "at work"
+    notes.end(ChildEnd())
+    assert notes.start(tmp_path / "out.json", None) == "at work"
     notes.remove()
 
 
 def test_ranks_come_in_order_before_children_which_are_numbered(notes: Notes, tmp_path: Path) -> None:
     base = tmp_path / "out.json.gz"
     for rank in (None, Rank(1, 2), None, Rank(0, 2)):
-        claim = claimed(notes, base, rank)
-    notes.end(claim, recorded=True, marker="optimizer step (SGD)", stopped=True, why=None)
+        started(notes, base, rank)
+    notes.end(ChildEnd(recorded=True, marker="optimizer step (SGD)", stopped=True))
     assert [str(child.path and child.path.name) for child in notes.children()] == [
         "out.rank0.json.gz",
         "out.rank1.json.gz",
@@ -62,22 +63,23 @@ def test_ranks_come_in_order_before_children_which_are_numbered(notes: Notes, tm
     )
 
 
-def test_a_rank_at_work_is_claimed_by_nobody_else(notes: Notes, tmp_path: Path) -> None:
+def test_a_rank_at_work_is_started_by_nobody_else(notes: Notes, tmp_path: Path) -> None:
     base, rank = tmp_path / "out.json.gz", Rank(1, 2)
-    held_by(notes, claimed(notes, base, rank), os.getppid())
-    assert notes.claim(base, rank) == "at work"
+    started_by(os.getppid(), notes, base, rank)
+    assert notes.start(base, rank) == "at work"
 
 
 def test_a_recorded_rank_is_not_recorded_again(notes: Notes, tmp_path: Path) -> None:
     base, rank = tmp_path / "out.json.gz", Rank(1, 2)
-    notes.end(claimed(notes, base, rank), recorded=True, marker="", stopped=True, why=None)
-    assert notes.claim(base, rank) == "recorded"
+    started(notes, base, rank)
+    notes.end(ChildEnd(recorded=True, stopped=True))
+    assert notes.start(base, rank) == "recorded"
 
 
 def test_a_rank_whose_process_died_is_recorded_when_its_launcher_starts_it_again(notes: Notes, tmp_path: Path) -> None:
     base, rank = tmp_path / "out.json.gz", Rank(1, 2)
-    held_by(notes, claimed(notes, base, rank), ended_process())
-    assert isinstance(notes.claim(base, rank), Claim)
+    started_by(ended_process(), notes, base, rank)
+    assert isinstance(notes.start(base, rank), ChildStart)
 
 
 def test_a_killed_child_has_the_trace_that_it_wrote_and_no_older_one(notes: Notes, tmp_path: Path) -> None:
@@ -85,14 +87,14 @@ def test_a_killed_child_has_the_trace_that_it_wrote_and_no_older_one(notes: Note
     old.touch()
     os.utime(old, (0, 0))
     for rank in (0, 1):
-        held_by(notes, claimed(notes, tmp_path / "out.json.gz", Rank(rank, 2)), ended_process())
+        started_by(ended_process(), notes, tmp_path / "out.json.gz", Rank(rank, 2))
     new.touch()
     assert [(child.path, child.why) for child in notes.children()] == [(None, NOT_TOLD), (new, NOT_TOLD)]
 
 
 def test_what_a_killed_child_left_beside_its_trace_goes_with_the_notes(notes: Notes, tmp_path: Path) -> None:
     process = ended_process()
-    held_by(notes, claimed(notes, tmp_path / "out.json.gz", None), process)
+    started_by(process, notes, tmp_path / "out.json.gz", None)
     left, others = tmp_path / f".pinprof-{process}-abc", tmp_path / f".pinprof-{os.getppid()}-abc"
     for folder in (left, others):
         folder.mkdir()
@@ -102,18 +104,19 @@ def test_what_a_killed_child_left_beside_its_trace_goes_with_the_notes(notes: No
 
 def test_a_process_runs_until_it_has_ended_or_said_so(notes: Notes) -> None:
     for process in (os.getpid(), ended_process()):
-        notes.begin(process)
+        notes.follow(process)
     assert len(notes.processes) == 2
     assert notes.running == [os.getpid()]
     assert not notes.are_stopped
-    notes.end(None, recorded=False, marker="", stopped=False, why=None)
+    notes.end(ChildEnd())
     assert notes.running == []
     assert not notes.are_stopped
 
 
 def test_children_are_stopped_when_pinprof_stopped_one_and_none_runs(notes: Notes, tmp_path: Path) -> None:
-    notes.begin(os.getpid())
-    notes.end(claimed(notes, tmp_path / "out.json", None), recorded=True, marker="", stopped=True, why=None)
+    notes.follow(os.getpid())
+    started(notes, tmp_path / "out.json", None)
+    notes.end(ChildEnd(recorded=True, stopped=True))
     assert notes.are_stopped
 
 

@@ -23,10 +23,10 @@ from pinprof.capture.children.commands import (
     to_follow,
     words_of,
 )
-from pinprof.capture.children.notes import ChildConfig, Notes, importable
+from pinprof.capture.children.notes import ChildConfig, ChildEnd, Notes, importable
 from pinprof.capture.children.waiting import StuckScript
 from pinprof.capture.hooks import contained, faults, replaced, when_imported
-from pinprof.capture.job import rank_in
+from pinprof.capture.job import leave_job, rank_in
 from pinprof.capture.program import (
     Change,
     Ending,
@@ -84,7 +84,7 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
         finally:
             vars(process).pop("run", None)
         if process.pid is not None and not serves_pool(process):  # nobody waits for the end of an idle one
-            contained(Notes(config.notes).begin)(process.pid)
+            contained(Notes(config.notes).follow)(process.pid)
 
     return started
 
@@ -102,7 +102,7 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
         config = contained(_change)(given.arguments)
         init(*given.args, **given.kwargs)
         if config is not None:
-            contained(Notes(config.notes).begin)(popen.pid)
+            contained(Notes(config.notes).follow)(popen.pid)
 
     return initialized
 
@@ -188,12 +188,12 @@ class Child:
         import_module("torch")  # first, for its import places the marks
         return self._late().marks.change
 
-    def end(self, *, failed: bool) -> bool:
-        """End the recording, and note how it ended; return whether pinprof has stopped this process."""
-        if self.recording is not None:
-            return self.recording.end(failed=failed)
-        self.notes.end(None, recorded=False, marker="", stopped=False, why=None)
-        return False
+    def end(self, *, failed: bool) -> None:
+        """End the recording, and note how it ended."""
+        end = ChildEnd() if self.recording is None else self.recording.end(failed=failed)
+        self.notes.end(end)
+        if end.stopped:
+            leave_job()
 
     def _depart(self) -> None:
         self.end(failed=False)

@@ -1,6 +1,5 @@
-"""The protocol of a script and its children: what a child is told, and the notes it leaves at its start and its end."""
+"""The protocol of a script and its children: a child gets a config, and writes a document at its start and its end."""
 
-import json
 import os
 import shutil
 import sys
@@ -8,12 +7,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -21,12 +20,14 @@ from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.program import HOME
 
+Document = TypeVar("Document")
+
 
 class ChildConfig(msgspec.Struct, frozen=True):
     """How to record a child; `path` is the trace of the script itself, which gives the children's their names.
 
-    `options` are those of `profile()`. `notes` is the folder for what the children say of themselves. `inherited` is
-    the rank that the environment of the starting process gives: a child with the same is a helper of that rank.
+    `options` are those of `profile()`. `notes` is the folder for what the children write. `inherited` is the rank that
+    the environment of the starting process gives: a child with the same is a helper of that rank.
     """
 
     path: str
@@ -37,31 +38,24 @@ class ChildConfig(msgspec.Struct, frozen=True):
     inherited: Rank | None = None
 
 
-@contextmanager
-def importable() -> Iterator[None]:
-    """Let the processes that the block starts import pinprof: they get this process's `sys.path`."""
-    if HOME in sys.path:
-        yield
-        return
-    sys.path.append(HOME)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # the script has removed it
-            sys.path.remove(HOME)
+class ChildStart(msgspec.Struct, frozen=True):
+    """What a process writes when its first step ends: the trace that it alone is going to write."""
+
+    process: int
+    path: str
+    rank: Rank | None
 
 
-PREFIX = ".pinprof-"
-"""How the names of hidden folders begin; the process that made one follows."""
+class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process writes at its end; without values it has made no step. `why` says why nothing was recorded."""
 
-FIRST_STEP_WITHIN_S = 60.0
-"""How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
+    recorded: bool = False
+    marker: str = ""
+    stopped: bool = False
+    why: str | None = None
+    trains: bool = True
+    """Whether its steps train; a loop that only draws batches or calls modules evaluates."""
 
-LEFT_S = 86_400.0
-"""How old a folder must be to count as left: its process may run in another container, where nobody here sees it."""
-
-LOOK_S = 0.05
-"""How often to look whether a child has ended."""
 
 NOT_TOLD = "it ended before it had recorded a step"
 
@@ -80,7 +74,6 @@ class ChildRun:
     stopped: bool
     why: str | None
     trains: bool = True
-    """Whether its steps train; a loop that only draws batches or calls modules evaluates."""
 
     @property
     def name(self) -> str:
@@ -92,23 +85,24 @@ class ChildRun:
         return self.rank is None, self.rank or 0, str(self.path)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The trace that a process is going to write, as nobody else does; its file is made when the first step ends."""
-
-    file: Path
-    process: int
-    path: str
-    rank: int | None
-    world_size: int | None
-
-
 Held = Literal["recorded", "at work"]
-"""Why a trace cannot be claimed: another process has ended its recording, or is at it."""
+"""Why a process cannot start a trace: another one has ended its recording, or is at it."""
+
+PREFIX = ".pinprof-"
+"""How the names of hidden folders begin; the process that made one follows."""
+
+FIRST_STEP_WITHIN_S = 60.0
+"""How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
+
+LEFT_S = 86_400.0
+"""How old a folder must be to count as left: its process may run in another container, where nobody here sees it."""
+
+LOOK_S = 0.05
+"""How often to look whether a child has ended."""
 
 
 class Notes:
-    """The folder of notes. The first child makes it, and the script's own process removes it.
+    """The folder of the documents. The first child makes it, and the script's own process removes it.
 
     A child whose script is gone cannot note anything; nothing fails for that.
     """
@@ -127,50 +121,36 @@ class Notes:
             self.folder.mkdir(mode=0o700)
             _remove_left_folders()
 
-    def begin(self, process: int) -> None:
-        """Note that a child runs."""
+    def follow(self, process: int) -> None:
+        """Note that a process is followed; its parent does so."""
         with suppress(OSError):
-            (self.folder / f"{process}.begun").touch()
+            (self.folder / f"{process}.followed").touch()
 
-    def claim(self, base: Path, rank: Rank | None) -> "Claim | Held":
-        """Claim the trace of a rank, or the next number of a child, for this process."""
+    def start(self, base: Path, rank: Rank | None) -> "ChildStart | Held":
+        """Start the trace of a rank, or of the next child by number, in this process."""
         if rank is not None:
-            return self._claim(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
-        claims = (self._claim(f"child{number}", path_of_child(base, number), None) for number in count())
-        return next(claim for claim in claims if isinstance(claim, Claim) or not self.folder.is_dir())
+            return self._start(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
+        starts = (self._start(f"child{number}", path_of_child(base, number), None) for number in count())
+        return next(start for start in starts if isinstance(start, ChildStart) or not self.folder.is_dir())
 
-    def _claim(self, name: str, path: Path, rank: Rank | None) -> "Claim | Held":
-        file = self.folder / f"{name}.claim"
-        claim = Claim(file, os.getpid(), str(path), *(rank or (None, None)))
-        with _gone(), suppress(FileExistsError):
-            _link_whole(file, json.dumps(asdict(claim), default=str))
-            return claim
-        if not self.folder.is_dir():  # nobody is left who would report
-            return "at work"
-        holder = _read(file)
-        if holder and _is_running(holder["process"]) and not self._has_ended(holder["process"]):
-            return "at work"
-        ended = self._end_of(holder["process"]) if holder else None
-        if rank is None or (ended and ended["recorded"]) or not holder:
+    def _start(self, name: str, path: Path, rank: Rank | None) -> "ChildStart | Held":
+        file, start = self.folder / f"{name}.start", ChildStart(os.getpid(), str(path), rank)
+        with suppress(FileNotFoundError, FileExistsError):
+            _write(file, start)
+            return start
+        holder = _read(file, ChildStart)
+        end = self._end_of(holder.process) if holder else None
+        if not self.folder.is_dir() or (holder and end is None and _is_running(holder.process)):
+            return "at work"  # or nobody is left who would report
+        if rank is None or holder is None or (end and end.recorded):
             return "recorded"
-        with suppress(FileNotFoundError):  # it failed, and its launcher has started the rank again
-            file.unlink()
-        return self._claim(name, path, rank)
+        file.unlink(missing_ok=True)  # it failed, and its launcher has started the rank again
+        return self._start(name, path, rank)
 
-    def end(
-        self,
-        claim: Claim | None,
-        *,
-        recorded: bool,
-        marker: str,
-        stopped: bool,
-        why: str | None,
-        trains: bool = True,
-    ) -> None:
-        """Note how the recording of this process has ended; without a claim, that it made no step to record."""
-        told = {"claim": claim and claim.file.name, "recorded": recorded, "marker": marker, "stopped": stopped}
-        with _gone(), suppress(FileExistsError):  # where it left by os._exit at its end
-            _link_whole(self.folder / f"{os.getpid()}.end", json.dumps(told | {"why": why, "trains": trains}))
+    def end(self, end: ChildEnd) -> None:
+        """Note how this process has ended; the last child of a script that was killed removes the folder."""
+        with suppress(FileNotFoundError, FileExistsError):  # the latter where it left by os._exit at its end
+            _write(self.folder / f"{os.getpid()}.end", end)
         maker = _maker_of(self.folder)
         if maker and not _is_running(maker) and not self.running:
             self.remove()
@@ -188,12 +168,12 @@ class Notes:
     @property
     def processes(self) -> list[int]:
         """The processes that were followed."""
-        return [int(path.stem) for path in self.folder.glob("*.begun")]
+        return [int(path.stem) for path in self.folder.glob("*.followed")]
 
     @property
     def running(self) -> list[int]:
         """Those of them that have not ended."""
-        return [process for process in self.processes if not self._has_ended(process) and _is_running(process)]
+        return [process for process in self.processes if not self._end_of(process) and _is_running(process)]
 
     @property
     def are_stopped(self) -> bool:
@@ -207,43 +187,40 @@ class Notes:
 
     def children(self) -> tuple[ChildRun, ...]:
         """Return the processes that made steps: the ranks in their order, then the others."""
-        found = [self._child(claim) for claim in self._claims()]
-        return tuple(sorted(found, key=ChildRun.place))
+        return tuple(sorted((self._child(*item) for item in self._starts().items()), key=ChildRun.place))
 
     def wait(self, seconds: float, first_step_s: float = FIRST_STEP_WITHIN_S) -> None:
         """Wait until no process that was followed runs, for so many seconds at most; less if none has made a step."""
-        start = time.monotonic()
+        begin = time.monotonic()
         while running := self.running:
-            at_work = any(claim["process"] in running for claim in self._claims())
-            if time.monotonic() - start >= (seconds if at_work else min(seconds, first_step_s)):
+            at_work = any(start.process in running for start in self._starts().values())
+            if time.monotonic() - begin >= (seconds if at_work else min(seconds, first_step_s)):
                 break
             time.sleep(LOOK_S)
 
     def remove(self) -> None:
         """Remove the folder, and what children that were killed have left beside their traces."""
-        for claim in self._claims():
-            if not _is_running(claim["process"]):
-                for left in Path(claim["path"]).parent.glob(f"{PREFIX}{claim['process']}-*"):
+        for start in self._starts().values():
+            if not _is_running(start.process):
+                for left in Path(start.path).parent.glob(f"{PREFIX}{start.process}-*"):
                     shutil.rmtree(left, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _claims(self) -> list[dict[str, Any]]:
-        return [claim for file in sorted(self.folder.glob("*.claim")) if (claim := _read(file))]
+    def _starts(self) -> dict[Path, ChildStart]:
+        files = sorted(self.folder.glob("*.start"))
+        return {file: start for file in files if (start := _read(file, ChildStart))}
 
-    def _child(self, claim: dict[str, Any]) -> ChildRun:
-        path, end = Path(claim["path"]), self._end_of(claim["process"])
+    def _child(self, file: Path, start: ChildStart) -> ChildRun:
+        path, end = Path(start.path), self._end_of(start.process)
+        rank, world_size = start.rank or (None, None)
         if end is None:  # it was killed; a trace that it has written is whole
-            written = _is_newer(path, Path(claim["file"]))
-            return ChildRun(path if written else None, claim["rank"], claim["world_size"], "", False, NOT_TOLD)
-        recorded = path if end["recorded"] else None
-        told = end["marker"], end["stopped"], end["why"], end["trains"]
-        return ChildRun(recorded, claim["rank"], claim["world_size"], *told)
+            written = path if _is_newer(path, file) else None
+            return ChildRun(written, rank, world_size, "", stopped=False, why=NOT_TOLD)
+        recorded = path if end.recorded else None
+        return ChildRun(recorded, rank, world_size, end.marker, end.stopped, end.why, end.trains)
 
-    def _has_ended(self, process: int) -> bool:
-        return (self.folder / f"{process}.end").exists()
-
-    def _end_of(self, process: int) -> dict[str, Any] | None:
-        return _read(self.folder / f"{process}.end")
+    def _end_of(self, process: int) -> ChildEnd | None:
+        return _read(self.folder / f"{process}.end", ChildEnd)
 
 
 def _remove_left_folders() -> None:
@@ -260,25 +237,19 @@ def _maker_of(folder: Path) -> int:
     return int(process) if process.isdigit() else 0
 
 
-def _link_whole(file: Path, text: str) -> None:
-    """Write a file that others see whole or not at all. Raises FileExistsError if it exists."""
+def _write(file: Path, document: ChildStart | ChildEnd) -> None:
+    """Write a document that others see whole or not at all. Raises FileExistsError if there is one of this name."""
     temporary = file.with_name(f"{os.getpid()}-{token_hex(4)}.part")
-    temporary.write_text(text)
+    temporary.write_bytes(msgspec.json.encode(document))
     try:
         os.link(temporary, file)
     finally:
         temporary.unlink()
 
 
-def _gone() -> suppress:
-    """Ignore that the folder does not exist any more."""
-    return suppress(FileNotFoundError)
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    with suppress(OSError, ValueError):
-        content: dict[str, Any] = json.loads(file.read_text())
-        return content
+def _read(file: Path, kind: type[Document]) -> Document | None:
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(file.read_bytes(), type=kind)
     return None
 
 
@@ -295,3 +266,17 @@ def _is_running(process: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
+
+
+@contextmanager
+def importable() -> Iterator[None]:
+    """Let the processes that the block starts import pinprof: they get this process's `sys.path`."""
+    if HOME in sys.path:
+        yield
+        return
+    sys.path.append(HOME)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the script has removed it
+            sys.path.remove(HOME)

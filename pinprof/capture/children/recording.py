@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from pinprof.capture.bounds import ON_COMMAND_LINE
-from pinprof.capture.children.notes import ChildConfig, Claim, Notes
+from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
 from pinprof.capture.hooks import faults
 from pinprof.capture.job import (
     Agreement,
     Rank,
-    leave_job,
     rank_in,
     rank_in_group,
     store_of_group,
@@ -36,7 +35,6 @@ class ChildRecording:
         self.marks = Marks(config.step_marker, self._end_step, group=False, may_move=self._may_move)
         self._config = config
         self._notes = notes
-        self._claim: Claim | None = None
         self._agreement: Agreement | None = None
         self._stepper: Stepper | None = None
         self._is_left_alone = False
@@ -51,12 +49,11 @@ class ChildRecording:
                 self.marks.function.mark_in_main(undo)
             yield
 
-    def end(self, *, failed: bool) -> bool:
-        """End the recording and note how it ended; return whether pinprof has stopped the process."""
+    def end(self, *, failed: bool) -> ChildEnd:
+        """End the recording; return how it ended, and whether pinprof has stopped the process."""
         stepper, why = self._stepper, None
         if stepper is None:
-            self._notes.end(None, recorded=False, marker="", stopped=False, why=None)
-            return False
+            return ChildEnd()
         if stepper.stops > POLITE_STOPS:
             sys.settrace(None)
         recording = stepper.recording
@@ -70,20 +67,15 @@ class ChildRecording:
         recorded = bool(recording.recorded_steps)
         if not recorded:
             why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))
-        stopped = bool(stepper.stops) and not failed
-        self._notes.end(
-            self._claim,
+        if self._agreement is not None:
+            self._agreement.leave(recording.path if recorded else None)
+        return ChildEnd(
             recorded=recorded,
             marker=recording.marker,
-            stopped=stopped,
+            stopped=bool(stepper.stops) and not failed,
             why=why,
             trains=stepper.trains,
         )
-        if self._agreement is not None:
-            self._agreement.leave(recording.path if recorded else None)
-        if stopped:
-            leave_job()
-        return stopped
 
     def _may_move(self) -> bool:
         return self._stepper is None or self._stepper.recording.may_move
@@ -101,17 +93,14 @@ class ChildRecording:
     def _begin(self) -> None:
         """Find out which rank this is, and begin to record, unless another process of this rank does or did."""
         rank = self._rank()
-        claim = self._notes.claim(Path(self._config.path), rank)
-        if claim == "at work" or (claim == "recorded" and self._config.keep_going):
+        start = self._notes.start(Path(self._config.path), rank)
+        if start == "at work" or (start == "recorded" and self._config.keep_going):
             self._is_left_alone = True
-            return
-        failure = None
-        if isinstance(claim, Claim):
-            self._claim = claim
+        elif isinstance(start, ChildStart):
             self._agreement = self._agreement_as(rank)
+            self._stepper = self._stepper_at(start.path, None)
         else:
-            failure = CaptureError(RECORDED_BEFORE)
-        self._stepper = self._stepper_at(claim.path if isinstance(claim, Claim) else None, failure)
+            self._stepper = self._stepper_at(None, CaptureError(RECORDED_BEFORE))
 
     def _rank(self) -> Rank | None:
         """Return the rank in a job of several; a helper that a rank starts has that one's variables, and is none."""
