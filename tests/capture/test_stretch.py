@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from pinprof.capture.bounds import WarmUpBounds, Windows
+from pinprof.capture.window.lean import SHORTEST_KEPT_S, Stretch
 from pinprof.capture.window.recording import Recording
-from pinprof.capture.window.stretch import SHORTEST_KEPT_S, Stretch
 from pinprof.errors import CaptureError
 
 

@@ -2,10 +2,8 @@
 
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,14 +11,12 @@ from types import TracebackType
 from typing import final
 
 import msgspec
-import torch
 
 from pinprof.analyses.course import RegularStep, regular_figure
 from pinprof.capture.bounds import (
     FEWEST_STEPS,
     IN_CODE,
     WARM_UP_STEPS,
-    WATCH_STEPS,
     OptionNames,
     PlainBounds,
     Progress,
@@ -29,21 +25,18 @@ from pinprof.capture.bounds import (
 )
 from pinprof.capture.hooks import contained
 from pinprof.capture.job import Agreement
-from pinprof.capture.observe.constructors import constructors
 from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
-from pinprof.capture.observe.machine import Clock, clock_of_program, loaders_pin, uses_cuda
+from pinprof.capture.observe.machine import Clock, clock_of_program, uses_cuda
+from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.stretch import Stretch
 from pinprof.capture.window.timing import PlainWindow, await_regular, more_plain, plain_window, warm_up
 from pinprof.capture.window.trace_file import (
     as_capture_error,
     description,
     store,
     torch_profiler,
-    warm_up_profiler,
     writable_target,
     write_times,
-    write_trace,
 )
 from pinprof.errors import CaptureError
 from pinprof.trace.host import HOST_KEY, HostProfile
@@ -61,28 +54,27 @@ OnWindow = Callable[[str, int, int], None]
 TimeSteps = Callable[[Journal, list[int]], Generator[Progress, None, None]]
 """Times steps, which it notes in the journal, and adds to the list how long the CPU was with others in each."""
 
-MakeProfiler = Callable[[int], torch.profiler.profile]
-"""Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""
+DEFAULTS = RecordingOptions()
 
 
 def profile(  # noqa: PLR0913  options of one public call, all by keyword
     path: str | os.PathLike[str],
     *,
-    steps: int = 5,
-    warmup: int = 10,
-    max_warmup: int = 100,
-    plain_steps: int = 20,
-    plain_seconds: float = 1.0,
-    plain_max_seconds: float = 20.0,
-    plain_precision: float = 0.02,
-    line_steps: int = 3,
-    line_stack: bool = True,
-    watch_steps: int = WATCH_STEPS,
-    with_stack: bool = False,
-    record_shapes: bool = False,
-    profile_memory: bool = False,
-    cuda_sync_events: bool = True,
-    force: bool = False,
+    steps: int = DEFAULTS.steps,
+    warmup: int = DEFAULTS.warmup,
+    max_warmup: int = DEFAULTS.max_warmup,
+    plain_steps: int = DEFAULTS.plain_steps,
+    plain_seconds: float = DEFAULTS.plain_seconds,
+    plain_max_seconds: float = DEFAULTS.plain_max_seconds,
+    plain_precision: float = DEFAULTS.plain_precision,
+    line_steps: int = DEFAULTS.line_steps,
+    line_stack: bool = DEFAULTS.line_stack,
+    watch_steps: int = DEFAULTS.watch_steps,
+    with_stack: bool = DEFAULTS.with_stack,
+    record_shapes: bool = DEFAULTS.record_shapes,
+    profile_memory: bool = DEFAULTS.profile_memory,
+    cuda_sync_events: bool = DEFAULTS.cuda_sync_events,
+    force: bool = DEFAULTS.force,
     on_progress: OnWindow | None = None,
 ) -> "Recording":
     """Return a recording, a context manager; call its `step()` at the end of every training step.
@@ -172,26 +164,22 @@ class Recording:
         self.regular: RegularStep | None = None
         self.host: HostProfile | None = None
         self.marker = "p.step()"
-        self.recorded_steps = 0
         self.time_steps: TimeSteps | None = None
         self.beyond_epoch = False
         self.journal = Journal(make_clock)
-        self._make_profiler = make_profiler
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
         self._count: Callable[[], int] = lambda: self.steps_seen
-        self._steps_before = 0
-        self._loaders_pin: bool | None = None
-        self._drawn_before: Counter[int] = Counter()
+        self._lean = LeanWindow(self.journal, make_profiler, self._sections)
+        self._timed_steps = 0
         self._window = ""
         self._compilations = Compilations()
         self._watched = ExitStack()
         self._watching = False
         self._stored = False
         self._boundaries = self._run_windows()
-        self.stretch = Stretch(path, make_profiler, self._description)
+        self.stretch = Stretch(path, make_profiler, self._facts)
         self._is_abandoned = False
-        self._is_profiling = False
 
     def __enter__(self) -> "Recording":
         self.start()
@@ -214,6 +202,11 @@ class Recording:
         Call it before the warm-up ends.
         """
         self._agreement, self._count = agreement, count
+
+    @property
+    def recorded_steps(self) -> int:
+        """How many complete steps the file has."""
+        return self._timed_steps or self._lean.steps
 
     @property
     def place(self) -> int:
@@ -250,7 +243,7 @@ class Recording:
     @property
     def may_move(self) -> bool:
         """Whether the steps may be those of another thread from now on: a profiler ends where it began."""
-        return not (self.done or self._is_profiling or self.recorded_steps)
+        return not (self.done or self._lean.is_open or self.recorded_steps)
 
     def move(self) -> None:
         """Record this thread from now on."""
@@ -313,7 +306,7 @@ class Recording:
             self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
-        yield from self._recorded_window()
+        yield from self._lean.record(self.windows.steps, lambda: self.path, self._count)
         if self.windows.line_steps and uses_cuda():
             yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
             yield from watch_window(self.windows.watch, self.path)
@@ -357,43 +350,15 @@ class Recording:
         finally:
             steps = self.journal.steps_in(PLAIN)
             if steps >= FEWEST_STEPS:
-                write_times(self.path, self._description(self.marker), delays_ns)
-                self.recorded_steps = steps
+                write_times(self.path, self._facts(self.marker), delays_ns)
+                self._timed_steps = steps
 
-    def _recorded_window(self) -> Generator[Progress, None, None]:
-        self._loaders_pin = loaders_pin()
-        with as_capture_error("the profiler did not start"):
-            profiler = self._make_profiler(self.windows.steps)
-            profiler.start()
-        self._is_profiling = True
-        try:
-            yield from warm_up_profiler(profiler)
-            self._steps_before = self.place
-            self._drawn_before = self.journal.supply.of_sampler.copy()
-            for step in range(1, self.windows.steps + 1):
-                yield Progress("recorded", step, self.windows.steps)
-                self.recorded_steps = step
-                if step < self.windows.steps:
-                    profiler.step()
-        finally:
-            self._is_profiling = False
-            self._keep(profiler)
+    def _sections(self) -> dict[str, str]:
+        """Return what the trace stores beside its events, as JSON by name."""
+        host = {HOST_KEY: msgspec.json.encode(self.host).decode()} if self.host is not None else {}
+        return {"pinprof": json.dumps(self._facts(self.marker)), **host}
 
-    def _keep(self, profiler: torch.profiler.profile) -> None:
-        """Stop the profiler, and write the trace if it has a complete step."""
-        steps, self.recorded_steps = self.recorded_steps, 0
-        with as_capture_error("the recording could not be finished"):
-            if steps:  # the profiler takes metadata only while it records
-                profiler.add_metadata_json("pinprof", json.dumps(self._description(self.marker)))
-                if self.host is not None:
-                    profiler.add_metadata_json(HOST_KEY, msgspec.json.encode(self.host).decode())
-            profiler.stop()
-            if steps:
-                write_trace(profiler, self.path)
-        self.recorded_steps = steps
-
-    def _description(self, marker: str) -> dict[str, object]:
-        described = description(self.plain, marker)
-        made = constructors.described(self.journal.supply.of_sampler - self._drawn_before)
-        described |= {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
-        return described | ({"apart": self._agreement.apart} if self._agreement else {})
+    def _facts(self, marker: str) -> dict[str, object]:
+        """Return what the trace says of the program, whose steps this marker marks."""
+        facts = description(self.plain, marker) | self._lean.facts()
+        return facts | ({"apart": self._agreement.apart} if self._agreement else {})
