@@ -17,6 +17,7 @@ from pinprof.report.charts.chart import Chart, Key, bars, layout
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.drawing import MAX_BARS, arrange, in_words
+from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.hover import in_words as hovers_of
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import Drawing, Lane
@@ -146,8 +147,8 @@ def _rows(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
 
 def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
     """Yield the bars of each kind; in the legend the kinds come in their own order."""
-    words = hovers_of(trace, analysis, drawing.lanes)
-    names = step_names(trace) if trace.steps.source != WHOLE_TRACE else []
+    facts = Facts(trace, analysis)
+    words = hovers_of(facts, drawing.lanes)
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     zero = drawing.window.start_ns
     for kind in used:
@@ -159,7 +160,7 @@ def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int])
             made.length_ms.extend(ms(int(lane.end_ns[at] - lane.start_ns[at])) for at in chosen)
             made.hover.extend(texts[at] for at in chosen)
             if kind == kinds.STEP:
-                made.text.extend(names[lane.row[at]] for at in chosen)
+                made.text.extend(facts.steps[lane.row[at]] for at in chosen)
             elif kind in NAMED:
                 made.text.extend([KINDS[kind].label] * len(chosen))
         yield made

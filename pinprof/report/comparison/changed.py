@@ -13,6 +13,7 @@ from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.lane import Lane, levels
 from pinprof.report.timeline.names import short
+from pinprof.report.timeline.sources import CHANGES
 from pinprof.report.words import cut, in_short
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Int64s, Table, Trace
 from pinprof.units import duration
@@ -63,7 +64,7 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
         if mine.any():
             ones, name = np.ones(int(mine.sum()), np.int64), label if depth == 0 else ""
             times = start[mine], end[mine]
-            yield Lane(GROUP, name, "changes", *times, kind[mine], row[mine], ones, times[1] - times[0], names=names)
+            yield Lane(GROUP, name, CHANGES, *times, kind[mine], row[mine], ones, times[1] - times[0], names=names)
 
 
 def _kind(difference: float | None, *, is_gone: bool, is_new: bool) -> int:

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
-from pinprof.report.timeline.columns import Column, PackedColumns
-from pinprof.report.timeline.lane import SOURCES, Lane
+from pinprof.report.timeline.lane import Columns, Lane, Rising
 from pinprof.report.words import cut
 from pinprof.trace.arguments import Found, look_up
 from pinprof.trace.tables import Int64s, Trace
@@ -319,19 +318,16 @@ class Arguments:
             del args[SIZE]
             args.pop(RATE, None)
 
-    def columns(self, lane: Lane, block: PackedColumns) -> dict[str, Column]:
+    def columns(self, lane: Lane) -> Columns:
         """Return the columns of a lane; nothing is known of merged events."""
-        table = SOURCES[lane.source].table
+        table = lane.source.table
         if not table:
             return {}
         alone = lane.count == 1
-        numbers = {"set": self._sets[table]} | {f"own {OWN.index(key)}": own for key, own in self._own[table].items()}
-        columns = {}
-        for name, values in numbers.items():
-            of_lane = np.where(alone, values[lane.row], 0)
-            if of_lane.any():
-                columns[name] = block.add(of_lane) if name == "set" else block.add_signed(np.diff(of_lane, prepend=0))
-        return columns
+        own = {f"own {OWN.index(key)}": numbers[lane.row] * alone for key, numbers in self._own[table].items()}
+        columns: Columns = {name: Rising(numbers) for name, numbers in own.items() if numbers.any()}
+        sets = self._sets[table][lane.row] * alone
+        return {"set": sets, **columns} if sets.any() else columns
 
     @property
     def header(self) -> dict[str, Any]:
@@ -343,7 +339,7 @@ def _rows(lanes: Iterable[Lane]) -> dict[str, list[Int64s]]:
     """Return the rows of tables that are drawn one by one."""
     rows: dict[str, list[Int64s]] = {}
     for lane in lanes:
-        table = SOURCES[lane.source].table
+        table = lane.source.table
         if table:
             rows.setdefault(table, []).append(lane.row[lane.count == 1])
     return rows

@@ -8,8 +8,7 @@ const recordedColumns = (data, lane) => {
   lane.recorded ??= {
     set: lane.later("set"),
     own: data.args.own.map((name, number) => [name, lane.later(`own ${number}`)])
-      .filter(([, column]) => column)
-      .map(([name, column]) => [name, summed(column)]),
+      .filter(([, column]) => column),
   };
   return lane.recorded;
 };
@@ -32,7 +31,7 @@ const opAround = (data, call) => {
 
 // Of GPU work the inputs of the op that asked for it, too.
 const recordedOf = (data, lane, at) => {
-  if (!SOURCES[lane.source].hasArgs) return NOTHING_RECORDED;
+  if (!lane.hasArgs) return NOTHING_RECORDED;
   if (data.args.why) return { lines: [`its args are not in this page: ${data.args.why}`], others: [] };
   const { lines, others } = ownOf(data, lane, at);
   const launch = lane.launch && linked(data, lane.launch[at]);

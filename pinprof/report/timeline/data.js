@@ -1,4 +1,4 @@
-// Reads the typed columns that columns.py packs, and finds events in them.
+// Reads the typed columns that payload.py packs, and finds events in them.
 
 const inflated = async (text) => {
   const packed = atob(text.trim());
@@ -10,8 +10,17 @@ const inflated = async (text) => {
 
 const WIDTHS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Float64Array };
 
+const unsigned = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
+
+const summed = (differences) => {
+  const sums = new Float64Array(differences.length);
+  for (let at = 0, sum = 0; at < sums.length; at++) sums[at] = sum += unsigned(differences[at]);
+  return sums;
+};
+
 // A column's bytes lie by significance, the lowest of all values first; a width of 0 is one value for all.
-const readColumn = (bytes, [offset, width, count]) => {
+const readColumn = (bytes, [offset, width, count, isSummed]) => {
+  if (isSummed) return summed(readColumn(bytes, [offset, width, count]));
   if (width === 0) return new Float64Array(count).fill(offset);
   const values = new WIDTHS[width](count);
   const own = new Uint8Array(values.buffer);
@@ -21,8 +30,6 @@ const readColumn = (bytes, [offset, width, count]) => {
   }
   return values;
 };
-
-const unsigned = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
 
 // Starts and ends in ns: each event is given by its gap to the one before and its length.
 const readTimes = (gap, length) => {
@@ -36,12 +43,6 @@ const readTimes = (gap, length) => {
   return { start, end };
 };
 
-const summed = (differences) => {
-  const sums = new Float64Array(differences.length);
-  for (let at = 0, sum = 0; at < sums.length; at++) sums[at] = sum += unsigned(differences[at]);
-  return sums;
-};
-
 const LATER = /^(set|own \d+)$/; // columns that are read when they are first asked for
 
 const readLane = (bytes, lane, base) => {
@@ -50,7 +51,6 @@ const readLane = (bytes, lane, base) => {
     if (!LATER.test(name)) columns[name] = readColumn(bytes, column);
   }
   const { gap, length, ...others } = columns;
-  for (const link of ["launch", "awaited"]) if (others[link]) others[link] = summed(others[link]);
   const named = Object.entries(others).filter(([name]) => name.startsWith("share "));
   if (named.length) others.shares = named.map(([name, column]) => [Number(name.slice("share ".length)), column]);
   const isPlain = others.kind.every((kind) => kind === others.kind[0]);
@@ -85,15 +85,13 @@ const firstAbove = (column, value) => {
   return from;
 };
 
-// Links are 0 for none, 1 for an event that is not drawn by itself, else the event's number over all lanes plus 2.
+// Links are ABSENT, UNDRAWN, or the event's number over all lanes plus FIRST.
 const linked = (data, link) => {
-  const number = link - 2;
+  const number = link - FIRST;
   if (number < 0) return undefined;
   const lane = data.lanes.find((one) => number >= one.base && number < one.base + one.size);
   return lane && { lane, first: number - lane.base, last: number - lane.base };
 };
-
-const UNDRAWN = 1;
 
 // The event with these times in the lanes of a source.
 const eventAt = (data, source, start, end) => {

@@ -1,7 +1,7 @@
 """Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from pinprof.intervals import union
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
 from pinprof.report.timeline.lane import Drawing, Lane, blocks, fitted, thinned
 from pinprof.report.timeline.lanes import lay_out
+from pinprof.report.timeline.sources import BAND, STEPS
 from pinprof.report.timeline.window import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 
@@ -21,7 +22,7 @@ FOLDED_SHARE = 0.15
 than anything else."""
 FULL_SHARE = 0.7
 """Of the rectangles that may be in a page, for the steps that are there in full."""
-BAND = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH)
+PARTS = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH)
 FINEST_NS = 1_000
 """Merging begins with what is shorter than this."""
 
@@ -37,7 +38,7 @@ class Detail(Drawing):
     folded_full: tuple[int, ...] = ()
     """Of them: steps whose events are all there, if some are merged."""
     shares: dict[int, Int64s] = field(default_factory=dict)
-    """Of merged overlap bands, by the place of the lane: ns of each of BAND in each rectangle, one row per kind."""
+    """Of merged overlap bands, by the place of the lane: ns of each of PARTS in each rectangle, one row per kind."""
 
 
 class _Thinned(NamedTuple):
@@ -65,9 +66,9 @@ def detailed(
     window = whole_window(trace)
     found, left_out = lay_out(trace, analysis, window, nested=True)
     found = [
-        *(lane for lane in found if lane.source == "steps"),
+        *(lane for lane in found if lane.source is STEPS),
         *more,
-        *(lane for lane in found if lane.source != "steps"),
+        *(lane for lane in found if lane.source is not STEPS),
     ]
     lanes = list(map(by_start, found))
     inner = [lane for lane in lanes if lane.folded]
@@ -116,27 +117,18 @@ def _band_shares(lanes: list[Lane], seen: _Thinned) -> dict[int, Int64s]:
     return {
         place: band_shares(lanes[place], blocks(lanes[place], seen.narrow_ns, kept, mixed=True))
         for place, kept in zip(places, seen.keep, strict=True)
-        if lanes[place].source == "overlap"
+        if lanes[place].source is BAND
     }
 
 
 def by_start(lane: Lane) -> Lane:
     """Return a lane sorted by start, whatever the kinds."""
-    order = np.argsort(lane.start_ns, kind="stable")
-    return replace(
-        lane,
-        start_ns=lane.start_ns[order],
-        end_ns=lane.end_ns[order],
-        kind=lane.kind[order],
-        row=lane.row[order],
-        count=lane.count[order],
-        busy_ns=lane.busy_ns[order],
-    )
+    return lane.taken(np.argsort(lane.start_ns, kind="stable"))
 
 
 def band_shares(lane: Lane, first: Int64s) -> Int64s:
-    """Return how long each kind of the overlap band lasts in each block, one row per kind of BAND."""
-    return np.stack([np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in BAND])
+    """Return how long each kind of the overlap band lasts in each block, one row per kind of PARTS."""
+    return np.stack([np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in PARTS])
 
 
 def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:

@@ -11,9 +11,10 @@ from pinprof.analysis import Analysis
 from pinprof.intervals import divided, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
-from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, chosen, fitted, lane_at, thinned
+from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, fitted, lane_at, thinned
 from pinprof.report.timeline.lanes import lay_out, merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
+from pinprof.report.timeline.sources import GPU_STEPS, STEPS, WORK
 from pinprof.report.timeline.window import Window, usable_steps, whole_window, window_of_steps
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace
@@ -68,11 +69,11 @@ def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane]
     The next step, which the host begins before the GPU has done the last one, has no bar: it is not drawn whole.
     """
     lanes, left_out = lay_out(trace, analysis, window)
-    marks = (lane for lane in lanes if lane.source == "steps")
-    host = [chosen(lane, (lane.row >= window.first) & (lane.row <= window.last)) for lane in marks]
-    others = [lane for lane in lanes if lane.source != "steps"]
+    marks = (lane for lane in lanes if lane.source is STEPS)
+    host = [lane.taken((lane.row >= window.first) & (lane.row <= window.last)) for lane in marks]
+    others = [lane for lane in lanes if lane.source is not STEPS]
     if not why_no_band(analysis):
-        others = [with_copy_parts(trace, lane) if lane.source == "gpu" else lane for lane in others]
+        others = [with_copy_parts(trace, lane) if lane.source is WORK else lane for lane in others]
     return [*host, *_gpu_steps(trace, window), *others], left_out
 
 
@@ -87,7 +88,7 @@ def _gpu_steps(trace: Trace, window: Window) -> Iterator[Lane]:
         start, end = (np.clip(times[inside], window.start_ns, window.end_ns) for times in (start, end))
         if inside.any():
             label = "GPU" if len(trace.gpu.of_device) == 1 else f"GPU {device}"
-            yield lane_at("Steps", label, "gpu_steps", start, end, np.full(len(start), kinds.STEP), step[inside])
+            yield lane_at("Steps", label, GPU_STEPS, start, end, np.full(len(start), kinds.STEP), step[inside])
 
 
 def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:

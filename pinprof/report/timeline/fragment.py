@@ -16,10 +16,11 @@ from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.hover import SENTENCES
 from pinprof.report.timeline.instances import worst
-from pinprof.report.timeline.lane import SOURCES, Lane
+from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
-from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
+from pinprof.report.timeline.sources import FRAMES, OPS
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -48,8 +49,8 @@ class Shared(NamedTuple):
 
 def constants() -> str:
     """Return what the page's scripts share with Python, as JavaScript."""
-    sources = {name: {"isNested": kind.is_nested, "hasArgs": bool(kind.table)} for name, kind in SOURCES.items()}
-    return f"const SENTENCES = {json.dumps(SENTENCES)};\nconst SOURCES = {json.dumps(sources)};\n"
+    named = {"SENTENCES": SENTENCES, "ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
+    return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
 
 
 def beside(timelines: Markup) -> Markup:
@@ -138,8 +139,8 @@ def _inside(detail: Detail) -> Iterator[str]:
     inner = [lane for lane in detail.lanes if lane.folded]
     if not inner:
         return
-    frames = any(lane.source == "frames" for lane in inner)
-    ops = any(lane.source == "ops" for lane in inner)
+    frames = any(lane.source is FRAMES for lane in inner)
+    ops = any(lane.source is OPS for lane in inner)
     named = " and ".join([*(["Python frames"] if frames else []), *(["ops further inside"] if ops else [])])
     events, blocks = merged(inner)
     but = " outside of the steps shown at first" if detail.folded_full else ""

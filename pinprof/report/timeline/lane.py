@@ -1,19 +1,70 @@
 """A lane of the timeline: rectangles in a row, what they can be, and how those too thin to see are merged."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.window import Window
 from pinprof.trace.tables import NONE, Bools, Int64s, Table
 
 
+class Names(NamedTuple):
+    """A column of texts, of which many are the same: which of the names each is."""
+
+    names: Sequence[str]
+    codes: np.ndarray
+
+
+class Links(NamedTuple):
+    """A column of rows of a table that is drawn, too: `calls` or `gpu`; -1 is none."""
+
+    table: str
+    rows: np.ndarray
+
+
+class Rising(NamedTuple):
+    """A column of numbers that mostly rise."""
+
+    values: np.ndarray
+
+
+Column: TypeAlias = "np.ndarray | Names | Links | Rising"
+Columns: TypeAlias = dict[str, Column]
+"""What there is to say of rectangles besides their times, a value for each."""
+
+
+class Bar(NamedTuple):
+    """One rectangle of a lane; of a block of merged ones, what its longest event is."""
+
+    lane: "Lane"
+    row: int
+    kind: int
+    start_ns: int
+    end_ns: int
+    is_block: bool
+    column: Mapping[str, Any]
+    """The values of its columns by name, texts as such."""
+
+
+Values: TypeAlias = Mapping[str, Any]
+"""What is known of a rectangle, by the names in `sentences.json`; None is not known, "" is known and not shown.
+
+`around` is a place in `Surroundings.lines`.
+"""
+
+
 @dataclass(frozen=True)
 class Source:
-    """What the rectangles of a lane can be, in Python and in the page's scripts."""
+    """What the rectangles of a lane can be; the rows are in `sources.py`."""
 
+    name: str
+    columns: Callable[[Facts, "Lane"], Columns]
+    """What the page has of them, and what a figure's texts are made of."""
+    values: Callable[[Facts, Bar], Values]
+    """What hovering says of one in a figure; `words.js` has a function of the same name for the page."""
     table: str = ""
     """The table of a trace whose rows they are, with names and args."""
     is_nested: bool = False
@@ -22,35 +73,20 @@ class Source:
     """Whether they are folded with the thread, where several timelines stand beside each other."""
 
 
-SOURCES: Final = {
-    "steps": Source(),
-    "gpu_steps": Source(),
-    "changes": Source(),
-    "stalls": Source(of_thread=True),
-    "annotations": Source("annotations", is_nested=True, of_thread=True),
-    "ops": Source("ops", is_nested=True, of_thread=True),
-    "calls": Source("calls", is_nested=True, of_thread=True),
-    "frames": Source("functions", is_nested=True),
-    "overlap": Source(),
-    "gpu": Source("gpu"),
-}
-
-
 @dataclass(frozen=True)
 class Lane:
     """Rectangles in a row, sorted by kind, then by start; times in ns."""
 
     group: str
     label: str
-    source: str
-    """What the rectangles are: a key of `SOURCES`."""
+    source: Source
     start_ns: Int64s
     end_ns: Int64s
     kind: Int64s
     """Index into KINDS."""
     row: Int64s
     """The event; of a block of merged ones the longest. Of a source without a table it is a row of `Stalls`, a step, or
-    a place in `names`, and nothing in an `overlap`."""
+    a place in `names`, and nothing in an overlap band."""
     count: Int64s
     """How many events it stands for."""
     busy_ns: Int64s
@@ -58,10 +94,16 @@ class Lane:
     folded: bool = False
     """Whether it is only seen on request."""
     names: tuple[str, ...] = ()
-    """Of `changes`: what `row` counts."""
+    """Of changes: what `row` counts."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def taken(self, places: Int64s | Bools) -> "Lane":
+        """Return the lane with some of its rectangles, in the order of their places."""
+        columns = (self.start_ns, self.end_ns, self.kind, self.row, self.count, self.busy_ns)
+        start, end, kind, row, count, busy = (column[places] for column in columns)
+        return replace(self, start_ns=start, end_ns=end, kind=kind, row=row, count=count, busy_ns=busy)
 
 
 @dataclass(frozen=True)
@@ -89,23 +131,16 @@ def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
     return level
 
 
-def chosen(lane: Lane, kept: Bools) -> Lane:
-    """Return a lane with some of its rectangles."""
-    columns = (lane.start_ns, lane.end_ns, lane.kind, lane.row, lane.count, lane.busy_ns)
-    start, end, kind, row, count, busy = (column[kept] for column in columns)
-    return replace(lane, start_ns=start, end_ns=end, kind=kind, row=row, count=count, busy_ns=busy)
-
-
 def lane_of(
-    group: str, label: str, source: str, table: Table, rows: Int64s, kind: Int64s | int, *, folded: bool = False
+    group: str, label: str, source: Source, table: Table, rows: Int64s, kind: Int64s | int, *, folded: bool = False
 ) -> Lane:
     """Return rows of a table as a lane."""
     kind = np.broadcast_to(np.asarray(kind, np.int64), rows.shape)
-    made = lane_at(group, label, source, table.start_ns[rows], table.end_ns[rows], kind, rows)
-    return replace(made, folded=folded)
+    lane = lane_at(group, label, source, table.start_ns[rows], table.end_ns[rows], kind, rows)
+    return replace(lane, folded=folded)
 
 
-def lane_at(group: str, label: str, source: str, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
+def lane_at(group: str, label: str, source: Source, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
     """Return a lane of rectangles at these times."""
     order = np.lexsort((start, kind))
     start, end = start[order], end[order]
@@ -150,11 +185,9 @@ def thinned(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool =
     block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
     longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
     return replace(
-        lane,
+        lane.taken(longest),
         start_ns=lane.start_ns[first],
         end_ns=np.maximum.reduceat(lane.end_ns, first),
-        kind=lane.kind[longest],
-        row=lane.row[longest],
         count=np.add.reduceat(lane.count, first),
         busy_ns=np.add.reduceat(lane.busy_ns, first),
     )

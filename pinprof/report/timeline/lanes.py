@@ -9,7 +9,8 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.lane import Lane, LeftOut, lane_at, lane_of, levels
+from pinprof.report.timeline.lane import Lane, LeftOut, Source, lane_at, lane_of, levels
+from pinprof.report.timeline.sources import ANNOTATIONS, BAND, CALLS, FRAMES, OPS, STALLS, STEPS, WORK
 from pinprof.report.timeline.window import Window
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.frames import OF_TORCH, frame, is_user_file, package_file
@@ -53,7 +54,7 @@ def lay_out(
 
 def merged(lanes: Iterable[Lane]) -> tuple[int, int]:
     """Return how many events are merged, into how many blocks; what the overlap band shows are no events."""
-    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source != "overlap"]
+    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source is not BAND]
     return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
 
 
@@ -73,7 +74,7 @@ def why_no_band(analysis: Analysis) -> str:
 
 
 def _clipped(lane: Lane, window: Window) -> Lane:
-    if lane.source == "frames":  # what is told of one is its own length, and most begin before all else
+    if lane.source is FRAMES:  # what is told of one is its own length, and most begin before all else
         return lane
     start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
     return replace(lane, start_ns=start, end_ns=end)
@@ -85,7 +86,7 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
     rows = np.flatnonzero(window.holds(steps.start_ns, steps.end_ns) & marked)
     kind = np.full(len(rows), kinds.STEP)
     where = "host" if steps.on_host else "GPU"
-    return lane_at("Steps", where, "steps", steps.start_ns[rows], steps.end_ns[rows], kind, rows)
+    return lane_at("Steps", where, STEPS, steps.start_ns[rows], steps.end_ns[rows], kind, rows)
 
 
 def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | LeftOut]:
@@ -118,27 +119,27 @@ def _thread_lanes(
     stalled = np.flatnonzero(np.isin(stalls.call, calls))
     kind = np.where(stalls.profiler, kinds.PROFILER, kinds.STALL + analysis.details.syncs.cause)[stalled]
     call = stalls.call[stalled]
-    yield lane_at(group, "stalls", "stalls", trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
+    yield lane_at(group, "stalls", STALLS, trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
     no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]
     marks = annotations[no_step]
-    yield from _stack(group, "annotations", trace.annotations, marks, kinds.ANNOTATION, ANNOTATION_LEVELS)
-    yield from _stack(group, "ops", trace.ops, ops, kinds.OP, OP_LEVELS, counted=not nested)
-    yield from _stack(group, "calls", trace.calls, calls, kinds.CALL, CALL_LEVELS)
+    yield from _stack(group, ANNOTATIONS, trace.annotations, marks, kinds.ANNOTATION, ANNOTATION_LEVELS)
+    yield from _stack(group, OPS, trace.ops, ops, kinds.OP, OP_LEVELS, counted=not nested)
+    yield from _stack(group, CALLS, trace.calls, calls, kinds.CALL, CALL_LEVELS)
     if nested:
         level = levels(trace.ops.start_ns[ops], trace.ops.end_ns[ops], DEEPEST_OP)
         yield from deeper_ops(trace, _thread(trace, index), ops, level, OP_LEVELS)
 
 
 def _stack(
-    group: str, label: str, table: HostEvents, rows: Int64s, kind: int, limit: int, *, counted: bool = True
+    group: str, source: Source, table: HostEvents, rows: Int64s, kind: int, limit: int, *, counted: bool = True
 ) -> Iterator[Lane | LeftOut]:
     """Yield a lane for each level of nesting up to the limit, and how many are deeper if these are to be `counted`."""
     level = levels(table.start_ns[rows], table.end_ns[rows], limit)
     for depth in range(limit):
-        name = label if depth == 0 else ""
-        yield lane_of(group, name, label, table, rows[level == depth], kind)
+        label = source.name if depth == 0 else ""
+        yield lane_of(group, label, source, table, rows[level == depth], kind)
     if counted:
-        yield LeftOut(int((level == NONE).sum()), f"{label} nested deeper than {limit}")
+        yield LeftOut(int((level == NONE).sum()), f"{source.name} nested deeper than {limit}")
 
 
 def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | LeftOut]:
@@ -169,7 +170,7 @@ def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterat
     level = levels(gpu.start_ns[rows], gpu.end_ns[rows], STREAM_LEVELS)
     for depth in range(STREAM_LEVELS):
         label = f"stream {stream}" if depth == 0 else ""
-        yield lane_of(group, label, "gpu", gpu, rows[level == depth], kind[level == depth])
+        yield lane_of(group, label, WORK, gpu, rows[level == depth], kind[level == depth])
     yield LeftOut(int((level == NONE).sum()), f"activities of stream {stream} beside {STREAM_LEVELS} others")
 
 
@@ -195,7 +196,7 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     kind = np.repeat(list(parts), [len(part.start) for part in parts.values()])
     inside = window.holds(start, end)
     row = np.full(int(inside.sum()), NONE, np.int64)
-    return lane_at(group, "overlap", "overlap", start[inside], end[inside], kind[inside], row)
+    return lane_at(group, "overlap", BAND, start[inside], end[inside], kind[inside], row)
 
 
 DEEPEST_OP, DEEPEST_FRAME = 24, 64
@@ -209,7 +210,7 @@ def deeper_ops(trace: Trace, thread: str, rows: Int64s, level: Int64s, drawn: in
     for depth in range(drawn, DEEPEST_OP):
         mine = rows[level == depth]
         yield lane_of(
-            f"Ops further inside, {thread}", f"depth {depth + 1}", "ops", trace.ops, mine, kinds.OP, folded=True
+            f"Ops further inside, {thread}", f"depth {depth + 1}", OPS, trace.ops, mine, kinds.OP, folded=True
         )
     yield LeftOut(int((level == NONE).sum()), f"ops nested deeper than {DEEPEST_OP}")
 
@@ -222,7 +223,7 @@ def frame_lanes(trace: Trace, window: Window, index: int, thread: str) -> Iterat
     kind = frame_kinds(trace)[rows]
     for depth in range(int(level.max(initial=NONE)) + 1):
         mine, label = level == depth, "frames" if depth == 0 else ""
-        yield lane_of(f"Python frames, {thread}", label, "frames", functions, rows[mine], kind[mine], folded=True)
+        yield lane_of(f"Python frames, {thread}", label, FRAMES, functions, rows[mine], kind[mine], folded=True)
     yield LeftOut(int((level == NONE).sum()), f"Python frames nested deeper than {DEEPEST_FRAME}")
 
 

@@ -1,54 +1,74 @@
-"""What the page's script draws from: the lanes of the whole trace as typed columns, and what their codes mean."""
+"""What the page's script draws from: the lanes of the whole trace as typed columns, and what their codes mean.
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+All columns are one block of bytes, in which each takes as few as hold its values. Its bytes are laid out by
+significance, first the lowest of all values, then the next: times that differ in their low bytes only shrink to a third
+less than otherwise. The script's `data.js` reads it.
+"""
+
+import base64
+import json
+import zlib
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pinprof.analyses.overlap import EXPOSED
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, ink, shades
-from pinprof.measurement.trust.doubt import Doubted
 from pinprof.report.timeline.arguments import Arguments
-from pinprof.report.timeline.calls import Surroundings, awaited_rows
-from pinprof.report.timeline.columns import PackedColumns
-from pinprof.report.timeline.detail import BAND, Detail
+from pinprof.report.timeline.detail import PARTS, Detail
+from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
-from pinprof.report.timeline.lane import SOURCES, Lane
-from pinprof.report.timeline.names import short, step_names
+from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
+from pinprof.report.timeline.names import short
+from pinprof.report.timeline.sources import WORK
 from pinprof.report.timeline.window import Window
 from pinprof.report.words import cut
-from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Table, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace
 
+Packed: TypeAlias = "list[int]"
+"""Where a column lies in the block: offset, bytes per value, number of values; a width of 0 is one value for all.
+
+A fourth number says that the differences of its values are kept, of any sign.
+"""
+
+WIDTHS = ((1, np.uint8), (2, np.uint16), (4, np.uint32))
+LEVEL = 6
+"""Of deflate; level 9 takes four times as long for 1 % less."""
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
-
-
-LINKS = frozenset({"launch", "awaited"})
-"""Columns of links, which rise as their lanes do: their differences are kept."""
-Columns: TypeAlias = "dict[str, np.ndarray]"
-
-
 MAIN = "(main)"
 
 
-class Page(NamedTuple):
-    """A trace, its measurements, which of its calls are drawn, and what was looked up in it before."""
+class PackedColumns:
+    """The columns of a page, one after the other."""
 
-    trace: Trace
-    analysis: Analysis
-    calls: Int64s
-    """Per call the number of its rectangle, counted over all lanes, plus FIRST; else UNDRAWN; at NONE ABSENT."""
-    work: Int64s
-    """The same per GPU activity."""
-    around: Surroundings
-    names: "_Interned"
-    args: Arguments
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._length = 0
 
-    @property
-    def withheld(self) -> Doubted:
-        """Why figures are not given of this trace."""
-        return self.analysis.profile.withheld
+    def add(self, values: np.ndarray) -> Packed:
+        """Add a column of integers from 0 on; numbers from 2^32 on are kept as floats, exact up to 2^53."""
+        first = int(values[0]) if len(values) else 0
+        if (values == first).all():
+            return [first, 0, len(values)]
+        top = int(values.max())
+        width, kind = next(((width, kind) for width, kind in WIDTHS if top < 1 << (8 * width)), (8, np.float64))
+        planes = values.astype(np.dtype(kind).newbyteorder("<")).view(np.uint8).reshape(-1, width).T
+        offset = self._length
+        self._parts.append(planes.tobytes())
+        self._length += width * len(values)
+        return [offset, width, len(values)]
+
+    def add_differences(self, values: np.ndarray) -> Packed:
+        """Add a column as differences, of any sign."""
+        return [*self.add(folded(np.diff(values, prepend=0))), 1]
+
+    def packed(self, header: dict[str, Any]) -> str:
+        """Return the header (JSON behind its length in 4 bytes) and the columns, deflated and in base64."""
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        block = b"".join((len(text).to_bytes(4, "little"), text, *self._parts))
+        return base64.b64encode(zlib.compress(block, LEVEL)).decode()
 
 
 def packed(
@@ -59,31 +79,34 @@ def packed(
     What starts then is `since`, if the axis is to count from it in all views. With other timelines `beside` it, host
     threads but the main one are folded at first.
     """
-    block, names = PackedColumns(), _Interned()
-    calls, work = (
-        _numbers(detail.lanes, source, len(table)) for source, table in (("calls", trace.calls), ("gpu", trace.gpu))
-    )
-    page = Page(trace, analysis, calls, work, Surroundings.of(trace, analysis), names, Arguments(trace, detail.lanes))
-    lanes = [_lane(page, lane, block, view.start_ns) for lane in detail.lanes]
+    block, names, facts, args = PackedColumns(), _Interned(), Facts(trace, analysis), Arguments(trace, detail.lanes)
+    numbers = {table: _numbers(detail.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
+    lanes = []
+    for lane in detail.lanes:
+        columns = {**_times(lane, view.start_ns), **lane.source.columns(facts, lane), **args.columns(lane)}
+        added = {name: _added(block, names, numbers, column) for name, column in columns.items()}
+        lanes.append({**_about(trace, lane, beside=beside), "columns": added})
     for place, times in detail.shares.items():
-        lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(BAND, times, strict=True)}
-    for place, lane in enumerate(detail.lanes):
-        if beside and SOURCES[lane.source].of_thread and MAIN not in lane.group:
-            lanes[place]["folded"] = True
+        lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(PARTS, times, strict=True)}
     header = {
         **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],
-        "around": page.around.lines,
-        "args": page.args.header,
+        "around": facts.around.lines,
+        "args": args.header,
         "kinds": _kinds(detail),
         "reasons": [exposure.label for exposure in EXPOSED.values()],
-        "steps": _steps(trace, view.start_ns),
+        "steps": _steps(facts, view.start_ns),
         "whole": [detail.window.start_ns - view.start_ns, detail.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],
         "lanes": lanes,
     }
     return block.packed(header)
+
+
+def folded(values: np.ndarray) -> Int64s:
+    """Return integers of any sign as such from 0 on: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
+    return np.where(values < 0, -2 * values - 1, 2 * values)
 
 
 class _Interned:
@@ -92,95 +115,62 @@ class _Interned:
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
 
-    def codes(self, names: tuple[str, ...], used: np.ndarray) -> np.ndarray:
-        """Return the number of each used name."""
-        distinct, inverse = np.unique(used, return_inverse=True)
-        numbers = [self.numbers.setdefault(names[name], len(self.numbers)) for name in distinct.tolist()]
+    def codes(self, column: Names) -> Int64s:
+        """Return the number of each name of a column."""
+        distinct, inverse = np.unique(column.codes, return_inverse=True)
+        numbers = [self.numbers.setdefault(column.names[code], len(self.numbers)) for code in distinct.tolist()]
         return np.array(numbers, np.int64)[inverse.ravel()]
 
 
-def _numbers(lanes: tuple[Lane, ...], source: str, count: int) -> Int64s:
-    result, base = np.full(count + 1, UNDRAWN, np.int64), 0
-    result[NONE] = ABSENT
+def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
+    """Return per row of a table the number of its rectangle, counted over all lanes, plus FIRST; of -1 ABSENT."""
+    numbers, base = np.full(count + 1, UNDRAWN, np.int64), 0
+    numbers[NONE] = ABSENT
     for lane in lanes:
-        if lane.source == source:
+        if lane.source.table == table:
             alone = np.flatnonzero(lane.count == 1)
-            result[lane.row[alone]] = base + alone + FIRST
+            numbers[lane.row[alone]] = base + alone + FIRST
         base += len(lane)
-    return result
+    return numbers
 
 
-def _lane(page: Page, lane: Lane, block: PackedColumns, zero_ns: int) -> dict[str, Any]:
-    length = lane.end_ns - lane.start_ns
+def _times(lane: Lane, zero_ns: int) -> Columns:
     gaps = lane.start_ns - np.concatenate(([zero_ns], lane.end_ns[:-1]))
-    columns = {"gap": block.add_signed(gaps), "length": block.add(length), "kind": block.add(lane.kind)}
-    if (lane.count > 1).any():
-        columns |= {"count": block.add(lane.count), "busy": block.add(lane.busy_ns)}
-    for name, values in _columns(page, lane).items():
-        columns[name] = block.add_signed(np.diff(values, prepend=0)) if name in LINKS else block.add(values)
-    if lane.names:
-        columns["name"] = block.add(page.names.codes(lane.names, lane.row))
-    columns |= page.args.columns(lane, block)
-    place: dict[str, Any] = {}
-    if lane.source == "gpu":
-        gpu, row = page.trace.gpu, lane.row[0]
-        place = {"device": int(gpu.device[row]), "stream": f"stream {gpu.stream[row]}"}
-    if lane.folded:
-        place["folded"] = True
-    return {"group": lane.group, "label": lane.label, "source": lane.source, **place, "columns": columns}
+    columns: Columns = {"gap": folded(gaps), "length": lane.end_ns - lane.start_ns, "kind": lane.kind}
+    return {**columns, "count": lane.count, "busy": lane.busy_ns} if (lane.count > 1).any() else columns
 
 
-def _named(page: Page, table: Table, rows: Int64s) -> Columns:
-    return {"name": page.names.codes(table.names, table.name[rows])}
+def _added(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], column: Column) -> Packed:
+    """Add a column; links rise as their lanes do, so that their differences are small."""
+    if isinstance(column, Names):
+        return block.add(names.codes(column))
+    if isinstance(column, Links):
+        return block.add_differences(numbers[column.table][column.rows])
+    return block.add_differences(column.values) if isinstance(column, Rising) else block.add(column)
 
 
-def _of_stalls(page: Page, rows: Int64s) -> Columns:
-    stalls = page.analysis.details.syncs.stalls
-    columns = {**_named(page, page.trace.calls, stalls.call[rows]), "around": page.around.stall[rows]}
-    if page.withheld.stalls or page.withheld.drain:
-        return columns
-    columns["awaited"] = page.work[awaited_rows(page.trace, stalls, rows)]
-    return {**columns, "drain": stalls.drain_ns[rows], "own": stalls.own_ns[rows], "bubble": stalls.bubble_ns[rows]}
-
-
-def _of_gpu(page: Page, rows: Int64s) -> Columns:
-    gpu, links = page.trace.gpu, page.trace.links
-    columns = {
-        **_named(page, gpu, rows),
-        "launch": page.calls[links.launch[rows]],
-        "step": links.activity_step[rows] + 1,
-        "bytes": gpu.bytes[rows] + 1,
-        "around": page.around.activity[rows],
+def _about(trace: Trace, lane: Lane, *, beside: bool) -> dict[str, Any]:
+    """Return what a lane is."""
+    source = lane.source
+    about = {
+        "group": lane.group,
+        "label": lane.label,
+        "source": source.name,
+        "values": source.values.__name__,
+        "isNested": source.is_nested,
+        "hasArgs": bool(source.table),
     }
-    if page.withheld.overlap:
-        return columns
-    exposed, reason = np.zeros(len(gpu), np.int64), np.zeros(len(gpu), np.int64)
-    overlap = page.analysis.details.overlap
-    exposed[overlap.row] = overlap.exposed_ns + 1
-    reason[overlap.row] = 0 if page.withheld.causes else overlap.reason + 1
-    return {**columns, "exposed": exposed[rows], "reason": reason[rows]}
-
-
-COLUMNS: dict[str, Callable[[Page, Int64s], Columns]] = {
-    "steps": lambda _, rows: {"step": rows},
-    "calls": lambda page, rows: {**_named(page, page.trace.calls, rows), "around": page.around.call[rows]},
-    "stalls": _of_stalls,
-    "gpu": _of_gpu,
-}
-"""What is said of the rows of a source beside their times, if it is not just their names in a table."""
-
-
-def _columns(page: Page, lane: Lane) -> Columns:
-    table = SOURCES[lane.source].table
-    if lane.source in COLUMNS:
-        return COLUMNS[lane.source](page, lane.row)
-    return _named(page, getattr(page.trace, table), lane.row) if table else {}
+    if source is WORK:
+        device, stream = (int(column[lane.row[0]]) for column in (trace.gpu.device, trace.gpu.stream))
+        about |= {"device": device, "stream": f"stream {stream}"}
+    folds = lane.folded or (beside and source.of_thread and MAIN not in lane.group)
+    return {**about, "folded": True} if folds else about
 
 
 def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
     used = {int(kind) for lane in detail.lanes for kind in np.unique(lane.kind)}
     for times in detail.shares.values():
-        used |= {kind for kind, row in zip(BAND, times, strict=True) if row.any()}
+        used |= {kind for kind, row in zip(PARTS, times, strict=True) if row.any()}
     return {
         kind: {
             "label": KINDS[kind].label,
@@ -195,16 +185,16 @@ def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
     }
 
 
-def _steps(trace: Trace, zero_ns: int) -> dict[str, Any]:
+def _steps(facts: Facts, zero_ns: int) -> dict[str, Any]:
     """Return the steps: when their work on the GPU ends, too."""
-    steps = trace.steps
-    if steps.source == WHOLE_TRACE:
+    trace, steps = facts.trace, facts.trace.steps
+    if not facts.steps:
         return {"names": [], "start": [], "end": [], "last": [], "complete": [], "unlike": [], "where": ""}
     last = steps.end_ns.copy()
     own = trace.links.activity_step != NONE
     np.maximum.at(last, trace.links.activity_step[own], trace.gpu.end_ns[own])
     return {
-        "names": step_names(trace),
+        "names": facts.steps,
         "start": (steps.start_ns - zero_ns).tolist(),
         "end": (steps.end_ns - zero_ns).tolist(),
         "last": (last - zero_ns).tolist(),

@@ -5,9 +5,7 @@ const NUMBERS = 2 ** 24; // more than there are events in a page
 // The host thread of a lane, which may have several groups of lanes; of other lanes their group.
 const threadOf = (lane) => /thread .*$/.exec(lane.group)?.[0] ?? lane.group;
 
-const isNested = (lane) => SOURCES[lane.source].isNested;
-
-const lanesOfThread = (data, lane) => data.lanes.filter((one) => isNested(one) && threadOf(one) === threadOf(lane));
+const lanesOfThread = (data, lane) => data.lanes.filter((one) => one.isNested && threadOf(one) === threadOf(lane));
 
 // The shortest event of the thread around this one.
 const parentOf = (data, lane, at) => {
@@ -58,7 +56,7 @@ const launchedBy = (data) => {
   let used = 0;
   for (const lane of lanes) {
     for (let at = 0; at < lane.size; at++) {
-      if (lane.launch[at] > UNDRAWN) keys[used++] = (lane.launch[at] - 2) * NUMBERS + lane.base + at;
+      if (lane.launch[at] > UNDRAWN) keys[used++] = (lane.launch[at] - FIRST) * NUMBERS + lane.base + at;
     }
   }
   data.launchedBy = keys.subarray(0, used).sort();
@@ -75,7 +73,7 @@ const workOf = (data, lane, at, most) => {
     if (to <= from) continue;
     const end = firstFrom(keys, (calls.base + to) * NUMBERS, 0, keys.length);
     for (let one = firstAbove(keys, (calls.base + from) * NUMBERS - 1); one < end; one++) {
-      const work = linked(data, (keys[one] % NUMBERS) + 2);
+      const work = linked(data, (keys[one] % NUMBERS) + FIRST);
       found.count += 1;
       found.time += work.lane.end[work.first] - work.lane.start[work.first];
       if (found.first.length < most) found.first.push({ lane: work.lane, at: work.first });
@@ -118,7 +116,7 @@ const relationsOf = (data, lane, at) => {
     add("is the call", [call]);
     add("asked for by", [call && parentOf(data, call.lane, call.first)]);
   }
-  if (isNested(lane)) {
+  if (lane.isNested) {
     add("is in", [parentOf(data, lane, at)]);
     add("holds", childrenOf(data, lane, at, MOST));
     if (lane.source === "calls") add("is a wait", [eventAt(data, "stalls", lane.start[at], lane.end[at])]);

@@ -1,4 +1,5 @@
-// What is said of an event, as lines of plain text; units.py has the same rules for numbers, hover.py the same sentences.
+// What is said of an event, as lines of plain text; units.py has the same rules for numbers, sources.py the
+// same values for the same sentences.
 
 const TIMES = [[1e9, "s", 0.9995], [1e6, "ms", 0.9995], [1e3, "µs", 0.9995], [1, "ns", 1]];
 const SIZES = [[2 ** 40, "TiB", 1], [2 ** 30, "GiB", 1], [2 ** 20, "MiB", 1], [2 ** 10, "KiB", 1], [1, "B", 1]];
@@ -105,7 +106,7 @@ const launched = (data, lane, at) => {
   return { earlier: lane.start[at] - launch.lane.start[launch.first], launcher: nameOf(data, launch) };
 };
 
-const ofActivity = (data, lane, at) => {
+const ofWork = (data, lane, at) => {
   const length = lane.end[at] - lane.start[at];
   const bytes = lane.bytes[at] ? lane.bytes[at] - 1 : undefined;
   return {
@@ -122,7 +123,7 @@ const ofActivity = (data, lane, at) => {
 
 const ofBand = (data, lane, at) => ({ length: lane.end[at] - lane.start[at] });
 
-const VALUES = { steps: ofStep, stalls: ofStall, gpu: ofActivity, overlap: ofBand };
+const VALUES = { of_step: ofStep, of_event: ofEvent, of_stall: ofStall, of_work: ofWork, of_band: ofBand }; // as sources.py names them
 
 // What is around a call: of GPU work its launch, unless the line that asked for it is known.
 const around = (data, lane, at) => {
@@ -143,6 +144,6 @@ const wordsOf = (data, cell) => {
   const name = nameOf(data, { lane, first: at });
   const most = cell.first === cell.last ? undefined : data.kinds[cell.kind].label;
   const heading = events > 1 ? { events, most, busy, span, longest: name } : { name };
-  const values = (VALUES[lane.source] ?? ofEvent)(data, lane, at);
+  const values = VALUES[lane.values](data, lane, at);
   return [...said(SENTENCES.lines, { ...heading, ...values }), ...around(data, lane, at)];
 };

@@ -13,6 +13,7 @@ from pinprof.report.timeline.detail import FOLDED_SHARE, Detail, detailed
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
 from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.sources import FRAMES, OPS
 from pinprof.report.timeline.window import choose_window
 from pinprof.trace import read_trace
 
@@ -47,7 +48,7 @@ def drawn(analysis: Analysis, most: int = 1_000_000) -> Detail:
 
 def test_frames_have_a_lane_for_each_level_and_say_whose_code_they_are(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    lanes = [lane for lane in drawn(analysis).lanes if lane.source == "frames"]
+    lanes = [lane for lane in drawn(analysis).lanes if lane.source is FRAMES]
     assert {(lane.group, lane.folded) for lane in lanes} == {("Python frames, thread 100 (main)", True)}
     names = [analysis.trace.functions.name_of(int(lane.row[0])) for lane in lanes]
     assert names == [*STACK, "train.py(30): inner"]
@@ -57,7 +58,7 @@ def test_frames_have_a_lane_for_each_level_and_say_whose_code_they_are(tmp_path:
 
 def test_ops_further_inside_have_lanes_of_their_own(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    lanes = [lane for lane in drawn(analysis).lanes if lane.source == "ops"]
+    lanes = [lane for lane in drawn(analysis).lanes if lane.source is OPS]
     assert [(lane.label, lane.folded) for lane in lanes if len(lane)] == [
         *(("ops" if depth == 0 else "", False) for depth in range(4)),
         *((f"depth {depth}", True) for depth in (5, 6, 7)),
@@ -93,7 +94,7 @@ def test_the_page_folds_them(tmp_path: Path) -> None:
 def test_many_frames_are_merged_and_take_no_room_from_the_rest(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, steps=30, deep=2, frames=100)
     detail = drawn(analysis, most=2000)
-    frames = [lane for lane in detail.lanes if lane.source == "frames"]
+    frames = [lane for lane in detail.lanes if lane.source is FRAMES]
     assert sum(int(lane.count.sum()) for lane in frames) == 30 * 100 + len(STACK)  # each is in one block
     assert sum(map(len, frames)) <= FOLDED_SHARE * 2000
     assert all((lane.count == 1).all() for lane in detail.lanes if not lane.folded)

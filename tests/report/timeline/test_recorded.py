@@ -158,7 +158,7 @@ def told_of(html: str, source: str, at: int) -> tuple[list[str], dict[str, str]]
     lane = next(lane for lane in packed(html)["lanes"] if lane["source"] == source)
 
     def column(name: str) -> np.ndarray:
-        offset, width, count = lane["columns"].get(name, [0, 0, at + 1])
+        offset, width, count, *_ = lane["columns"].get(name, [0, 0, at + 1])
         if width == 0:
             return np.full(count, offset)
         planes = np.frombuffer(columns(html), np.uint8, width * count, offset).reshape(width, count)

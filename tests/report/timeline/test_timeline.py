@@ -17,12 +17,13 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
-from pinprof.report.timeline.columns import PackedColumns
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.drawing import in_words
 from pinprof.report.timeline.lane import LeftOut, levels, thinned
 from pinprof.report.timeline.lanes import merged
 from pinprof.report.timeline.names import short, step_names
+from pinprof.report.timeline.payload import PackedColumns
+from pinprof.report.timeline.sources import OPS
 from pinprof.report.timeline.window import choose_window, window_of_steps
 from pinprof.report.words import cut
 from pinprof.trace import read_trace
@@ -56,7 +57,7 @@ def loop(steps: int, kernels: int = 10) -> TraceBuilder:
 def lane_of(start: list[int], end: list[int], kind: list[int]) -> Lane:
     starts, ends, codes = (np.array(column, np.int64) for column in (start, end, kind))
     count = np.ones(len(start), np.int64)
-    return Lane("g", "l", "ops", starts, ends, codes, np.arange(len(start)), count, ends - starts)
+    return Lane("g", "l", OPS, starts, ends, codes, np.arange(len(start)), count, ends - starts)
 
 
 def lane_named(drawing: Drawing, label: str) -> Lane:
@@ -216,7 +217,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     window = window_of_steps(trace, 0, 2)
     drawing = arrange(trace, analysis, window, max_bars=300)
     here = sum(int(window.holds(table.start_ns, table.end_ns).sum()) for table in (trace.ops, trace.calls, trace.gpu))
-    shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source in {"ops", "calls", "gpu"})
+    shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source.name in {"ops", "calls", "gpu"})
     assert drawing.left_out == (LeftOut(2, "ops nested deeper than 4"),)
     assert shown + 2 == here
     events, blocks = merged(drawing.lanes)
@@ -272,16 +273,16 @@ def test_a_column_takes_as_few_bytes_as_hold_its_values(values: list[int]) -> No
     assert width == 1 or max(values) >= {2: 2**8, 4: 2**16, 8: 2**32}[width]
 
 
-def test_signed_numbers_are_folded() -> None:
+def test_differences_may_have_any_sign() -> None:
     block = PackedColumns()
-    assert block.add_signed(np.array([0, -1, 1, -2, 2])) == [0, 1, 5]
+    assert block.add_differences(np.array([0, -1, 0, -2, 0])) == [0, 1, 5, 1]
     assert unpacked(block.packed({}))[1] == bytes([0, 1, 2, 3, 4])
 
 
 def test_all_of_a_trace_is_in_the_page_if_it_is_small(tmp_path: Path) -> None:
     trace, analysis = measured(loop(7), tmp_path)
     detail = detailed(trace, analysis, choose_window(trace))
-    assert sum(len(lane) for lane in detail.lanes if lane.source == "gpu") == len(trace.gpu)
+    assert sum(len(lane) for lane in detail.lanes if lane.source.name == "gpu") == len(trace.gpu)
     assert detail.narrow_ns == 0
     assert "Each event is here" in fragment(analysis)
 
@@ -294,7 +295,7 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     assert sum(map(len, detail.lanes)) <= 400
     assert {3, 9, 10} <= set(detail.full)
     for source, table in (("gpu", trace.gpu), ("ops", trace.ops), ("calls", trace.calls)):
-        assert sum(int(lane.count.sum()) for lane in detail.lanes if lane.source == source) == len(table)
+        assert sum(int(lane.count.sum()) for lane in detail.lanes if lane.source.name == source) == len(table)
     kernels = lane_in(detail, "stream 7")
     inside = (kernels.start_ns >= trace.steps.start_ns[3]) & (kernels.start_ns < trace.steps.end_ns[3])
     assert (kernels.count[inside] == 1).all()

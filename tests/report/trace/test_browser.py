@@ -25,6 +25,7 @@ from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import Shared, fragment
 from pinprof.report.timeline.detail import detailed
+from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.fragment import constants
 from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.payload import packed
@@ -595,7 +596,8 @@ def test_the_page_and_the_figure_say_the_same_of_each_event(
         packed(trace, analysis, detail, view),
     )
     figure = [
-        [re.sub("</?b>", "", text).split("<br>") for text in texts] for texts in in_words(trace, analysis, detail.lanes)
+        [re.sub("</?b>", "", text).split("<br>") for text in texts]
+        for texts in in_words(Facts(trace, analysis), detail.lanes)
     ]
     assert [[[html.escape(line, quote=False) for line in lines] for lines in lane] for lane in told] == figure
     assert not re.search("NaN|undefined", str(told))

@@ -1,23 +1,58 @@
-"""What is around each call, as lines of text that many calls share, and which GPU work the host awaited in it."""
+"""What is looked up in a trace once for all lanes: its steps, what is around its calls, and which work they await."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
 from pinprof.analysis import Analysis
+from pinprof.report.timeline.names import step_names
+from pinprof.report.timeline.window import choose_window
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.modules import module_around, module_name
-from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
 
 MAX_OPS = 3
 """Ops that are named around a call, the innermost ones."""
 MAX_PLACE = 200
 """Characters of a file with its line and function; the end matters most, and stays."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A trace, its measurements, and what is looked up in them when it is first asked for."""
+
+    trace: Trace
+    analysis: Analysis
+
+    @cached_property
+    def steps(self) -> list[str]:
+        """Names of the steps that the trace marks."""
+        return [] if self.trace.steps.source == WHOLE_TRACE else step_names(self.trace)
+
+    @cached_property
+    def starts_ns(self) -> list[int]:
+        """When each step starts."""
+        return self.trace.steps.start_ns.tolist()
+
+    @cached_property
+    def zero_ns(self) -> int:
+        """When a trace without steps begins."""
+        return choose_window(self.trace).start_ns
+
+    @cached_property
+    def around(self) -> "Surroundings":
+        """What is around calls, stalls and GPU work."""
+        return Surroundings.of(self.trace, self.analysis)
+
+    def awaited(self, stalls: Int64s) -> Int64s:
+        """Return the GPU work that stalls wait for to its end, -1 for none; see `awaited_rows`."""
+        return awaited_rows(self.trace, self.analysis.details.syncs.stalls, stalls)
 
 
 @dataclass(frozen=True)
