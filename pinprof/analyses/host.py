@@ -151,12 +151,12 @@ class _Counts:
     def add(self, stack: list[_Line], count: int) -> None:
         """Add samples of a stack, the innermost last; what is in it twice counts once."""
         self._own[stack[-1]] += count
-        for line in set(stack):
+        for line in dict.fromkeys(stack):
             self._total[line] += count
 
     def places(self) -> tuple[HostPlace, ...]:
-        """Return what was counted, most of its own first."""
-        ordered = sorted(self._total, key=lambda each: (-self._own[each], -self._total[each], str(each.place)))
+        """Return what was counted, most of its own first, and of equal counts by name and file."""
+        ordered = sorted(self._total, key=self._order)
         return tuple(
             HostPlace(
                 each.place.file or "",
@@ -168,3 +168,7 @@ class _Counts:
             )
             for each in ordered
         )
+
+    def _order(self, line: _Line) -> tuple[int, int, str, str, str]:
+        """Return what lines are sorted by: functions of one name may stand in several files."""
+        return -self._own[line], -self._total[line], str(line.place), line.place.file or "", line.origin

@@ -55,6 +55,11 @@ def test_a_function_has_the_samples_of_all_its_lines() -> None:
     assert functions[Place("train.py", None, "<module>")] == (6, 96)
 
 
+def test_functions_of_one_name_stand_in_the_order_of_their_files() -> None:
+    stacks = [(1, f"{file}.py:1:forward") for file in "dbca"]
+    assert [row.file for row in measured(host_profile(*stacks)).functions] == ["a.py", "b.py", "c.py", "d.py"]
+
+
 def test_a_function_that_calls_itself_counts_once() -> None:
     sums = measured(host_profile((5, "a.py:1:walk > a.py:1:walk > a.py:1:walk")))
     assert [(row.own, row.total) for row in sums.functions] == [(5, 5)]
