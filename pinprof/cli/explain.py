@@ -36,9 +36,9 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 def explain(topic: str | None) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
-    A rule says what it looks at, why that costs, what to write instead, and when that is safe. A guide is a text on
-    one subject, such as recording or what-if. The beginning of a name is enough; so is the number of a rule, or a word
-    of its title, such as item. Without a TOPIC, list all guides and rules.
+    A rule says what it looks at, why that costs, what to write instead, when that is safe, and what only looks like
+    it. A guide is a text on one subject, such as recording or what-if. The beginning of a name is enough; so is the
+    number of a rule, or a word of its title, such as item. Without a TOPIC, list all guides and rules.
 
     \b
     Examples:

@@ -174,16 +174,21 @@ def _page(rule: Rule) -> Iterator[RenderableType]:
     )
     for title, text in sections:
         yield _titled(title, text)
-    for title, code in (("Code like this", rule.before), ("What to write", rule.code)):
-        yield Text(f"\n{title}", "bold")
-        yield Padding(Text(code), (0, 0, 0, 4))
+    yield from _code("Code like this", rule.before)
+    yield from _code("What to write", rule.code)
     yield _titled("Safe if", rule.safe_if)
+    yield from _code("What only looks like it, and is fine", rule.near_miss)
     if rule.causes:
         yield _titled("Causes in the report", ", ".join(rule.causes))
 
 
 def _titled(title: str, text: str) -> Text:
     return Text.assemble("\n", (title, "bold"), f"\n{text}")
+
+
+def _code(title: str, code: str) -> Iterator[RenderableType]:
+    yield Text(f"\n{title}", "bold")
+    yield Padding(Text(code), (0, 0, 0, 4))
 
 
 def _catalogue(rules: Sequence[Rule]) -> Iterator[RenderableType]:

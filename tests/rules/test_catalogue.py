@@ -11,6 +11,7 @@ import pytest
 from recordings import ROOT, TRACES
 
 from pinprof.measurement.trust.doubt import FIGURES, Figure
+from pinprof.report.explain import to_page
 from pinprof.rules import RULES, Rule, catalogue, rule_of
 
 MADE_UP = """
@@ -66,6 +67,16 @@ def test_a_file_is_named_after_its_rule(rule: Rule) -> None:
     (file,) = Path(catalogue.__path__[0]).glob(f"{rule.id.lower()}_*.py")
     assert import_module(f"{catalogue.__name__}.{file.stem}").RULE is rule
     assert pickle.loads(pickle.dumps(rule)) is rule_of(rule.id) is rule
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_all_that_a_rule_says_is_explained(rule: Rule) -> None:
+    page = to_page(rule, width=2000)
+    for text in (rule.title, rule.looks_at, rule.why, rule.fix, rule.safe_if):
+        assert text in page
+    for code in (rule.before, rule.code, rule.near_miss):
+        assert "".join(f"    {line}".rstrip() + "\n" for line in code.splitlines()) in page
+    assert "#" in rule.near_miss, "a comment says why it is fine"
 
 
 def test_rules_are_in_the_order_of_their_numbers() -> None:

@@ -13,6 +13,6 @@ RULE = Rule(
     code="unset CUDA_LAUNCH_BLOCKING",
     safe_if="Events order the streams, and the host waits for what it reads: blocking launches hide places where that "
     "is missing.",
-    near_miss="export CUDA_LAUNCH_BLOCKING=0",
+    near_miss="export CUDA_LAUNCH_BLOCKING=0  # as if it were unset",
     **waits_of("launch_blocking"),
 )
