@@ -1,5 +1,6 @@
 """When each GPU was busy, and why it was idle the rest of the time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,8 +15,32 @@ from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 
 @dataclass(frozen=True)
+class Idle:
+    """What is known of the times in which one device is idle; a row each."""
+
+    times: Intervals
+    queued: Bools
+    """Whether its next activity was launched before it began, or waited for most of it."""
+    launched: Bools
+    """Whether the launch of its next activity is known."""
+    blocked: Bools
+    """Whether the host was blocked when it began, or had just got what it awaited."""
+    input: Intervals
+    """When the host asked for a batch."""
+    communication: Intervals
+    """When the host was in a collective."""
+
+    def mostly(self, times: Intervals) -> Bools:
+        """Return whether most of it lies in these times."""
+        return covered(times, *self.times) > (self.times.end - self.times.start) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
 class IdleCause:
     """Why a GPU is idle."""
+
+    holds: Callable[[Idle], Bools]
+    """When it is the cause, unless an earlier one holds."""
 
     does: str
     """What the GPU does meanwhile, to follow "the GPU"."""
@@ -32,6 +57,7 @@ class IdleCause:
 
 IDLE: Final = {
     "kernel_wait": IdleCause(
+        holds=lambda idle: idle.queued,
         does="has work queued that cannot start yet",
         why="work was queued and waited for other work, or for its launch",
         because="while work is queued",
@@ -39,6 +65,7 @@ IDLE: Final = {
         colour=KERNEL_COLOUR,
     ),
     "input_wait": IdleCause(
+        holds=lambda idle: idle.mostly(idle.input),
         does="waits for the next batch",
         why="the host waited for the next batch",
         because="because the host waits for the next batch",
@@ -47,6 +74,7 @@ IDLE: Final = {
         pattern="\\",
     ),
     "communication_wait": IdleCause(
+        holds=lambda idle: idle.mostly(idle.communication),
         does="waits while the host is in a collective",
         why="the host was in a collective",
         because="while the host is in a collective",
@@ -55,6 +83,7 @@ IDLE: Final = {
         pattern="|",
     ),
     "sync_bubble": IdleCause(
+        holds=lambda idle: idle.blocked,
         does="has no work after a host wait",
         why="the host had waited for the GPU, so nothing was queued",
         because="because the host waits for the GPU and has nothing queued then",
@@ -63,6 +92,7 @@ IDLE: Final = {
         pattern="/",
     ),
     "host_wait": IdleCause(
+        holds=lambda idle: idle.launched,
         does="waits for launches",
         why="the next launch came late: the host was busy elsewhere",
         because="because the host launches too late",
@@ -70,6 +100,7 @@ IDLE: Final = {
         colour=OP,
     ),
     "other": IdleCause(
+        holds=lambda idle: ~idle.launched,
         does="is idle for an unknown reason",
         why="the next launch is not in the trace",
         because="",
@@ -131,17 +162,17 @@ def idle_gaps(
     communicating, released = collective_times(trace), np.unique(released_ns)
     found = []
     for device in trace.gpu.of_device:
-        idle, following, queued = gaps_of(trace, device)
-        long = (idle.end - idle.start) / 2
-        conditions = (
-            queued,
-            covered(waiting_for_input, *idle) > long,
-            covered(communicating, *idle) > long,
-            contains(blocked, idle.start) | _is_among(idle.start, released),
-            trace.links.launch[following] != NONE,
+        times, following, queued = gaps_of(trace, device)
+        idle = Idle(
+            times=times,
+            queued=queued,
+            launched=trace.links.launch[following] != NONE,
+            blocked=contains(blocked, times.start) | _is_among(times.start, released),
+            input=waiting_for_input,
+            communication=communicating,
         )
-        cause = np.select(conditions, range(len(conditions)), default=len(conditions))
-        found.append(IdleGaps(device, idle, cause.astype(np.int64)))
+        cause = np.select([cause.holds(idle) for cause in IDLE.values()], range(len(IDLE)))
+        found.append(IdleGaps(device, times, cause.astype(np.int64)))
     return tuple(found)
 
 

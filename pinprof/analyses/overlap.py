@@ -39,6 +39,7 @@ EXPOSED: Final = {
         "neither in shares nor per step",
     ),
 }
+"""By name, as JSON has it, in the order in which `_reasons` asks for them; the end of the recording comes first."""
 REASONS: Final = tuple(EXPOSED)
 
 CUT = REASONS.index("end_of_recording")
@@ -110,7 +111,6 @@ def measure_overlap(trace: Trace) -> Overlap:
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
-        reason[on_device[_cut_off(trace, rows, kernels, exposed[on_device])]] = CUT
         copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
         hidden = int(covered(busy, copying.start, copying.end).sum())
         total = length(copying)
@@ -159,13 +159,17 @@ def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
 
 def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Int64s:
     """Return the first reason that holds for each copy, as an index into REASONS."""
-    conditions = (
-        trace.gpu.host_memory[rows] == PAGEABLE,
-        _beside_own_stream(trace, rows, kernels),
-        ~_kernels_were_queued(trace, rows, kernels) | _came_first(trace, rows, kernels, exposed),
-        _started_at_once(trace, rows),
-    )
-    return np.select(conditions, range(len(conditions)), default=REASONS.index("other"))
+    conditions = {
+        "pageable": trace.gpu.host_memory[rows] == PAGEABLE,
+        "same_stream": _beside_own_stream(trace, rows, kernels),
+        "no_kernels_to_overlap": ~_kernels_were_queued(trace, rows, kernels)
+        | _came_first(trace, rows, kernels, exposed),
+        "launched_late": _started_at_once(trace, rows),
+        "other": np.ones(len(rows), bool),
+        "end_of_recording": _cut_off(trace, rows, kernels, exposed),
+    }
+    codes = sorted(range(len(REASONS)), key=lambda code: code != CUT)
+    return np.select([conditions[REASONS[code]] for code in codes], codes)
 
 
 def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:

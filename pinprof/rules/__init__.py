@@ -1,23 +1,8 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.rates import Pinning
-from pinprof.details import Details, details_of
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Doubt
-from pinprof.replay import Replay
-from pinprof.rules.catalogue import RULES, pin104_unpinned_batches, pin105_batches_without_pin_memory, rule_of
-from pinprof.rules.copies import has_unpinned_batches
-from pinprof.rules.rule import Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
-from pinprof.rules.savings import as_measured, with_savings
-from pinprof.rules.sites import NEGLIGIBLE
-from pinprof.rules.wait_sites import GUARDING
-from pinprof.trace.tables import DIRECTIONS, NONE, Trace
-from pinprof.verdict import judge
-from pinprof.whatif.regions import Blocker, capture_of
+from pinprof.rules.registry import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, rule_of, rule_of_exposure, rule_of_wait
+from pinprof.rules.rule import NEGLIGIBLE, Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
+from pinprof.rules.search import find, finding_of_verdict, look, unsearched
 
 __all__ = [
     "NEGLIGIBLE",
@@ -39,100 +24,3 @@ __all__ = [
     "rule_of_wait",
     "unsearched",
 ]
-
-RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
-"""The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
-launch queue and the profiler's own have none."""
-
-RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
-"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
-they are batches of a DataLoader."""
-
-HIGH, MEDIUM = 0.10, 0.02
-"""Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
-
-
-def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:
-    """Return what the rules find, the largest saving first, then the largest cost, hazards last.
-
-    `machine` is what pinned memory brings and costs on the user's; without it usual rates are assumed.
-    """
-    details = details_of(trace)
-    return look(details, profile, Replay([details], profile.step_ns), machine)
-
-
-def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
-    """Return what the rules find of a trace, as `find` does; `replay` tells what their fixes save."""
-    step = profile.step_ns
-    found = list(_found(details, profile, step, machine)) if step else []
-    # where the estimate is withheld, a replay would run without what the trace lacks
-    ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
-    weighed = [_weighed(finding, step or 1.0) for finding in ordered]
-    bench = machine.rates.gpu if machine else None
-    return Findings(weighed, joint, bench, judge(details, profile, replay), _blockers(details, profile))
-
-
-def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
-    """Return what forbids to capture the step as one CUDA graph; None where launches or waits are not known."""
-    if profile.launches is None or profile.withheld.stalls:
-        return None
-    return capture_of(details.trace, details.syncs, "step").blockers
-
-
-def finding_of_verdict(findings: Findings) -> int | None:
-    """Return the place of the finding that tells what to do about the verdict's cause; None without one."""
-    cause = findings.verdict.cause
-    return next((place for place, finding in enumerate(findings) if cause in finding.rule.answers), None)
-
-
-def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
-    """Yield what the rules see, weighed by its cost."""
-    for rule in RULES:
-        if rule.look is None or any(_doubts(profile, rule)):
-            continue
-        for evidence in rule.look(details, profile):
-            if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step_ns:
-                severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
-                measured = as_measured(evidence, rule, details.trace, machine) if machine else evidence
-                yield Finding(rule, severity, measured)
-
-
-def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
-    """Return why the figures that a rule rests on are withheld."""
-    return (getattr(profile.withheld, figure) for figure in rule.rests_on)
-
-
-def _weighed(finding: Finding, step_ns: float) -> Finding:
-    """Return a finding with the severity of what its fix saves, or at most, if a replay tells: not of its cost."""
-    saved_ns = finding.saving.saving_ns if finding.saving else finding.most_ns
-    return finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / step_ns))
-
-
-def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
-    """Return the rule that explains why copies of a trace are exposed, the same that finds them."""
-    if (reason, direction) == ("pageable", "HtoD") and has_unpinned_batches(details):
-        of_batches = pin105_batches_without_pin_memory if details.loader.pins else pin104_unpinned_batches
-        return of_batches.RULE.id
-    return RULE_OF_EXPOSURE.get((reason, direction))
-
-
-def rule_of_wait(details: Details, stall: int) -> str | None:
-    """Return the rule that is for a stall, a row of `Syncs.stalls`, the same that finds its site; None without one."""
-    if details.syncs.sites[details.syncs.site[stall]].is_kept:
-        return GUARDING
-    cause, copy = CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
-    if cause != "pageable_copy" or copy == NONE:
-        return RULE_OF_CAUSE.get(cause)
-    return rule_of_exposure(details, "pageable", DIRECTIONS[details.trace.gpu.direction[copy]])
-
-
-def unsearched(profile: Profile) -> Doubt | None:
-    """Return the gravest reason why some rules are silent, None if all of them were asked."""
-    return profile.gravest(*(doubt for rule in RULES for doubt in _doubts(profile, rule)))
-
-
-def _severity(share: float) -> str:
-    """Return the severity of a saving of this share of the step, or of a cost where no replay tells the saving."""
-    if share >= HIGH:
-        return "high"
-    return "medium" if share >= MEDIUM else "low"

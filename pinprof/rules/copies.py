@@ -8,8 +8,7 @@ from pinprof.analyses.syncs import in_library
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay.feed import feed_of
-from pinprof.rules.rule import Evidence, Further, Look
-from pinprof.rules.sites import as_one
+from pinprof.rules.rule import Evidence, Further, Look, as_one
 from pinprof.rules.sums import Copies, copies_in_steps, kernels_in_steps, of_all
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE

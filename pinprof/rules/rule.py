@@ -1,8 +1,8 @@
 """What a rule is, what it sees in a trace, and what follows."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.details import Details
 from pinprof.glance import as_table, one_line
@@ -10,7 +10,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Figure
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration, uncoded
-from pinprof.verdict import UNTOLD, CauseOfStep, Verdict
+from pinprof.verdict import UNTOLD, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.regions import Blocker
@@ -66,6 +66,50 @@ class Evidence(Placed):
         )
 
 
+NEGLIGIBLE = 0.001
+"""A cost below this share of the step is not worth a line."""
+
+Member = TypeVar("Member")
+"""What is known of one site."""
+
+
+def _no_group(_: object) -> frozenset[int]:
+    return frozenset()
+
+
+def as_one(
+    profile: Profile,
+    members: Iterable[Member],
+    evidence_of: Callable[[Sequence[Member]], Evidence],
+    groups: Callable[[Member], frozenset[int]] = _no_group,
+) -> Iterator[Evidence]:
+    """Yield the `evidence_of` all sites that are worth a line, with that of each; nothing if there is none.
+
+    `groups` tells with which others a site waits for the same work: what costs nothing now belongs to the fix if the
+    wait would only move there.
+    """
+    weighed = sorted(((evidence_of([member]), member) for member in members), key=lambda pair: -pair[0].cost_ns)
+    kept = _worth_a_line(weighed, NEGLIGIBLE * (profile.step_ns or 0.0), groups)
+    if len(kept) == 1:
+        yield kept[0][0]
+    elif kept:
+        sites = tuple(site for site, _ in kept)
+        at = next((site for site in sites if site.line is not None), sites[0])
+        whole = evidence_of([member for _, member in kept])
+        yield replace(whole, file=at.file, line=at.line, function=at.function, sites=sites)
+
+
+def _worth_a_line(
+    weighed: Sequence[tuple[Evidence, Member]], least_ns: float, groups: Callable[[Member], frozenset[int]]
+) -> list[tuple[Evidence, Member]]:
+    """Return the sites of a finding: those that cost enough, or if none does those that do so together."""
+    costly = {number for number, (site, _) in enumerate(weighed) if site.at_any_cost or site.cost_ns >= least_ns}
+    if not costly and sum(site.cost_ns for site, _ in weighed) >= least_ns:
+        costly = {number for number, (site, _) in enumerate(weighed) if site.cost_ns}
+    shared = frozenset[int]().union(*(groups(weighed[number][1]) for number in costly))
+    return [pair for number, pair in enumerate(weighed) if number in costly or groups(pair[1]) & shared]
+
+
 Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
 Mended: TypeAlias = Literal["line", "construction", "hand", "kept"]
@@ -111,8 +155,8 @@ class Rule:
     title: str
     rests_on: tuple[Figure, ...]
     """Where one of these figures is withheld, the rule is silent."""
-    answers: tuple[CauseOfStep, ...]
-    """Causes of a long step about which it tells what to do."""
+    answers: tuple[str, ...]
+    """Limits of the step, by name, about which it tells what to do."""
     what_if: str
     """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
     mended: Mended
@@ -137,6 +181,8 @@ class Rule:
     """What it changes in the line that is found; None where that is not the line to change."""
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
+    guards: bool = False
+    """Whether it is for waits that guard a copy in flight, whatever their cause."""
     exposures: tuple[tuple[str, str], ...] = ()
     """Why copies are exposed, and in which direction they go, where the rule explains it."""
     weighs_pinning: bool = False

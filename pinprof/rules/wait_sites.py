@@ -13,13 +13,11 @@ from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Figure
-from pinprof.rules.rule import Evidence, Look
-from pinprof.rules.sites import as_one
+from pinprof.rules.rule import Evidence, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
-from pinprof.verdict import CauseOfStep
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
@@ -27,8 +25,6 @@ MAX_CAUSES = 2
 """A title names so many causes."""
 MAX_NAMED = 4
 """Sites of one finding that are named."""
-GUARDING = "PIN216"
-"""The rule for waits that the program asks for and that guard a copy: causes alone do not tell them."""
 USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
 """What must wait for the end of a copy of pinned memory, by its direction."""
 
@@ -37,24 +33,29 @@ class OfWaits(TypedDict):
     """The facts that all rules for waits of the host share."""
 
     rests_on: tuple[Figure, ...]
-    answers: tuple[CauseOfStep, ...]
+    answers: tuple[str, ...]
     what_if: str
     causes: tuple[str, ...]
+    guards: bool
     look: Look
 
 
 def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> OfWaits:
-    """Return the facts of a rule that is for waits with one of these causes; see `waits_at`."""
+    """Return the facts of a rule that is for waits with one of these causes; see `look_for_waits`.
+
+    What guards a copy does so whatever its cause, which belongs to the rule for waits that guard none.
+    """
     return {
         "rests_on": ("per_step", "stalls", "drain"),
         "answers": ("sync",),
         "what_if": "--drop-syncs",
-        "causes": causes,
-        "look": waits_at(*causes, fixable=fixable, guarding=guarding),
+        "causes": () if guarding else causes,
+        "guards": bool(guarding),
+        "look": look_for_waits(*causes, fixable=fixable, guarding=guarding),
     }
 
 
-def waits_at(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Look:
+def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Look:
     """Look for sites with one of the causes that are a problem.
 
     What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
@@ -113,7 +114,7 @@ def _instead(sites: Sequence[Site]) -> str:
     used = [words for direction, words in USED.items() if any(direction in site.guards for site in sites)]
     if not used:
         return ""
-    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(used)} ({GUARDING})"
+    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(used)} (PIN216)"
 
 
 def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:

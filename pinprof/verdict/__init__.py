@@ -1,6 +1,5 @@
-"""Why the step is as long as it is: what each cause costs it, and the one that costs most."""
+"""Why the step is as long as it is: what each limit costs it, and the one that costs most."""
 
-from pinprof.verdict.costs import Cost, costs_of
 from pinprof.verdict.limits import (
     AWAITED,
     BY_HOST,
@@ -11,10 +10,10 @@ from pinprof.verdict.limits import (
     HOST,
     IRREGULAR,
     LIMITS,
-    CauseOfStep,
+    Cost,
     Limit,
 )
-from pinprof.verdict.verdict import UNTOLD, Verdict, judge
+from pinprof.verdict.verdict import UNTOLD, Verdict, costs_of, judge
 
 __all__ = [
     "AWAITED",
@@ -27,7 +26,6 @@ __all__ = [
     "IRREGULAR",
     "LIMITS",
     "UNTOLD",
-    "CauseOfStep",
     "Cost",
     "Limit",
     "Verdict",

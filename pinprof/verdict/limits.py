@@ -1,25 +1,52 @@
-"""Why a step can be as long as it is: one row for each limit, with its words and the idle time that it explains."""
+"""Why a step can be as long as it is: one row for each limit, with its words, the idle time that it explains, its cost.
 
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+A limit costs what a replay saves without it, as far as the step's division shows it. Removing one may also let others
+overlap: a read that no longer waits lets the next batch be made beside the GPU's work. That is what its fix brings, not
+what it costs: no limit costs more than the parts of the step that it explains.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final, TypeAlias
 
 from pinprof.analyses.idle import IDLE
-from pinprof.measurement.division import OUTSIDE
+from pinprof.measurement.division import OUTSIDE, UNTOLD, Division, busiest, divide
+from pinprof.measurement.profile import Profile
+from pinprof.replay.bound import INPUT as INPUT_BOUND
+from pinprof.verdict.rerun import Rerun
+from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
+from pinprof.whatif.scenarios import Scenario
 
-CauseOfStep: TypeAlias = Literal[
-    "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"
-]
-CAUSES: Final[tuple[CauseOfStep, ...]] = get_args(CauseOfStep)
-"""`host` is `python` and `launch` together, each of which alone may leave the host as slow as the other makes it. Those
-that a line of the program makes come before those that all of it does: of two that cost alike, the first is
-the one to look at."""
-SYNC, COPY, INPUT, ALLOCATION, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
+COPY, INPUT, COMMUNICATION, PYTHON, LAUNCH = "copy", "input", "communication", "python", "launch"
+HOST, IRREGULAR, GPU = "host", "irregular", "gpu"
 
 HELD_UP: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE)
-"""Idle time that no cause but a late host explains: a wait that ends may leave the launches late that follow it."""
+"""Idle time that nothing but a late host explains: a wait that ends may leave the launches late that follow it."""
+NOT_AGAIN: Final = frozenset({"first", "compile"})
+"""Reasons of irregular steps that a longer run has no more of."""
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a limit costs a step, in ns."""
+
+    cause: str
+    """Its name, a key of `LIMITS`."""
+    ns: float
+    range_ns: tuple[float, float]
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it costs the step anything."""
+        return self.range_ns[0] > 0
+
+
+CostOf: TypeAlias = Callable[[str, Rerun], Cost]
+"""Returns what the limit of this name costs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limit:
     """What a step can owe its length to."""
 
@@ -31,46 +58,106 @@ class Limit:
     """What to do first where no finding tells more."""
     idle: tuple[str, ...]
     """The idle time of the GPU that it may explain, by its cause."""
+    cost: CostOf
+    work: Callable[[Division], float] = lambda _: 0.0
+    """The time of the GPU's own work that it may explain, in ns."""
     by_host: bool = False
     """Whether it is work of the host."""
 
 
-LIMITS: Final[dict[str, Limit]] = {
-    SYNC: Limit(
+def without(step_of: Callable[[Rerun], float]) -> CostOf:
+    """Return how to tell the cost of a limit without which the step takes so long, in ns."""
+
+    def cost(name: str, rerun: Rerun) -> Cost:
+        replay, step = rerun.replay, rerun.replay.step
+        saved, shown = max(replay.step_ns - step_of(rerun), 0.0), shown_of(rerun.profile, name)
+        ns = low = high = min(saved, shown)
+        if step.source == "estimated" and step.range_ns and step.step_ns and saved and name != COPY:
+            low, high = ns - (step.step_ns - step.range_ns[0]), ns + (step.range_ns[1] - step.step_ns)
+        unsure = NOISE * replay.step_ns
+        low, high = (1 - UNSURE_CHANGE) * low - unsure, (1 + UNSURE_CHANGE) * high + unsure
+        if name == COMMUNICATION and step.source == "estimated":
+            high = max(high, min(shown, replay.step_ns))  # a host that is faster than estimated waits for them
+        return Cost(name, ns, (max(low, 0.0), min(high, max(replay.step_ns, (step.range_ns or (0.0, 0.0))[1]))))
+
+    return cost
+
+
+def shown_of(profile: Profile, name: str) -> float:
+    """Return how long the parts of the step are that a limit may explain, in ns; infinity where none are known."""
+    mean = busiest(profile)
+    if mean is None:
+        return inf
+    limit, division = LIMITS[name], divide(profile, mean)
+    causes = {UNTOLD, *limit.idle}
+    if name == INPUT and profile.bound == INPUT_BOUND:
+        causes.update(HELD_UP)  # the workers' queues were full while the recording began: something else held it up
+    return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)
+
+
+def of_gpu_work(name: str, rerun: Rerun) -> Cost:
+    """Return what the GPU's own work costs: what nothing but less of it, or a faster GPU, shortens."""
+    mean, step_ns = busiest(rerun.profile), rerun.replay.step_ns
+    division = divide(rerun.profile, mean) if mean else None
+    work = division.kernels_ns + division.memsets_ns if division else rerun.details.steps.busy_ns or 0.0
+    ns = min(work, step_ns)
+    return Cost(name, ns, ((1 - NOISE) * ns, min((1 + NOISE) * ns, step_ns)))
+
+
+def of_irregular_steps(name: str, rerun: Rerun) -> Cost:
+    """Return what steps cost that take longer than the others and will recur."""
+    ns = sum(
+        irregular.per_step_ns
+        for irregular in rerun.profile.unlike
+        if irregular.reason not in NOT_AGAIN and (irregular.every is not None or irregular.count > 1)
+    )
+    return Cost(name, ns, (ns, ns))
+
+
+LIMITS: Final[Mapping[str, Limit]] = {
+    "sync": Limit(
         why="the host waits for the GPU, which then runs out of work",
         lost="waits for the GPU",
         advice="make the host wait for the GPU less often",
         idle=HELD_UP,
+        cost=without(lambda rerun: rerun.edited(rerun.waits())),
     ),
     COPY: Limit(
         why="copies keep the GPU from computing",
         lost="copies that keep the GPU from computing",
         advice="copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
         idle=("sync_bubble", "kernel_wait"),
+        cost=without(lambda rerun: rerun.edited(rerun.copies())),
+        work=lambda division: division.copies_ns,
     ),
     INPUT: Limit(
         why="the step waits for the next batch",
         lost="waits for the next batch",
         advice="use more workers, persistent_workers=True, or less work per sample",
         idle=("input_wait", OUTSIDE),
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, input_speed=inf))),
     ),
-    ALLOCATION: Limit(
+    "allocation": Limit(
         why="the host waits while memory is allocated or freed",
         lost="allocating and freeing memory",
         advice="keep shapes constant, and free nothing in the loop",
         idle=HELD_UP,
+        cost=without(lambda rerun: rerun.edited(rerun.edits(Scenario(drop_allocs=True)))),
     ),
     COMMUNICATION: Limit(
         why="collectives take the time: they transfer, or wait for other ranks",
         lost="collectives",
         advice="report on all ranks of the job: it shows who waits for whom",
         idle=("communication_wait", "kernel_wait", "sync_bubble"),
+        cost=without(Rerun.without_collectives),
+        work=lambda division: division.collectives_ns,
     ),
     PYTHON: Limit(
         why="the GPU waits for Python code",
         lost="Python code",
         advice="take what needs no GPU out of the loop, or do it in workers",
         idle=HELD_UP,
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, python_speed=inf))),
         by_host=True,
     ),
     LAUNCH: Limit(
@@ -78,6 +165,7 @@ LIMITS: Final[dict[str, Limit]] = {
         lost="launches",
         advice="launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
         idle=HELD_UP,
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, op_speed=inf))),
         by_host=True,
     ),
     HOST: Limit(
@@ -85,6 +173,7 @@ LIMITS: Final[dict[str, Limit]] = {
         lost="the host",
         advice="launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
         idle=HELD_UP,
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, op_speed=inf, python_speed=inf))),
         by_host=True,
     ),
     IRREGULAR: Limit(
@@ -92,15 +181,20 @@ LIMITS: Final[dict[str, Limit]] = {
         lost="steps unlike the others",
         advice="do this work less often, or outside of the training loop",
         idle=(),
+        cost=of_irregular_steps,
     ),
     GPU: Limit(
         why="the GPU is the limit",
         lost="the GPU's work",
         advice="give the GPU less to do: lower precision, fused kernels (torch.compile), or a smaller model",
         idle=(),
+        cost=of_gpu_work,
     ),
 }
-"""By name, as JSON has it."""
+"""By name, as JSON has it. `host` is `python` and `launch` together, each of which alone may leave the host as slow as
+the other makes it. Those that a line of the program makes come before those that all of it does: of two that cost
+alike, the first is the one to look at."""
+CAUSES: Final = tuple(LIMITS)
 BY_HOST: Final = frozenset(name for name, limit in LIMITS.items() if limit.by_host)
 
 AWAITED = "the host waits after {} to the GPU, which then has no work"

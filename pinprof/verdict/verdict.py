@@ -1,14 +1,20 @@
-"""The one cause that costs a step most."""
+"""What each limit costs the step, and the one that costs most."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+import numpy as np
+
+from pinprof.analyses.syncs import CAUSES as CAUSES_OF_WAITS
+from pinprof.analyses.syncs import OF_COPIES_TO_GPU
 from pinprof.details import Details
+from pinprof.measurement.division import busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
-from pinprof.verdict.costs import Cost, awaited_copies, costs_of
-from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, PYTHON
+from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, Cost
+from pinprof.verdict.rerun import Rerun
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
@@ -16,6 +22,8 @@ ALIKE: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
 MOSTLY: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
+MOSTLY_COPIES: Final = 0.5
+"""Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 MOST_NAMED: Final = 3
 """Causes between which a trace cannot tell, of which each is named."""
 
@@ -57,7 +65,7 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     step = replay.step.step_ns
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
         return UNTOLD
-    costs = tuple(costs_of(details, profile, replay))
+    costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
     return Verdict(_cause(by_cause, step), step, costs, awaited_copies(details, profile, by_cause[COPY]))
 
@@ -76,3 +84,43 @@ def _cause(costs: dict[str, Cost], step_ns: float) -> str | None:
         likely += [host] if likely[0].cause in (PYTHON, LAUNCH) else []
     likely += [gpu] if is_gpu_bound(gpu.ns, step_ns) else []
     return next((cost.cause for cost in likely if cost.is_certain), None)
+
+
+def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[Cost, ...]:
+    """Return what each limit costs the step without the profiler, the largest first; they overlap.
+
+    `replay` is of this trace alone, and runs.
+    """
+    rerun = Rerun(details, profile, replay)
+    costs = _of_many_launches([limit.cost(name, rerun) for name, limit in LIMITS.items()], profile)
+    return tuple(sorted(costs, key=lambda cost: -cost.ns))
+
+
+def _of_many_launches(costs: list[Cost], profile: Profile) -> list[Cost]:
+    """Return the costs, with that of launches no larger than their number tells: the rest is of a few long ones."""
+    most = profile.launches.many_ns if profile.launches else inf
+    rest = max(next(cost.ns for cost in costs if cost.cause == LAUNCH) - most, 0.0)
+    return [_less(cost, rest) if cost.cause in (LAUNCH, HOST) else cost for cost in costs] if rest else costs
+
+
+def _less(cost: Cost, ns: float) -> Cost:
+    low, high = cost.range_ns
+    return Cost(cost.cause, max(cost.ns - ns, 0.0), (max(low - ns, 0.0), max(high - ns, 0.0)))
+
+
+def awaited_copies(details: Details, profile: Profile, cost: Cost) -> float:
+    """Return how many copies to the GPU per step the host awaits one by one; 0 where that is not most of their cost.
+
+    `cost` is that of copies. It is mostly of waits where less than half of it is time in which copies run alone, and
+    the GPU is idle for as long as the rest, as traced, behind waits for copies.
+    """
+    mean, syncs = busiest(profile), details.syncs
+    if mean is None or not profile.steps.count:
+        return 0.0
+    alone = divide(profile, mean).copies_ns
+    rows = np.flatnonzero(np.isin(syncs.cause, [CAUSES_OF_WAITS.index(cause) for cause in OF_COPIES_TO_GPU]))
+    rows = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
+    idle = float(syncs.stalls.idle_ns[rows].sum()) / profile.steps.count
+    if alone >= MOSTLY_COPIES * cost.ns or idle < cost.ns - alone:
+        return 0.0
+    return len(np.unique(syncs.stalls.copy[rows])) / profile.steps.count

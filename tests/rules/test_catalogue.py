@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from recordings import ROOT, TRACES
 from pinprof.measurement.trust.doubt import FIGURES, Figure
 from pinprof.report.explain import to_page
 from pinprof.rules import RULES, Rule, catalogue, rule_of
+from pinprof.rules.registry import GUARDING
+from pinprof.verdict import LIMITS
 
 MADE_UP = """
 from collections.abc import Iterator
@@ -86,3 +89,26 @@ def test_rules_are_in_the_order_of_their_numbers() -> None:
 
 def test_rules_rest_on_figures() -> None:
     assert get_args(Figure) == tuple(FIGURES)
+
+
+def test_each_limit_of_the_step_is_answered() -> None:
+    """But for steps unlike the others and for collectives: a trace shows the step or the rank, not what to change."""
+    answered = {name for rule in RULES for name in rule.answers}
+    assert answered == set(LIMITS) - {"irregular", "communication"}
+
+
+def test_each_rule_that_is_about_time_answers_a_limit() -> None:
+    """But for a recording that began cold: later steps do not have its cost."""
+    silent = {rule.id for rule in RULES if rule.look and not rule.answers and not rule.is_hazard}
+    assert silent == {"PIN304"}
+
+
+def test_one_rule_is_for_waits_that_guard_a_copy() -> None:
+    (rule,) = [rule for rule in RULES if rule.guards]
+    assert (rule.id, rule.mended) == (GUARDING, "kept")
+
+
+def test_each_rule_that_a_text_names_exists() -> None:
+    texts = [*(ROOT / "pinprof").rglob("*.py"), *(ROOT / "pinprof/guides").glob("*.md")]
+    named = {number for path in texts for number in re.findall(r"PIN\d{3}", path.read_text())}
+    assert named == {rule.id for rule in RULES}

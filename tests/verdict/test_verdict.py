@@ -7,13 +7,15 @@ import pytest
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.analyses.idle import IDLE
 from pinprof.analysis import analyse
+from pinprof.measurement.division import OUTSIDE
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text
 from pinprof.report.trace.verdict import told
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
-from pinprof.verdict import CAUSES, Cost, Verdict
+from pinprof.verdict import CAUSES, LIMITS, Cost, Verdict
 from pinprof.verdict.verdict import _cause
 
 US = 1000.0
@@ -208,3 +210,12 @@ def test_a_gpu_that_idles_has_a_finding(tmp_path: Path) -> None:
         assert findings, scene
         assert findings[0].saving is not None
         assert findings[0].saving.saving_ns > 0
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_explains_idle_time_that_there_is(name: str) -> None:
+    assert set(LIMITS[name].idle) <= {*IDLE, OUTSIDE}
+
+
+def test_each_cause_of_idle_time_is_explained_by_a_limit() -> None:
+    assert {cause for limit in LIMITS.values() for cause in limit.idle} == {*IDLE, OUTSIDE}

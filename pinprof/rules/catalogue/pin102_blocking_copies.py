@@ -4,7 +4,7 @@ from dataclasses import replace
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.wait_sites import waits_at
+from pinprof.rules.wait_sites import look_for_waits
 from pinprof.trace.tables import PINNED
 
 PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
@@ -12,7 +12,7 @@ PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for blocking copies; do not ask to pin what is pinned."""
-    for evidence in waits_at("blocking_copy_htod")(details, profile):
+    for evidence in look_for_waits("blocking_copy_htod")(details, profile):
         memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
         pinned = len(memory) > 0 and bool((memory == PINNED).all())
         yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence

@@ -3,8 +3,7 @@ from collections.abc import Iterator, Sequence
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import MANY_COPIES, many_small
-from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.sites import as_one
+from pinprof.rules.rule import Change, Evidence, Rule, as_one
 from pinprof.rules.sums import Copies, of_all
 from pinprof.units import duration, size
 

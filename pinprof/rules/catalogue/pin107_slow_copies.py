@@ -6,8 +6,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sites import as_one
+from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import Copies, copies_in_steps, of_all
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 from pinprof.units import rate

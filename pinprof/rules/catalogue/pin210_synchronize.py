@@ -1,6 +1,6 @@
 from pinprof.analyses.syncs import SYNCHRONIZES
 from pinprof.rules.rule import Change, Rule
-from pinprof.rules.wait_sites import GUARDING, waits_of
+from pinprof.rules.wait_sites import waits_of
 
 RULE = Rule(
     id="PIN210",
@@ -8,7 +8,7 @@ RULE = Rule(
     mended="line",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by "
-    f"a library, that leave the GPU idle, and await no copy of pinned memory in flight: those are {GUARDING}.",
+    "a library, that leave the GPU idle, and await no copy of pinned memory in flight: those are PIN216.",
     why="They stop the host until the GPU has caught up; the next kernels are queued late.",
     fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
     before="for _ in range(steps):\n"

@@ -4,14 +4,14 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import ops_of
-from pinprof.rules.wait_sites import waits_at
+from pinprof.rules.wait_sites import look_for_waits
 from pinprof.units import duration, how_many
 
 
 def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for pinned memory that is allocated or freed; without work of a GPU, for how long that takes the host."""
     if profile.withheld.drain is None:
-        yield from waits_at("host_alloc")(details, profile)
+        yield from look_for_waits("host_alloc")(details, profile)
         return
     sites = [site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code]
     sites = [site for site in sites if site.in_steps.count]

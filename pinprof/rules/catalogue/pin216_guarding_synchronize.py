@@ -1,14 +1,11 @@
 from pinprof.analyses.syncs import SYNCHRONIZES
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import COST_OF_LATER, REFILL, read_later
-from pinprof.rules.wait_sites import GUARDING, waits_at
+from pinprof.rules.wait_sites import waits_of
 
 RULE = Rule(
-    id=GUARDING,
+    id="PIN216",
     title="`synchronize()` guards a copy in flight",
-    rests_on=("per_step", "stalls", "drain"),
-    answers=("sync",),
-    what_if="--drop-syncs",
     mended="kept",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and "
@@ -36,5 +33,5 @@ RULE = Rule(
     f"{COST_OF_LATER}",
     near_miss="host.copy_(x)  # has ended when the call returns\ntorch.cuda.synchronize()  # guards nothing (PIN210)",
     change=Change(r"\bsynchronize\(", "do not remove it: wait for the copy where its memory is used"),
-    look=waits_at(*SYNCHRONIZES, guarding=True),
+    **waits_of(*SYNCHRONIZES, guarding=True),
 )

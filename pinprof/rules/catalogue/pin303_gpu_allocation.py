@@ -1,5 +1,5 @@
 from pinprof.rules.rule import Rule
-from pinprof.rules.wait_sites import waits_at
+from pinprof.rules.wait_sites import look_for_waits
 
 RULE = Rule(
     id="PIN303",
@@ -23,5 +23,5 @@ RULE = Rule(
     "expandable segments may not be shared with other processes.",
     near_miss="torch.cuda.empty_cache()  # once, before the loop\nfor batch in batches:\n    train(batch)",
     causes=("device_malloc", "device_free"),
-    look=waits_at("device_malloc", "device_free", are_one=True),
+    look=look_for_waits("device_malloc", "device_free", are_one=True),
 )

@@ -1,0 +1,90 @@
+"""The recorded step, run again by a replay without one of the things that it owes its length to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from pinprof.analyses.syncs import ALLOCATIONS, OF_COPIES_TO_GPU
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.replay import Replay
+from pinprof.replay.machine import Pace, ProfilerCost, pace
+from pinprof.replay.program import Program
+from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.tables import DTOH, HTOD
+from pinprof.whatif.edits import Edits, edited
+from pinprof.whatif.scenarios import Scenario, edits_of, without_waits
+
+CALLS = 8_000
+"""Calls of a replay: a third of what a prediction takes, for so many limits."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A trace whose programs run without one thing or another; steps in ns."""
+
+    details: Details
+    profile: Profile
+    replay: Replay
+    """Of this trace alone; it runs."""
+
+    @cached_property
+    def before(self) -> Pace:
+        """The pace of the unchanged programs, from as many calls as that of the others."""
+        return pace(self.replay.programs, self.replay.steps, self.replay.cost, calls=CALLS)
+
+    def edited(self, edits: Edits) -> float:
+        """Return the step after edits."""
+        if not edits:
+            return self.replay.step_ns
+        return self._ran([edited(self.replay.programs[0], self.details, edits)], self.host)
+
+    @property
+    def host(self) -> ProfilerCost:
+        """The speeds of the host."""
+        return self.replay.cost
+
+    def with_host(self, host: ProfilerCost) -> float:
+        """Return the step of a host with other speeds."""
+        return self._ran(self.replay.programs, host)
+
+    def _ran(self, programs: Sequence[Program], host: ProfilerCost) -> float:
+        after = pace(programs, self.replay.steps, host, calls=CALLS)
+        return self.replay.settled(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0).step_ns
+
+    def edits(self, scenario: Scenario) -> Edits:
+        """Return what a scenario changes in the recorded program."""
+        return edits_of(self.details, scenario)
+
+    def copies(self) -> Edits:
+        """Return the change that takes out all copies between host and GPU, and the waits for those to the GPU."""
+        copies = np.flatnonzero(np.isin(self.details.trace.gpu.direction, (HTOD, DTOH)))
+        hidden = self.edits(Scenario(pin=True, non_blocking=True, overlap_copies=True))
+        return hidden | Edits(removed_works=frozenset(copies.tolist()))
+
+    def waits(self) -> Edits:
+        """Return the change that takes out all waits of the code but those of copies to the GPU and of allocations."""
+        sites = [
+            number
+            for number, site in enumerate(self.details.syncs.sites)
+            if site.is_of_the_code and site.cause not in OF_COPIES_TO_GPU and site.cause not in ALLOCATIONS
+        ]
+        return without_waits(self.details.syncs, sites)
+
+    def without_collectives(self) -> float:
+        """Return the step whose collectives take no time."""
+        rows = frozenset(np.flatnonzero(is_collective_kernel(self.details.trace.gpu)).tolist())
+        if not rows:
+            return self.replay.step_ns
+        (program,) = self.replay.programs
+        calls = tuple(
+            replace(
+                call,
+                works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
+            )
+            for call in program.calls
+        )
+        return self._ran([replace(program, calls=calls)], self.host)
