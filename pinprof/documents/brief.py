@@ -20,7 +20,16 @@ from pinprof.documents.fields import (
     doc,
     one_of,
 )
-from pinprof.documents.findings import CauseFraction, CauseMs, CauseRange, Joint, SavingFraction, SavingMs, SavingRange
+from pinprof.documents.findings import (
+    CauseFraction,
+    CauseMs,
+    CauseRange,
+    DoFirst,
+    Joint,
+    SavingFraction,
+    SavingMs,
+    SavingRange,
+)
 from pinprof.measurement.trust import FIGURES
 from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
@@ -49,7 +58,7 @@ class BriefVerdict(Document):
     ms: CauseMs
     fraction: CauseFraction
     range_ms: CauseRange
-    do: Annotated[Words | None, doc("what to do about it; where `cause` is null, how to find it out")]
+    do: DoFirst
     finding: Annotated[str | None, doc("the id of the finding that this is about")]
     evidence: Evidence
 

@@ -39,6 +39,12 @@ CauseFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
 CauseRange: TypeAlias = Annotated[RangeMs | None, doc("where it lies")]
 
 
+DoFirst: TypeAlias = Annotated[
+    Words | None,
+    doc("what to do first: the largest predicted saving; without one what answers `cause`, or how to find that out"),
+]
+
+
 class Cost(Document):
     """What a cause costs the step; causes overlap."""
 
@@ -59,8 +65,8 @@ class Verdict(Document):
         Words | None, doc("the verdict; where `cause` is null, between which causes the trace cannot tell")
     ]
     evidence: Annotated[Sequence[Words], doc("what shows it")]
-    do: Annotated[Words | None, doc("what to do about it; where `cause` is null, how to find it out")]
-    finding: Annotated[Count | None, doc("index into `findings` of what to do about it")]
+    do: DoFirst
+    finding: Annotated[Count | None, doc("index into `findings` of what that is about")]
 
 
 class FindingSite(Placed):

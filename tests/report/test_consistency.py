@@ -12,8 +12,11 @@ from recordings import RECORDINGS, analysis_of, mostly_slow
 
 from pinprof.analysis import Analysis
 from pinprof.report.trace import brief, brief_json, text
+from pinprof.report.trace.brief_json import LONGEST
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
+from pinprof.report.words import cut
+from pinprof.rules import rule_of
 
 WITHIN = 1.001
 WORTH = 0.1
@@ -102,8 +105,33 @@ def disagreements(analysis: Analysis) -> list[str]:
     page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(to_html([analysis])))))
     return [
         *_of_sentence(whole["verdict"]["headline"], short, full, of_brief["verdict"]["sentence"], page),
+        *_of_advice(whole, short, full, of_brief["verdict"], page),
         *_of_texts(whole["findings"], short, of_brief["findings"]),
     ]
+
+
+def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str, Any], page: str) -> Iterator[str]:
+    """Yield where something else is to be done first, or what to do is not joined with the verdict."""
+    do, place = whole["verdict"]["do"], whole["verdict"]["finding"]
+    if do is None:
+        return
+    for name, said in (("full", full), ("page", page)):
+        if do.replace("`", "") not in said.replace("\N{NO-BREAK SPACE}", " ").replace("`", ""):
+            yield f"the {name} report lacks: {do}"
+    if of_brief["do"] != cut(do, LONGEST):
+        yield f"the brief says: {of_brief['do']}"
+    if place is None:
+        if do not in short and whole["gpu"]:
+            yield f"the short report lacks: {do}"
+        return
+    if whole["findings"][place]["saving_ms"] and place:
+        yield f"what to do first saves {whole['findings'][place]['saving_ms']} ms, and another finding more"
+    first = re.search(r"^ +1\. .* \((PIN\d+)\)$", short, re.MULTILINE)
+    if do not in short and (not first or first[1] != whole["findings"][place]["rule"]):
+        yield f"the short report begins with {first and first[1]}, not with: {do}"
+    cause = whole["verdict"]["cause"]
+    if cause is not None and cause not in rule_of(whole["findings"][place]["rule"]).answers and "as for" not in do:
+        yield f"what to do first is not about {cause}, and does not say so: {do}"
 
 
 def _of_sentence(headline: str | None, short: str, full: str, sentence: str, page: str) -> Iterator[str]:

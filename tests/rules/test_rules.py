@@ -14,7 +14,7 @@ from pinprof.bench.rates import Pinning
 from pinprof.bench.rates import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.headline import headline
+from pinprof.report.trace.advice import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, Finding, Findings, find
 from pinprof.trace import read_trace
@@ -583,7 +583,8 @@ def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_pat
     profile = measure(read_trace(tmp_path / "trace.json"))
     assert worth(finding, profile) == "the saving is unknown"
     calm = replace(profile, pause=None)
-    assert headline(calm, Findings([finding])).do == "First: too much pinned memory; the saving is unknown."
+    said = advice(calm, Findings([finding])).sentence
+    assert said == "First: too much pinned memory (PIN109); the saving is unknown."
     (limited,) = findings_of(memory(12, 40, limit=16), tmp_path)
     assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
 

@@ -9,7 +9,7 @@ from one_after_another import one_after_another
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.trace.headline import headline
+from pinprof.report.trace.advice import advice
 from pinprof.report.trace.text import MAX_FOUND, to_text
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Saving, savings
@@ -187,9 +187,9 @@ def test_as_many_as_are_listed_leave_no_rest(tmp_path: Path) -> None:
 
 def test_the_headline_counts_the_sites(tmp_path: Path) -> None:
     analysis = analysed(one_after_another(10), tmp_path)
-    said = headline(analysis.profile, analysis.findings).do
+    said = advice(analysis.profile, analysis.findings).sentence
     assert said.startswith("First: `.item()` waits for the GPU in value")
-    assert "() and 9 more sites; fixing it saves " in said
+    assert "() and 9 more sites (PIN201); fixing it saves " in said
 
 
 def test_sites_that_save_nothing_together_are_these(tmp_path: Path) -> None:

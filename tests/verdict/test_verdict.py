@@ -10,9 +10,9 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import analyse
 from pinprof.measurement.division import OUTSIDE
+from pinprof.report.trace.advice import advice
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text
-from pinprof.report.trace.verdict import told
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.verdict import CAUSES, LIMITS, Cost, Verdict
@@ -186,9 +186,7 @@ def test_copies_that_cost_by_the_waits_behind_them_are_said_to_be_awaited(tmp_pa
 )
 def test_what_to_do_about_copies_is_what_they_lack(memory: str, advised: str) -> None:
     analysis = analysis_of(TRACES / "experiments" / f"{memory}.json.gz")
-    said = told(analysis.profile, analysis.findings)
-    assert said
-    assert said.do == advised
+    assert advice(analysis.profile, analysis.findings).do == advised
 
 
 def test_the_pause_costs_what_it_takes(tmp_path: Path) -> None:

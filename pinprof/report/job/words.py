@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
-from pinprof.report.trace.verdict import told
+from pinprof.report.trace.headline import why_long
 from pinprof.report.words import NOTHING, begun, consequence, place
 from pinprof.units import between, counted, duration
 
@@ -80,8 +80,8 @@ def nobody(ranks: Ranks) -> str:
 def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
     """Return why the step of the job is as long as it is: that of the rank that is shown; None if that is not known."""
     part = next((each for place, each in enumerate(parts) if number_of(each, place) == ranks.shown_rank), None)
-    verdict = told(part.profile, part.findings) if part else None
-    return f"on rank {ranks.shown_rank}, {verdict.headline}" if verdict else None
+    reason = why_long(part.profile, part.findings.verdict) if part else None
+    return f"on rank {ranks.shown_rank}, {reason}" if reason else None
 
 
 def below(ranks: Ranks) -> str:

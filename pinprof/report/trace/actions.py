@@ -8,9 +8,9 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, note, unbroken
 from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
-from pinprof.report.trace.headline import nothing_found
+from pinprof.report.trace.advice import advice, unfound
 from pinprof.report.words import MAX_CELL, begun, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
-from pinprof.rules import Finding, unsearched
+from pinprof.rules import Finding
 
 BEST = 3
 """Findings whose fix is unfolded."""
@@ -30,16 +30,12 @@ def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
 def cards(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
     """Yield all findings of a trace, the best first, and what they bring together."""
     profile, findings = analysis.profile, analysis.findings
-    if not profile.gpus:
+    remark = unfound(profile, findings)
+    if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
         return
     yield Markup('<h3 id="findings-{}">What to do</h3>').format(number)
-    reason = unsearched(profile)
-    if reason:
-        yield note(f"Not searched in full: {reason.what}.")
-    if not findings:
-        if not reason:
-            yield Markup("<p>{}</p>").format(nothing_found(profile))
-        return
+    if remark:
+        yield note(remark)
     for rank, finding in enumerate(findings, start=1):
         yield _card(number, rank, finding, analysis, quoting)
     together = joint_worth(findings, profile)

@@ -11,12 +11,12 @@ from pinprof import urls
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import hanging, laid_out, unbroken
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.advice import advice, is_of_verdict, removes_more, way_to_gpu
 from pinprof.report.trace.changes import INDENT, change_lines, chosen, fix_command, left_out
 from pinprof.report.trace.course import OF_STEPS, often
-from pinprof.report.trace.headline import headline, sentence, way_to_gpu
+from pinprof.report.trace.headline import how_to_tell, sentence
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
 from pinprof.report.trace.step import step_bar
-from pinprof.report.trace.verdict import how_to_tell, removes_more, told
 from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.report.words import (
     absences,
@@ -31,7 +31,6 @@ from pinprof.report.words import (
     steps,
 )
 from pinprof.rules import Finding, Findings
-from pinprof.rules.catalogue import pin603_python_code
 from pinprof.trace.sources import Sources
 from pinprof.units import between, counted, duration, percent
 
@@ -39,8 +38,6 @@ LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
 ESTIMATED = "the step is estimated from the trace: pinprof run and pinprof.profile measure it"
 NO_LINES = "this trace has no lines of waits and copies: pinprof run and pinprof.profile record them"
-PAUSES = pin603_python_code.RULE.id
-"""The rule that tells where the host runs nothing, as the headline does."""
 MATTERS = 0.05
 """Steps unlike the others are named if they add at least this share to each step."""
 
@@ -69,8 +66,7 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diff
         yield from _slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)
     if shown:
-        others = " (the first change also removes other causes)" if removes_more(findings, shown[0]) else ""
-        yield Text.assemble(("\nWhat to change", "bold"), others)
+        yield Text.assemble(("\nWhat to change", "bold"), _of_first(findings, shown[0]))
     for number, finding in enumerate(shown, start=1):
         yield from change_lines(number, finding, findings, profile, quoting, width)
     yield from _together(profile, findings, shown)
@@ -81,6 +77,14 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diff
     if diffs:
         yield unbroken(f"Diffs, where a change is certain: {printable(fix_command(profile))}", "dim")
     yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
+
+
+def _of_first(findings: Findings, first: Finding) -> str:
+    """Return how the first change goes with the verdict."""
+    if removes_more(findings, first):
+        return " (the first change also removes other causes)"
+    is_other = first.saving and not is_of_verdict(findings, first)
+    return " (the largest predicted saving first)" if is_other else ""
 
 
 def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
@@ -122,20 +126,13 @@ def _of_what(profile: Profile, width: int) -> list[str]:
 
 
 def _advice(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
-    """Yield what to do where no finding tells it, or something else comes before the findings."""
+    """Yield what to do first where no change that follows is that."""
     if not profile.gpus:
         yield Text(f"\n{printable(way_to_gpu(profile))}")
         return
-    said = headline(profile, findings)
-    if shown and (said.number is not None or any(finding.rule.id == PAUSES for finding in shown)):
-        return
-    verdict = told(profile, findings)
-    if said.number is not None:
-        yield Text("\nNo single change saves a measurable time.")
-    elif verdict and verdict.finding is None:
-        yield Text(f"\n{printable(begun(verdict.do))}.")
-    else:
-        yield Text(f"\n{printable(said.do)}")
+    first = advice(profile, findings)
+    if first.finding is None or findings[first.finding] not in shown[:1]:
+        yield Text(f"\n{printable(first.sentence)}")
 
 
 def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:

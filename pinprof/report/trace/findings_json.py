@@ -6,7 +6,8 @@ from pinprof.documents import findings as documents
 from pinprof.documents.fields import filled, maybe_ms, place_fields, range_ms, saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.ranks import RankRow, Ranks, SharedFinding, TimesPerStep
-from pinprof.report.trace.verdict import shown, told
+from pinprof.report.trace.advice import advice, evidence
+from pinprof.report.trace.headline import of_causes, why_long
 from pinprof.rules import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
 from pinprof.verdict import Cost
@@ -22,21 +23,21 @@ class CostFields(TypedDict):
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
     """Return why the step takes so long, with `cause` null where that cannot be told."""
-    verdict, words = findings.verdict, told(profile, findings)
+    verdict, first = findings.verdict, advice(profile, findings)
     return documents.Verdict(
         cause=verdict.cause,
         **_cost(verdict.cost, verdict.step_ns),
-        headline=words.headline if words else None,
-        evidence=words.evidence if words else [],
-        do=words.do if words else None,
-        finding=words.finding if words else None,
+        headline=why_long(profile, verdict),
+        evidence=list(evidence(profile, findings)),
+        do=first.do,
+        finding=first.finding,
     )
 
 
 def costs_of(findings: Findings) -> list[documents.Cost]:
     """Return what each cause costs; causes overlap."""
     verdict = findings.verdict
-    return [documents.Cost(cause=cost.cause, **_cost(cost, verdict.step_ns)) for cost in shown(verdict)]
+    return [documents.Cost(cause=cost.cause, **_cost(cost, verdict.step_ns)) for cost in of_causes(verdict)]
 
 
 def _cost(cost: Cost | None, step_ns: float | None) -> CostFields:

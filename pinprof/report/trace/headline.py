@@ -1,43 +1,23 @@
-"""The one sentence on top: how long the step takes, where its time goes, and what to do first."""
+"""The one sentence on top: how long the step takes, and why."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from pinprof.analyses.parts import MeanStep
-from pinprof.analyses.pause import MEANING
-from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
+from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.host import first_line, time_of_host
+from pinprof.report.trace.host import time_of_host
 from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
-from pinprof.report.words import at_sites, begun, either, printable, step_known, untold
-from pinprof.rules import Findings, unsearched
+from pinprof.report.words import either, step_known
 from pinprof.units import between, duration, how_many, percent
-from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, IRREGULAR, LIMITS, Verdict
+from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, HOST, IRREGULAR, LIMITS, Cost, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
-PAUSED = 0.5
-"""Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
-SLOW_MEANING = (
-    "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
-    "Record steps after a warm-up, without counters."
-)
 OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
 """Categories of events of which a recording has some, where anything ran in it."""
-NOTHING_KNOWN = "No rule of pinprof fits: the timeline shows when the GPU is idle or only copies."
-
-
-class Headline(NamedTuple):
-    """What happens, and what to do first."""
-
-    what: str
-    do: str
-    number: int | None = None
-    """Of the finding that it is about, from 1; None where it is about none."""
-
-
-def headline(profile: Profile, findings: Findings) -> Headline:
-    """Return the sentence on a trace."""
-    return Headline(f"{sentence(profile, findings.verdict)}.", *_do(profile, findings, profile.step_ns))
+MEASURE = "pinprof run SCRIPT measures the step without the profiler"
+"""How to find out what an estimated step cannot tell: its range is why the causes' ranges hold 0."""
+ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
 
 
 def sentence(profile: Profile, verdict: Verdict) -> str:
@@ -49,8 +29,13 @@ def sentence(profile: Profile, verdict: Verdict) -> str:
     if verdict.between:
         return f"{length_of(profile)}: {_cannot_tell(profile, verdict)}"
     mean = busiest(profile)
-    where = ", and ".join(_lost(profile, mean) if mean else []) or _working(profile, mean)
+    where = ", and ".join(lost(profile, mean) if mean else []) or _working(profile, mean)
     return f"{length_of(profile)}; {where}" if where else length_of(profile)
+
+
+def why_long(profile: Profile, verdict: Verdict) -> str | None:
+    """Return the same where a cause is named, or the trace cannot tell between some; else None."""
+    return sentence(profile, verdict) if verdict.cause is not None or verdict.between else None
 
 
 def _why(profile: Profile, verdict: Verdict) -> str:
@@ -98,7 +83,7 @@ def length_of(profile: Profile) -> str:
     return f"The length of the {profile.steps.whole} is not known"
 
 
-def _lost(profile: Profile, mean: MeanStep) -> list[str]:
+def lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
     it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
     times = [
@@ -137,88 +122,12 @@ def is_cut(profile: Profile) -> bool:
     return profile.doubt("truncated") is not None
 
 
-def way_to_gpu(profile: Profile) -> str:
-    """Return how to record what a trace without work of a GPU does not show."""
-    remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
-    return f"{begun(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
+def of_causes(verdict: Verdict) -> Iterator[Cost]:
+    """Yield the causes that are told apart, the costliest first."""
+    return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
-def _do(profile: Profile, findings: Findings, step: float | None) -> tuple[str, int | None]:
-    if not profile.gpus:
-        return first_line(profile) or way_to_gpu(profile), None
-    paused = long_pause(profile)
-    if findings and not (paused and profile.pause and _saves(findings) < profile.pause.time_ns):
-        return _first(findings, step)
-    if paused:
-        return paused, None
-    reason = unsearched(profile)
-    if reason:
-        return f"Not searched in full: {reason.what}.", None
-    return nothing_found(profile), None
-
-
-def nothing_found(profile: Profile) -> str:
-    """Return what there is to say where the rules were asked and found nothing."""
-    mean, whole = busiest(profile), profile.steps.whole
-    if mean is None:
-        return f"No {whole} has GPU work to search."
-    if _lost(profile, mean):
-        return host_alone(profile) or NOTHING_KNOWN
-    return host_alone(profile) or f"No copy or wait costs the {whole} a measurable time."
-
-
-def host_alone(profile: Profile) -> str:
-    """Return what holds up the host where it is the limit and no rule found anything; nothing where that is unknown."""
-    return long_pause(profile) or _slow_launches(profile)
-
-
-def _slow_launches(profile: Profile) -> str:
-    """Return that few launches take most of the time in which the GPU is idle; nothing else."""
-    slow, late = profile.slow_launches, _late_ns(profile, "host_wait")
-    if slow is None or not late or slow.time_ns < PAUSED * late:
-        return ""
-    which = f"{how_many(slow.count)} {'launch' if slow.count == 1 else 'launches'}"
-    lasts = f"{which} {'takes' if slow.count == 1 else 'take'} {duration(slow.time_ns)} {profile.steps.per}, as traced"
-    return f"{lasts}: {SLOW_MEANING}"
-
-
-def long_pause(profile: Profile) -> str:
-    """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
-    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
-    if pause is None or not late or pause.time_ns < PAUSED * late:
-        return ""
-    if pause.time_ns > late and not _late_ns(profile, "host_wait"):
-        return ""  # around the work of the only step: the host is done, and the GPU still works
-    where = f"{printable(pause.between)}: that is {MEANING}"
-    of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
-    lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
-    return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
-
-
-def _late_ns(profile: Profile, cause: str) -> float:
-    """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
-    if profile.bound != "host":  # known only where the causes of idle time are
-        return 0.0
-    times = busiest_idle_times(profile)
-    idle = max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0)
-    return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
-
-
-def _saves(findings: Findings) -> float:
-    first = findings[0]
-    return first.saving.saving_ns if first.saving else first.most_ns or first.evidence.cost_ns
-
-
-def _first(findings: Findings, step: float | None) -> tuple[str, int]:
-    first = findings[0]
-    if first.saving is None:
-        brings = untold(first) or f"it concerns {duration(first.evidence.cost_ns)} of idle GPU or exposed copies"
-    elif first.saving.saving_ns:
-        share = f" ({percent(first.saving.saving_ns / step)})" if step else ""
-        brings = f"fixing it saves {duration(first.saving.saving_ns)}{share}"
-    else:
-        brings = "fixing it alone saves nothing"
-        if findings.joint and findings.joint.saving_ns:
-            all_of = f"all but {' and '.join(findings.joint.without)}" if findings.joint.without else "all of them"
-            brings += f", fixing {all_of} {duration(findings.joint.saving_ns)}"
-    return f"First: {first.title}{printable(at_sites(first))}; {brings}.", 1
+def how_to_tell(verdict: Verdict) -> str:
+    """Return how to find out which cause costs most, where the trace cannot tell; nothing where it can."""
+    ways = [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
+    return "; ".join([*ways, MEASURE]) if verdict.between else ""

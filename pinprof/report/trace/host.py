@@ -113,9 +113,9 @@ def time_of_host(profile: Profile) -> str:
 
 
 def first_line(profile: Profile) -> str:
-    """Return the line that takes most of the time; nothing where none was sampled."""
+    """Return the line that takes most of the time, and how long; nothing where none was sampled."""
     lines = named_lines(profile)
-    return f"First: {printable(place(lines[0].place))}, {time_of_line(profile, lines[0])}." if lines else ""
+    return f"{printable(place(lines[0].place))}, {time_of_line(profile, lines[0])}" if lines else ""
 
 
 def way_out(profile: Profile, line: CalledLine) -> str:

@@ -18,10 +18,10 @@ from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.trace.actions import cards
+from pinprof.report.trace.advice import advice, evidence
 from pinprof.report.trace.charts import drawn, lengths_of_steps, overlap_of_steps
-from pinprof.report.trace.headline import headline
+from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.step import because, bound, of_what, step
-from pinprof.report.trace.verdict import how_to_tell, told
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.view import Shown, on_page
 from pinprof.report.words import NOTHING, begun, steps
@@ -69,7 +69,11 @@ def plotly_page(analysis: Analysis) -> Markup:
 
 def timeline_title(analysis: Analysis) -> tuple[str, str]:
     """Return the name of a trace and the sentence of its report, for a timeline."""
-    return PurePath(analysis.profile.path).name, headline(analysis.profile, analysis.findings).what
+    return PurePath(analysis.profile.path).name, _sentence(analysis)
+
+
+def _sentence(analysis: Analysis) -> str:
+    return f"{sentence(analysis.profile, analysis.findings.verdict)}."
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:
@@ -82,21 +86,22 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup('<a href="#trace-{}">{}</a>').format(number, rank + name)
         limit = bound(profile)
-        rows.append(
-            (link, step(profile).number, limit.number if limit else NOTHING, headline(profile, entry.findings).do)
-        )
+        first = advice(profile, entry.findings).sentence
+        rows.append((link, step(profile).number, limit.number if limit else NOTHING, first))
     return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
 
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's so many-th."""
     profile, findings = entry.profile, entry.findings
-    said = headline(profile, findings)
-    do = unbroken(said.do)
-    first = Markup('<a href="#finding-{}-{}">{}</a>').format(number, said.number, do) if said.number else do
+    first = advice(profile, findings)
+    do = unbroken(first.sentence)
+    if first.finding is not None:
+        do = Markup('<a href="#finding-{}-{}">{}</a>').format(number, first.finding + 1, do)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
+    actions = list(cards(number, entry, quoting))
     parts = list(_below(number, entry, Shown([grid.name for grid in grids], f"tables-{number}", quoting)))
-    links = [(f"findings-{number}", "What to do")] if profile.gpus else []
+    links = [(f"findings-{number}", "What to do")] if actions else []
     links += [
         (f"timeline-{number}", "Timeline"),
         *([(f"tables-{number}", "Tables")] if grids else []),
@@ -105,13 +110,13 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     pieces = [
         Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
         note(_recorded(profile)),
-        Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(said.what), first),
-        _verdict(profile, findings),
+        Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(_sentence(entry)), do),
+        _evidence(profile, findings),
         *map(on_page, doubt_sections(profile)),
         facts(fact[:3] for part in step_sections(profile, is_drawn=True) for fact in part.facts),
         *_shares(profile),
         contents(links),
-        *cards(number, entry, quoting),
+        *actions,
         Markup('<h3 id="timeline-heading-{}">Timeline</h3>').format(number),
         Markup('<div id="timeline-{}">{}</div>').format(number, fragment(entry, max_events, findings)),
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
@@ -150,14 +155,10 @@ def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
         yield PagePart(named.name, title, on_page(named, drawn(part.name, entry), shown))
 
 
-def _verdict(profile: Profile, findings: Findings) -> Markup:
+def _evidence(profile: Profile, findings: Findings) -> Markup:
     """Return what shows why the step is as long as it is, and how to find out where the trace cannot tell it."""
-    verdict = told(profile, findings)
-    if verdict is None:
-        return Markup()
-    shown = [*verdict.evidence, *filter(None, (how_to_tell(findings.verdict),))]
-    items = Markup().join(Markup("<li>{}.</li>").format(unbroken(begun(line))) for line in shown)
-    return Markup('<ul class="verdict">{}</ul>').format(items) if shown else Markup()
+    items = [Markup("<li>{}.</li>").format(unbroken(begun(line))) for line in evidence(profile, findings)]
+    return Markup('<ul class="verdict">{}</ul>').format(Markup().join(items)) if items else Markup()
 
 
 def contents(links: Sequence[tuple[str, str]]) -> Markup:

@@ -10,13 +10,13 @@ from rich.text import Text
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import bullet, laid_out, section, unbroken
 from pinprof.report.sites import LINE
-from pinprof.report.trace.headline import nothing_found
+from pinprof.report.trace.advice import advice, evidence, unfound
+from pinprof.report.trace.headline import sentence, why_long
 from pinprof.report.trace.step import step_bar
-from pinprof.report.trace.verdict import told
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.view import in_terminal
 from pinprof.report.words import joint_worth, printable, rates_of, site_line, steps, then_worth, worth
-from pinprof.rules import Finding, Findings, unsearched
+from pinprof.rules import Finding, Findings
 from pinprof.units import counted
 
 MAX_FOUND = 5
@@ -63,22 +63,19 @@ def _heading(profile: Profile) -> Iterable[RenderableType]:
 
 
 def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
-    verdict = told(profile, findings)
-    if verdict is None:
-        return
-    yield section("Why the step takes so long")
-    yield Padding(Text(f"{verdict.headline}.", "bold"), (0, 0, 0, 2))
-    yield from (bullet(f"{line}.") for line in verdict.evidence)
-    yield bullet(f"to do about it: {verdict.do}.")
+    yield section("Why the step takes so long") if why_long(profile, findings.verdict) else Text("")
+    yield Padding(Text(f"{sentence(profile, findings.verdict)}.", "bold"), (0, 0, 0, 2))
+    yield from (bullet(f"{line}.") for line in evidence(profile, findings))
+    yield bullet(advice(profile, findings).sentence)
 
 
 def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
+    remark = unfound(profile, findings)
+    if not findings and remark == advice(profile, findings).sentence:
+        return
     yield section("What to do")
-    reason = unsearched(profile)
-    if reason:
-        yield bullet(f"not searched in full: {reason.what}")
-    elif not findings:
-        yield bullet(nothing_found(profile))
+    if remark:
+        yield bullet(remark)
     for finding in findings:
         style = SEVERITY_STYLES[finding.severity]
         what = (f"{finding.rule.id} {finding.title}", "bold")
@@ -89,9 +86,9 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         further = then_worth(finding, profile)
         if further:
             yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
-    for sentence in (joint_worth(findings, profile), rates_of(findings, profile)):
-        if sentence:
-            yield bullet(printable(sentence))
+    for words in (joint_worth(findings, profile), rates_of(findings, profile)):
+        if words:
+            yield bullet(printable(words))
 
 
 def _finding_sites(finding: Finding) -> Iterable[RenderableType]:

@@ -35,8 +35,9 @@ from pinprof.report.charts.steps import MAX_BARS
 from pinprof.report.charts.waits import MAX_SITES
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.trace.advice import advice, unfound
 from pinprof.report.trace.charts import parts_table
-from pinprof.report.trace.headline import headline
+from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.page import to_html
 from pinprof.rules import find
 from pinprof.trace import read_trace
@@ -267,13 +268,14 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(
 
 def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
     profile = replace(profile, bound=bound_by) if bound_by else profile
-    return " ".join(headline(profile, find(profile, trace))[:2])
+    findings = find(profile, trace)
+    return f"{sentence(profile, findings.verdict)}. {advice(profile, findings).sentence}"
 
 
 def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:
     text = said(*measured(waiting(), tmp_path))
     assert re.match(r"\d+ µs per step \(estimated\): the GPU waits for Python code. That costs \d+ µs of it", text)
-    assert re.search(r"\. First: copies of pageable memory(; fixing it|.*go with it)", text)
+    assert re.search(r"\. First: copies of pageable memory \(PIN101\)(; fixing it|.*go with it)", text)
 
 
 @pytest.mark.parametrize(
@@ -283,15 +285,15 @@ def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Pa
             "loss_item_host_work.stack",
             (
                 "12.7 ms per step: the host waits for the GPU, which then runs out of work. That costs 3.20 ms of it "
-                "(25 %). First: `.item()` waits for the GPU at pinprof/workloads/waits.py:58; fixing it saves 3.20 ms "
-                "(25 %)."
+                "(25 %). First: `.item()` waits for the GPU at pinprof/workloads/waits.py:58 (PIN201); fixing it saves "
+                "3.20 ms, 25 %."
             ),
         ),
         (
             "prefetch",
             (
-                "9.53 ms per step: the GPU works for >99 % of it. First: float32 products without TF32; 9.16 ms of "
-                "the GPU's work could run faster."
+                "9.53 ms per step: the GPU works for >99 % of it. First: float32 products without TF32 (PIN701); "
+                "9.16 ms of the GPU's work could run faster."
             ),
         ),
     ],
@@ -303,7 +305,7 @@ def test_the_headline_of_a_recording(name: str, expected: str) -> None:
 
 def test_a_host_that_is_slow_without_a_wait_is_said_to_be() -> None:
     trace = read_trace(TRACES / "small_kernels.json.gz")
-    assert "First: the GPU waits for launches; fixing it saves " in said(trace, measure(trace))
+    assert "First: the GPU waits for launches (PIN601); fixing it saves " in said(trace, measure(trace))
 
 
 def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
@@ -328,4 +330,4 @@ def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
         builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
     trace, profile = measured(builder, tmp_path)
     assert find(profile, trace) == ()
-    assert "No rule of pinprof fits" in said(trace, profile)
+    assert unfound(profile, find(profile, trace)).startswith("No rule of pinprof fits")

@@ -1,0 +1,220 @@
+"""What shows why the step is long, and what to do first: one advice in the terminal, on the page and in JSON."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pinprof.analyses.pause import MEANING
+from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile
+from pinprof.report.trace.changes import WORTH, chosen, saves
+from pinprof.report.trace.headline import how_to_tell, is_cut, lost, of_causes
+from pinprof.report.trace.host import first_line
+from pinprof.report.trace.step import of_step
+from pinprof.report.words import all_together, at_sites, begun, printable, untold
+from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
+from pinprof.units import between, duration, how_many
+from pinprof.verdict import BY_HOST, COPY, LIMITS
+
+LESS_READ = "copy less to the host: compute on the GPU what is read of it"
+"""What to do first about copies to the host."""
+ALSO = 0.05
+"""Further causes that cost at least this share of the step are named."""
+CLEARLY = 1.1
+"""A fix that saves this many times the cost of the verdict's cause removes other causes, too."""
+PAUSED = 0.5
+"""Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
+SLOW_MEANING = (
+    "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
+    "Record steps after a warm-up, without counters."
+)
+NO_RULE_FITS = "No rule of pinprof fits: the timeline shows when the GPU is idle or only copies."
+NONE_ALONE = "No single change saves a measurable time."
+
+
+class Advice(NamedTuple):
+    """What to do first."""
+
+    sentence: str
+    """As the terminal and the page show it; where there is nothing to do, that."""
+    do: str | None
+    """The same as a clause; None where there is nothing to do."""
+    finding: int | None = None
+    """Place of the finding that it is about, from 0; None where it is about none."""
+
+
+def advice(profile: Profile, findings: Findings) -> Advice:
+    """Return the change with the largest predicted saving; where none is predicted, what answers the verdict."""
+    if not profile.gpus:
+        line = first_line(profile)
+        return _to_do(line) if line else _remark(way_to_gpu(profile))
+    place = _place(profile, findings)
+    if place is not None:
+        return _to_do(_change(profile, findings, place), place)
+    verdict = findings.verdict
+    alone = host_alone(profile) if verdict.cause in {None, *BY_HOST} else ""
+    if alone:
+        return _remark(alone)
+    if verdict.cause is not None:
+        return _to_do(_of_limit(profile, verdict.cause))
+    if verdict.between:
+        return _to_do(how_to_tell(verdict))
+    return Advice(unfound(profile, findings) or NONE_ALONE, None)
+
+
+def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
+    """Yield what shows why a step is long, and how to find it out where the trace cannot tell."""
+    verdict = findings.verdict
+    mean, cost, step = busiest(profile), verdict.cost, verdict.step_ns or 1.0
+    if cost and verdict.cause != "gpu" and cost.range_ns[1] > cost.range_ns[0]:
+        yield f"it may cost {between(*cost.range_ns)}"
+    if mean and verdict.cause not in ("gpu", None):
+        yield f"the GPU works for {of_step(mean.work_ns, mean)} of the {profile.steps.whole}"
+    named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
+    also = [cost for cost in of_causes(verdict) if cost.cause not in named and cost.ns >= ALSO * step]
+    if also:
+        costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
+        yield f"other causes, each alone (they overlap): {costs}"
+    if verdict.between and _place(profile, findings) is not None:  # else it is what to do
+        yield how_to_tell(verdict)
+
+
+def _to_do(what: str, finding: int | None = None) -> Advice:
+    return Advice(f"First: {what}.", what, finding)
+
+
+def _remark(sentence: str) -> Advice:
+    return Advice(sentence, sentence.removesuffix("."))
+
+
+def _place(profile: Profile, findings: Findings) -> int | None:
+    """Return the place of the finding to mend first; None where none saves much and none answers the verdict."""
+    least, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
+    joint = findings.joint.saving_ns if findings.joint else 0.0
+    if findings and findings[0].saving and max(findings[0].saving.saving_ns, joint) >= least > 0:
+        return 0
+    answer = finding_of_verdict(findings)
+    if answer is not None or verdict.cause is not None or verdict.between:
+        return answer
+    worth = chosen(findings, profile)
+    return findings.index(worth[0]) if worth else None
+
+
+def _change(profile: Profile, findings: Findings, place: int) -> str:
+    """Return what to mend and what that saves, joined with the verdict where it is about another cause."""
+    finding = findings[place]
+    what = f"{finding.title}{printable(at_sites(finding))} ({finding.rule.id})"
+    return (
+        f"{what}; {_brings(finding, profile)}{_together(finding, findings, profile)}{_joined(profile, findings, place)}"
+    )
+
+
+def _brings(finding: Finding, profile: Profile) -> str:
+    if finding.saving:
+        return f"fixing it {saves(finding, profile)}"
+    return untold(finding) or f"it {saves(finding, profile)}"
+
+
+def _together(finding: Finding, findings: Findings, profile: Profile) -> str:
+    """Return what all fixes save where the first saves too little alone."""
+    joint, least = findings.joint, WORTH * (profile.step_ns or 0.0)
+    if finding.saving is None or finding.saving.saving_ns >= least or not joint or joint.saving_ns < least:
+        return ""
+    return f", {all_together(joint)} {duration(joint.saving_ns)}"
+
+
+def _joined(profile: Profile, findings: Findings, place: int) -> str:
+    """Return how a change goes with the verdict: it may remove more than its cause, or be about another one."""
+    cause, finding = findings.verdict.cause, findings[place]
+    if cause is None or cause in finding.rule.answers:
+        return ", as it removes other causes, too" if removes_more(findings, finding) else ""
+    answer = finding_of_verdict(findings)
+    other = _of_limit(profile, cause) if answer is None else f"{findings[answer].title} ({findings[answer].rule.id})"
+    return f", the largest predicted saving; as for {LIMITS[cause].lost}: {other}"
+
+
+def is_of_verdict(findings: Findings, finding: Finding) -> bool:
+    """Return whether a finding is about the verdict's cause, or there is no such cause."""
+    return findings.verdict.cause is None or findings.verdict.cause in finding.rule.answers
+
+
+def removes_more(findings: Findings, finding: Finding) -> bool:
+    """Return whether a fix saves more than the verdict's cause costs, because it removes other causes, too."""
+    cost, saving = findings.verdict.cost, finding.saving
+    if cost is None or saving is None or cost.cause not in finding.rule.answers:
+        return False
+    return saving.saving_ns > CLEARLY * cost.ns
+
+
+def unfound(profile: Profile, findings: Findings) -> str:
+    """Return why rules are silent, or that all were asked and found nothing; nothing where some found something."""
+    reason, mean, whole = unsearched(profile), busiest(profile), profile.steps.whole
+    if reason:
+        return f"Not searched in full: {reason.what}."
+    if findings:
+        return ""
+    if mean is None:
+        return f"No {whole} has GPU work to search."
+    return NO_RULE_FITS if lost(profile, mean) else f"No copy or wait costs the {whole} a measurable time."
+
+
+def host_alone(profile: Profile) -> str:
+    """Return what holds up the host where it is the limit and no rule found anything; nothing where that is unknown."""
+    return long_pause(profile) or _slow_launches(profile)
+
+
+def long_pause(profile: Profile) -> str:
+    """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
+    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
+    if pause is None or not late or pause.time_ns < PAUSED * late:
+        return ""
+    if pause.time_ns > late and not _late_ns(profile, "host_wait"):
+        return ""  # around the work of the only step: the host is done, and the GPU still works
+    where = f"{printable(pause.between)}: that is {MEANING}"
+    of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
+    lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
+    return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."
+
+
+def _slow_launches(profile: Profile) -> str:
+    """Return that few launches take most of the time in which the GPU is idle; nothing else."""
+    slow, late = profile.slow_launches, _late_ns(profile, "host_wait")
+    if slow is None or not late or slow.time_ns < PAUSED * late:
+        return ""
+    which = f"{how_many(slow.count)} {'launch' if slow.count == 1 else 'launches'}"
+    lasts = f"{which} {'takes' if slow.count == 1 else 'take'} {duration(slow.time_ns)} {profile.steps.per}, as traced"
+    return f"{lasts}: {SLOW_MEANING}"
+
+
+def _late_ns(profile: Profile, cause: str) -> float:
+    """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
+    if profile.bound != "host":  # known only where the causes of idle time are
+        return 0.0
+    times = busiest_idle_times(profile)
+    idle = max((profile.steps.traced_ns or 0.0) - (profile.steps.busy_ns or 0.0), 0.0)
+    return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
+
+
+def way_to_gpu(profile: Profile) -> str:
+    """Return how to record what a trace without work of a GPU does not show."""
+    remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
+    return f"{begun(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
+
+
+def _of_limit(profile: Profile, cause: str) -> str:
+    """Return what to do about a cause of a long step where no finding tells more."""
+    return _of_copies(profile) if cause == COPY else LIMITS[cause].advice
+
+
+def _of_copies(profile: Profile) -> str:
+    """Return what to do about the copies that there are: where most of their time goes, and whether any is pageable."""
+    times = dict.fromkeys((DIRECTIONS[HTOD], DIRECTIONS[DTOH]), 0)
+    for group in profile.copies:
+        copied = given(group.copied)
+        if copied and group.direction in times:
+            times[group.direction] += copied.time_ns
+    if times[DIRECTIONS[DTOH]] > times[DIRECTIONS[HTOD]]:
+        return LESS_READ
+    pageable = any(group.host_memory == "pageable" for group in profile.copies)
+    return f"pin memory, {LIMITS[COPY].advice}" if pageable else LIMITS[COPY].advice
