@@ -1,6 +1,6 @@
 """What rules look for in copies between host and GPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pinprof.analyses.overlap import REASONS
@@ -40,6 +40,13 @@ PIN_HERE = (
 """What to do in a process that multiprocessing started."""
 
 
+def of_places(
+    profile: Profile, copies: Iterable[Copies], evidence_of: Callable[[Copies], Evidence]
+) -> Iterator[Evidence]:
+    """Return the evidence of the copies of several places together, with that of each."""
+    return as_one(profile, copies, lambda parts: evidence_of(of_all(parts)))
+
+
 def has_unpinned_batches(details: Details) -> bool:
     """Return whether the pageable memory that is copied to the GPU is that of batches of a DataLoader."""
     return bool(details.loader.waits) and details.loader.pinned is False
@@ -58,11 +65,11 @@ def pageable(code: int) -> Look:
         chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
         what = f"{DIRECTIONS[code]} copies of pageable memory"
 
-        def evidence_of(copies: Sequence[Copies]) -> Evidence:
-            evidence = _evidence(details, of_all(copies), what)
+        def evidence_of(copies: Copies) -> Evidence:
+            evidence = _evidence(details, copies, what)
             return _as_sent(evidence) if code == HTOD and details.trace.info.spawned else evidence
 
-        yield from as_one(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)
+        yield from of_places(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)
 
     return look
 
@@ -81,14 +88,14 @@ def pageable_batches(*, loader_pins: bool) -> Look:
         rows, gpu = details.overlap.row, details.trace.gpu
         chosen = (gpu.direction[rows] == HTOD) & (gpu.host_memory[rows] == PAGEABLE)
 
-        def evidence_of(copies: Sequence[Copies]) -> Evidence:
-            evidence = _evidence(details, of_all(copies), "HtoD copies of pageable batches")
+        def evidence_of(copies: Copies) -> Evidence:
+            evidence = _evidence(details, copies, "HtoD copies of pageable batches")
             pins = details.loader.pins
             fix = PIN_OR_HAVE_PINNED if pins is None else ""
             evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[pins]}", fix=fix)
             return evidence if loader_pins else _received_beside(evidence, details)
 
-        yield from as_one(profile, copies_in_steps(details, profile, chosen), evidence_of)
+        yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
     return look
 
@@ -126,12 +133,12 @@ def _evidence(details: Details, copies: Copies, what: str) -> Evidence:
 
 def _prefetched(details: Details, copies: Copies) -> Further:
     """Return the change that makes copies one step ahead, once they are pinned; pageable ones would stay exposed."""
-    edits = _one_step_ahead(details, frozenset(copies.rows.tolist()))
-    return Further("PIN301", "the copies one step ahead, on a stream of their own", edits)
+    return Further("PIN301", "the copies one step ahead, on a stream of their own", _one_step_ahead(details, copies))
 
 
-def _one_step_ahead(details: Details, rows: frozenset[int]) -> Edits:
+def _one_step_ahead(details: Details, copies: Copies) -> Edits:
     """Return the change that makes copies a step ahead, on a stream of their own."""
+    rows = frozenset(copies.rows.tolist())
     return Edits(ahead=rows) | without_blocking(details, rows)
 
 
@@ -143,20 +150,18 @@ def exposed(reason: str) -> Look:
         chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
         kernels = _kernel_time(details, profile)
 
-        def evidence_of(parts: Sequence[Copies]) -> Evidence:
-            copies = of_all(parts)
-            rows = frozenset(copies.rows.tolist())
+        def evidence_of(copies: Copies) -> Evidence:
             return Evidence(
                 min(copies.exposed_ns, kernels),
                 f"{copies.named(f'{DIRECTIONS[HTOD]} copies')} ({copies.amount}), "
                 f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
                 "of kernels that could hide them",
                 *copies.place,
-                edits=_one_step_ahead(details, rows),
+                edits=_one_step_ahead(details, copies),
                 figures=copies.figures,
             )
 
-        yield from as_one(profile, copies_in_steps(details, profile, chosen), evidence_of)
+        yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
     return look
 

@@ -153,13 +153,6 @@ class Rule:
 
     id: str
     title: str
-    rests_on: tuple[Figure, ...]
-    """Where one of these figures is withheld, the rule is silent."""
-    answers: tuple[str, ...]
-    """Limits of the step, by name, about which it tells what to do."""
-    what_if: str
-    """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
-    mended: Mended
     numbers: Numbers | None
     """What its change, made as `safe_if` says, does to the numbers: "equal" is what tests/rules/test_fix_code.py holds.
     None where that is open: they may be wrong before, or it depends on the op."""
@@ -175,8 +168,15 @@ class Rule:
     """On what condition the fix is right."""
     near_miss: str
     """An example of code that looks alike, and is fine."""
-    look: Look | None
+    look: Look | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
+    rests_on: tuple[Figure, ...] = ()
+    """Where one of these figures is withheld, the rule is silent."""
+    answers: tuple[str, ...] = ()
+    """Limits of the step, by name, about which it tells what to do."""
+    what_if: str = ""
+    """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
+    mended: Mended = "hand"
     change: Change | None = None
     """What it changes in the line that is found; None where that is not the line to change."""
     causes: tuple[str, ...] = ()

@@ -44,13 +44,17 @@ SAFE_REFILL = (
     "turn, each with its event, let it run two."
 )
 
-READ_AT_ONCE = "host = x.to('cpu', non_blocking=True)\nuse(host)  # the copy may not have run yet"
-"""Reads a result whose copy may not have run."""
 
-AWAIT_BEFORE_READ = (
-    "host = x.to('cpu', non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
-    "...                   # queue other work\n"
-    "copied.synchronize()  # before the first use of host\nuse(host)"
-)
+def awaited(copy: str, use: str, when: str = "") -> str:
+    """Return code that waits for a copy, and for nothing else, before its memory is used."""
+    return (
+        f"{copy}\ncopied = torch.cuda.Event()\ncopied.record()\n"
+        f"...                   # queue other work\ncopied.synchronize(){when}\n{use}"
+    )
+
+
+READ_BACK = "host = x.to('cpu', non_blocking=True)"
+READ_AT_ONCE = f"{READ_BACK}\nuse(host)  # the copy may not have run yet"
+AWAIT_BEFORE_READ = awaited(READ_BACK, "use(host)", "  # before the first use of host")
 
 SAFE_AWAIT = "Always: it only makes the program correct. Polling copied.query() until it is true works, too."

@@ -106,8 +106,8 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
 
 LONGEST_NAME = 200
 """Characters of a name within a sentence."""
-MAX_LIBRARIES = MAX_OPS = 4
-"""Functions of libraries and ops that a sentence names."""
+MOST_NAMED = 4
+"""Things of one kind that a sentence names."""
 
 
 def at(place: Place) -> str:
@@ -124,12 +124,12 @@ def within(sites: Iterable[BareSite]) -> str:
     names = [f"{library.function} ({shortened(_without_function(library), LONGEST_NAME)})" for library in libraries]
     if not names:
         return ""
-    return f" within {listed(names, MAX_LIBRARIES)}"
+    return f" within {listed(names, MOST_NAMED)}"
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where there is no op around them."""
-    return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MAX_OPS)
+    return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MOST_NAMED)
 
 
 def _without_function(place: Place) -> str:

@@ -14,7 +14,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Figure
 from pinprof.rules.rule import Evidence, Look, as_one
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, ops_of, within
+from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
@@ -23,8 +23,6 @@ from pinprof.whatif.scenarios import without_blocking, without_waits
 
 MAX_CAUSES = 2
 """A title names so many causes."""
-MAX_NAMED = 4
-"""Sites of one finding that are named."""
 USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
 """What must wait for the end of a copy of pinned memory, by its direction."""
 
@@ -165,7 +163,7 @@ def _named(lines: Sequence[Sequence[Site]]) -> str:
         where = at(sites[0].place) if len(places) == 1 else ""
         return f"{ops_of(sites)}{where or f' at {len(lines)} sites'}"
     names = _names(sites)
-    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def _names(sites: Sequence[Site]) -> list[str]:

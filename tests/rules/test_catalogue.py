@@ -103,6 +103,15 @@ def test_each_rule_that_is_about_time_answers_a_limit() -> None:
     assert silent == {"PIN304"}
 
 
+def test_what_looks_at_a_trace_rests_on_figures() -> None:
+    """But for one: how much memory is pinned stands in the trace as it is."""
+    assert {rule.id for rule in RULES if rule.look and not rule.rests_on} == {"PIN109"}
+
+
+def test_what_no_trace_shows_is_a_hazard() -> None:
+    assert all(rule.is_hazard for rule in RULES if rule.look is None)
+
+
 def test_one_rule_is_for_waits_that_guard_a_copy() -> None:
     (rule,) = [rule for rule in RULES if rule.guards]
     assert (rule.id, rule.mended) == (GUARDING, "kept")

@@ -1,16 +1,15 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.rules.copies import MANY_COPIES, many_small
-from pinprof.rules.rule import Change, Evidence, Rule, as_one
-from pinprof.rules.sums import Copies, of_all
+from pinprof.rules.copies import MANY_COPIES, many_small, of_places
+from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.sums import Copies
 from pinprof.units import duration, size
 
 
 def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
-    def evidence_of(parts: Sequence[Copies]) -> Evidence:
-        copies = of_all(parts)
+    def evidence_of(copies: Copies) -> Evidence:
         launch = details.trace.links.launch[copies.rows]
         time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
         average = size((copies.bytes or 0) / copies.per_step)
@@ -23,7 +22,7 @@ def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
             figures=copies.figures,
         )
 
-    yield from as_one(profile, many_small(details, profile), evidence_of)
+    yield from of_places(profile, many_small(details, profile), evidence_of)
 
 
 RULE = Rule(
@@ -31,8 +30,6 @@ RULE = Rule(
     title="many small copies",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at=f"{MANY_COPIES} or more HtoD copies of at most 64 KiB per step from one place.",
     why="A small copy spends its time on launch and start, not on the transfer: many of them cost far more than one "

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -6,16 +6,15 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule, as_one
-from pinprof.rules.sums import Copies, copies_in_steps, of_all
+from pinprof.rules.copies import of_places
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 from pinprof.units import rate
 from pinprof.whatif.edits import LARGE_COPY_BYTES
 
 SLOW_SHARE = 0.5
 """Pinned copies at less than this share of the best rate in the trace are slow."""
-
-
 SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
 
@@ -32,11 +31,10 @@ def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
         slow = of_direction & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
         reason = _why_slow(details.trace, rows[slow])
         evidence_of = partial(_slow_evidence, f"pinned {DIRECTIONS[code]} copies", best, reason)
-        yield from as_one(profile, copies_in_steps(details, profile, slow), evidence_of)
+        yield from of_places(profile, copies_in_steps(details, profile, slow), evidence_of)
 
 
-def _slow_evidence(what: str, best: float, reason: str, parts: Sequence[Copies]) -> Evidence:
-    copies = of_all(parts)
+def _slow_evidence(what: str, best: float, reason: str, copies: Copies) -> Evidence:
     got = (copies.bytes or 0) / copies.time_ns
     share = 1 - got / best if best >= SLOW_LINK_GBPS else 1 - got / SLOW_LINK_GBPS
     return Evidence(
@@ -67,8 +65,6 @@ RULE = Rule(
     title="slow copies of pinned memory",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at="Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
     why="Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on 5.0.",

@@ -8,8 +8,6 @@ RULE = Rule(
     title="copies to the host into pageable memory",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy", "sync"),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at="DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they "
     "block the host.",
@@ -25,6 +23,5 @@ RULE = Rule(
     near_miss="host.copy_(x, non_blocking=True)  # host is pinned: nothing waits",
     change=Change(r"\.(?:to|cpu|copy_)\(", "copy it into pinned memory, and read it a step late"),
     look=pageable(DTOH),
-    causes=(),
     exposures=(("pageable", "DtoH"),),
 )

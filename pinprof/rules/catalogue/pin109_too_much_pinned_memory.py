@@ -31,10 +31,7 @@ def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa
 RULE = Rule(
     id="PIN109",
     title="too much pinned memory",
-    rests_on=(),
     answers=("copy", "allocation"),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at="The memory that torch's allocator has pinned after the last recorded step, as a share of what the "
     f"program could have with nothing pinned. From {percent(LARGE_SHARE)} on, more is locked than is left for "

@@ -4,7 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN208",
     title="`torch.equal()` waits for the GPU",
-    mended="hand",
     numbers="equal",
     looks_at="torch.equal and torch.allclose on CUDA tensors.",
     why="They return a Python bool: the host waits for all work queued before.",

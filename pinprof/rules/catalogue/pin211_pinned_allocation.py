@@ -35,7 +35,6 @@ RULE = Rule(
     rests_on=("per_step", "stalls"),
     answers=("sync",),
     what_if="--drop-syncs",
-    mended="hand",
     numbers="equal",
     looks_at="cudaHostAlloc and cudaFreeHost in the complete steps, or in the whole trace if no step was found.",
     why="Pinning pages takes milliseconds and a lock of the driver, which holds up other threads. Freeing them waits "

@@ -4,7 +4,6 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN214",
     title="an op waits for the GPU",
-    mended="hand",
     numbers=None,
     looks_at="Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "
     "torch.compile, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, masked_fill and "

@@ -7,7 +7,6 @@ RULE = Rule(
     rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("copy",),
     what_if="--overlap-copies",
-    mended="hand",
     numbers="equal",
     looks_at="HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide them.",
     why="Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",

@@ -7,7 +7,6 @@ RULE = Rule(
     rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("copy",),
     what_if="--overlap-copies",
-    mended="hand",
     numbers="equal",
     looks_at="HtoD copies on a stream of their own that start at once when they are launched, and are exposed all the "
     "same.",

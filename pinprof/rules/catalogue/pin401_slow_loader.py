@@ -34,7 +34,6 @@ RULE = Rule(
     title="the step waits for input",
     rests_on=("step", "per_step", "busy"),
     answers=("input",),
-    what_if="",
     mended="construction",
     numbers="different",
     looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else as "

@@ -28,7 +28,6 @@ RULE = Rule(
     title="batches made in the main process",
     rests_on=("step", "per_step", "busy"),
     answers=("input",),
-    what_if="",
     mended="construction",
     numbers="different",
     looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",

@@ -5,11 +5,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.snippets import (
-    AWAIT_BEFORE_READ,
-    READ_AT_ONCE,
-    SAFE_AWAIT,
-)
+from pinprof.rules.snippets import AWAIT_BEFORE_READ, READ_AT_ONCE, SAFE_AWAIT
 from pinprof.rules.sums import copies_in_steps
 
 
@@ -30,9 +26,6 @@ RULE = Rule(
     id="PIN501",
     title="results that may be read too early",
     rests_on=("per_step", "copies", "stalls"),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers=None,
     looks_at="Non-blocking DtoH copies into pinned memory after which their thread waits for nothing.",
     why="x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a wait "

@@ -1,12 +1,9 @@
 from pinprof.rules.rule import Rule
+from pinprof.rules.snippets import READ_BACK, awaited
 
 RULE = Rule(
     id="PIN502",
     title="a result read before its copy has ended",
-    rests_on=(),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers=None,
     looks_at="Reads of host memory that a non-blocking DtoH copy writes: by the host, before it has waited for that "
     "copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs; a trace does not "
@@ -14,11 +11,9 @@ RULE = Rule(
     why="x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a wait "
     "gets what the memory held before, or a part of the result, without an error.",
     fix="Record an event after the copy, on the stream of the copy, and wait for it before the first read.",
-    before="host = x.to('cpu', non_blocking=True)\nlog(host.mean())  # of what the memory held before",
-    code="host = x.to('cpu', non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
-    "...                   # queue other work\ncopied.synchronize()\nlog(host.mean())",
+    before=f"{READ_BACK}\nlog(host.mean())  # of what the memory held before",
+    code=awaited(READ_BACK, "log(host.mean())"),
     safe_if="Always: it only makes the program correct. If the copy had ended before the read, that was luck: with "
     "more work queued before it, it ends later.",
     near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nlog(host.mean())",
-    look=None,
 )

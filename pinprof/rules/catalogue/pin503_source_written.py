@@ -4,10 +4,6 @@ from pinprof.rules.snippets import REFILL
 RULE = Rule(
     id="PIN503",
     title="a pinned source written before its copy has ended",
-    rests_on=(),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers=None,
     looks_at="Writes to pinned memory that a non-blocking HtoD copy reads: by the host, before it has waited for that "
     "copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
@@ -23,5 +19,4 @@ RULE = Rule(
     safe_if="Always: it only makes the program correct. With two buffers the wait is for the copy of two steps ago, "
     "and rarely costs anything.",
     near_miss="batch = host.to(device)  # blocking: it has been read when it returns\nhost.zero_()",
-    look=None,
 )

@@ -1,12 +1,9 @@
 from pinprof.rules.rule import Rule
+from pinprof.rules.snippets import awaited
 
 RULE = Rule(
     id="PIN504",
     title="a destination written before its copy has ended",
-    rests_on=(),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers=None,
     looks_at="Writes to memory that a non-blocking DtoH copy writes, too: by the host, before it has waited for that "
     "copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
@@ -14,9 +11,7 @@ RULE = Rule(
     fix="Record an event after the copy, and wait for it before the memory is written to; or give the copy memory of "
     "its own.",
     before="buffer.copy_(x, non_blocking=True)\nuse(buffer)\nbuffer.zero_()",
-    code="buffer.copy_(x, non_blocking=True)\ncopied = torch.cuda.Event()\ncopied.record()\n"
-    "...                   # queue other work\ncopied.synchronize()\nuse(buffer)\nbuffer.zero_()",
+    code=awaited("buffer.copy_(x, non_blocking=True)", "use(buffer)\nbuffer.zero_()"),
     safe_if="Always: it only makes the program correct.",
     near_miss="buffer.copy_(x)  # blocking: it has ended when it returns\nbuffer.zero_()",
-    look=None,
 )

@@ -3,10 +3,6 @@ from pinprof.rules.rule import Rule
 RULE = Rule(
     id="PIN505",
     title="unprotected memory given up before its copy has ended",
-    rests_on=(),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers=None,
     looks_at="Memory that the program registered itself (cudaHostRegister) and that is unregistered, or freed and "
     "used for another tensor, before the host has waited for its copy. Found by pinprof.guard() while the program "
@@ -22,5 +18,4 @@ RULE = Rule(
     safe_if="The program does not need the registered memory itself: data of another library is copied once.",
     near_miss="y = host.to(device, non_blocking=True)  # torch pinned it, and keeps it until the copy has ended\n"
     "del host",
-    look=None,
 )

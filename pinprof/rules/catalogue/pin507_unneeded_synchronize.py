@@ -3,10 +3,6 @@ from pinprof.rules.rule import Rule
 RULE = Rule(
     id="PIN507",
     title="a synchronize that the host did not need",
-    rests_on=(),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at="Calls of synchronize that waited for copies whose memory the host then did not use. Found by "
     "pinprof.guard(report_unneeded=True) while the program runs.",
@@ -18,5 +14,4 @@ RULE = Rule(
     safe_if="Nothing else relies on the wait: a measured time, memory that numpy or another library reads, work of a "
     "stream that torch does not know, an error that should be raised here. One run shows one path of the program.",
     near_miss="host = x.to('cpu', non_blocking=True)\ntorch.cuda.synchronize()\nlog(host.mean())  # needs the wait",
-    look=None,
 )

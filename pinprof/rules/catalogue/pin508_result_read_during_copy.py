@@ -5,11 +5,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.snippets import (
-    AWAIT_BEFORE_READ,
-    READ_AT_ONCE,
-    SAFE_AWAIT,
-)
+from pinprof.rules.snippets import AWAIT_BEFORE_READ, READ_AT_ONCE, SAFE_AWAIT
 from pinprof.rules.sums import LONGEST_NAME, copies_in_steps
 from pinprof.units import duration, listed, shortened
 
@@ -40,9 +36,6 @@ RULE = Rule(
     id="PIN508",
     title="a result that the host may read during its copy",
     rests_on=("per_step", "copies", "stalls"),
-    answers=(),
-    what_if="",
-    mended="hand",
     numbers=None,
     looks_at="Non-blocking DtoH copies into pinned memory that still run when the same thread computes an op on the "
     "host, of 0.5 ms or more and at a rate at which memory is read, before it waits, records an event or launches a "

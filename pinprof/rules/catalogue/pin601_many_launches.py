@@ -6,13 +6,10 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import at, idle_within
+from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.units import duration, how_many, listed
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.regions import Blocker, capture_of
-
-MOST_NAMED = 4
-"""What forbids to capture a graph that a sentence names."""
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -62,7 +59,6 @@ RULE = Rule(
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     what_if="--cuda-graph step",
-    mended="hand",
     numbers="rounding",
     looks_at="The launches of a step by phase, the host's time between them, and the time in which the GPU is idle "
     "because the next launch comes late.",

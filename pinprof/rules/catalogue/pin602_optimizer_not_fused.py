@@ -10,8 +10,6 @@ from pinprof.whatif.fusing import calls_to_fuse, fused_ns
 
 MANY = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""
-
-
 LEAST = 0.01
 """Of the step: where no launch comes late, a GPU that is busy for less time less gains nothing that can be told."""
 

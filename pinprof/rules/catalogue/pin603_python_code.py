@@ -8,22 +8,14 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import how_to_spare, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import at, idle_within, in_complete_steps
+from pinprof.rules.sums import MOST_NAMED, at, idle_within, in_complete_steps
 from pinprof.trace.lines import Place
 from pinprof.units import duration, percent
 from pinprof.whatif.edits import Edits
 
-MOST_NAMED = 4
-"""Lines that a sentence names."""
-
-
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
-
-
 PACK = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
-
-
 NO_OP = ("user", "library")
 """Kinds of code in which the host runs no op of torch and waits for no input."""
 
@@ -98,8 +90,6 @@ RULE = Rule(
     title="the GPU waits for Python code",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("python", "host"),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
     "profiler.",

@@ -13,8 +13,6 @@ from pinprof.whatif.edits import Edits
 
 WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
-
-
 MOST_REGIONS = 6
 """Pieces of compiled code that a sentence names."""
 
@@ -67,8 +65,6 @@ RULE = Rule(
     title="`torch.compile` compiles again in the steps",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
-    what_if="",
-    mended="hand",
     numbers="rounding",
     looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps that "
     "follow one in which compiled code ran. Lookups that find the code do not count.",

@@ -68,8 +68,6 @@ RULE = Rule(
     title="weights cast in every micro-batch",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
-    what_if="",
-    mended="hand",
     numbers="equal",
     looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "
     "backward pass of a step adds to those of weights.",

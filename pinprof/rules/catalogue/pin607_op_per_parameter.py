@@ -10,7 +10,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import LONGEST_NAME, launched_kernels
+from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
@@ -20,24 +20,12 @@ from pinprof.whatif.edits import Edits
 
 MANY = 20
 """Launches by ops of one name, per step, that an op for all tensors at once is far below."""
-
-
 TINY_NS = 5_000.0
 """The median kernel of such ops is shorter: the host takes longer to launch it than the GPU to run it."""
-
-
 WORTH = 0.01
 """Launches that cost a smaller share of the step are not worth a finding."""
-
-
-MOST_NAMED = 4
-"""Ops that a sentence names."""
-
-
 FOR_ALL = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
 """How the names of ops begin that are for many tensors at once."""
-
-
 KNOWN = (
     (re.compile(r"nn/utils/clip_grad\.py|clip_grad"), "clipping of gradients"),
     (
@@ -128,8 +116,6 @@ RULE = Rule(
     title="the same small op for each parameter",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
-    what_if="",
-    mended="hand",
     numbers="rounding",
     looks_at="Launches of the main thread after the last backward pass and outside of the optimizer's marks: ops of "
     "one name that launch dozens of kernels of less than 5 µs.",

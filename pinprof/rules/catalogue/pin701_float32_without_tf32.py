@@ -14,27 +14,15 @@ from pinprof.whatif.edits import Edits
 
 SINCE = 8
 """The compute capability from which on a GPU has TF32."""
-
-
 FULL = re.compile(r"(?<![a-z])sgemm|simt_s(gemm|fprop|dgrad|wgrad)|_f32f32_f32f32_f32_|scudnn")
 """How the kernels of cuBLAS and cuDNN are named that multiply float32 as it is."""
-
-
 TF32 = re.compile(r"tf32|s1688(?!.*(f16|fp16|bf16))")
 """And those that use TF32: products of 16 x 8 x 8 with sums in float32."""
-
-
 HALF = re.compile(r"fp16|bf16|f16|half|bfloat16|h884|h1688")
 """Kernels that read or write less than float32 are not of float32, whatever they are built on."""
-
-
 OF_CONVOLUTION = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")
-
-
 LONGEST = 60
 """Characters of a kernel's name that a sentence names."""
-
-
 DEFAULTS = {
     "matrix products": "torch has TF32 off for these by default",
     "convolutions": "torch has TF32 on for these by default, so the program turned it off",
@@ -90,7 +78,6 @@ RULE = Rule(
     title="float32 products without TF32",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
-    what_if="",
     mended="construction",
     numbers="different",
     looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or more.",

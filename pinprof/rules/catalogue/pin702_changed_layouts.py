@@ -10,11 +10,7 @@ from pinprof.whatif.edits import Edits
 
 CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
 """How cuDNN names the kernels that change layouts."""
-
-
 SHORT = re.compile(r"(\w+)[<(]")
-
-
 MOST_NAMED = 3
 """Kernels that a sentence names."""
 
@@ -50,8 +46,6 @@ RULE = Rule(
     title="layouts changed around convolutions",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
-    what_if="",
-    mended="hand",
     numbers="rounding",
     looks_at="cuDNN's kernels that change between NCHW and NHWC.",
     why="Convolutions on tensor cores need channels last. Tensors have channels first by default, so cuDNN converts "

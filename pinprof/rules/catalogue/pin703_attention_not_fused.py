@@ -13,17 +13,9 @@ from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration
 
 MATH: Final = "aten::_scaled_dot_product_attention_math"
-
-
 PRODUCT: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
-
-
 SOFTMAX: Final = "aten::softmax"
-
-
 BATCHED: Final = ("aten::bmm", "aten::baddbmm")
-
-
 BETWEEN: Final = frozenset(
     f"aten::{name}"
     for name in (
@@ -125,8 +117,6 @@ RULE = Rule(
     title="attention that is not fused",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
-    what_if="",
-    mended="hand",
     numbers="rounding",
     looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "
     "softmax between them, with only scales, masks, casts and dropout beside it.",
