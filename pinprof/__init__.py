@@ -34,7 +34,7 @@ from pinprof.errors import CaptureError, PinprofError, TraceError, UnsafeCopyErr
 from pinprof.version import VERSION
 
 if TYPE_CHECKING:
-    from pinprof.capture.steps.marks import step
+    from pinprof.capture.steps.sources import step
     from pinprof.capture.window.recording import profile
     from pinprof.logbook import log
     from pinprof.measurement.measure import measure
@@ -107,7 +107,7 @@ _ROOMS = {
     "profile": "pinprof.capture.window.recording",
     "profile_step": "pinprof.notebook",
     "read_trace": "pinprof.trace",
-    "step": "pinprof.capture.steps.marks",
+    "step": "pinprof.capture.steps.sources",
     "timeline": "pinprof.notebook",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and

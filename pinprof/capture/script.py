@@ -26,6 +26,7 @@ from pinprof.capture.program import (
     join_threads,
 )
 from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Membership, Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Patience, Watchdog
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, recording_of
@@ -260,10 +261,10 @@ def _way_out(worked_s: float, command: Sequence[str]) -> str:
 
 def _why_nothing_recorded(recording: Recording, marks: Marks, way_out: str) -> str:
     if recording.steps_seen:
-        chosen = marks.finder is not None and recording.steps_seen < recording.windows.needed
+        chosen = marks.function is None and recording.steps_seen < recording.windows.needed
         uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
         return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
-    if marks.finder is None:
+    if marks.function is not None:
         return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
     seen = marks.finder.seen
     if not seen.total():
@@ -271,11 +272,11 @@ def _why_nothing_recorded(recording: Recording, marks: Marks, way_out: str) -> s
             "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no step "
             f"was recorded; {way_out}"
         )
-    steps = f"{seen['optimizer']} optimizer steps"
-    if not seen["optimizer"] and seen["backward"]:
-        steps = counted(seen["backward"], "call") + " of backward"
+    steps = f"{seen[OPTIMIZER]} optimizer steps"
+    if not seen[OPTIMIZER] and seen[BACKWARD]:
+        steps = counted(seen[BACKWARD], "call") + " of backward"
     return (
-        f"the program ended after {steps} and {seen['batch']} batches, too few to tell "
+        f"the program ended after {steps} and {seen[LOADER]} batches, too few to tell "
         f"what one training step is. Run it longer, or {way_out}"
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
 from pinprof.cli.children import only_children_train, report_children, say_where_children, traces_of
 from pinprof.cli.code import NO_SOURCE, code_of
 from pinprof.cli.guarded import run_guarded
@@ -49,12 +50,12 @@ LONGEST_PLAIN_S = 20.0
 )
 @click.option(
     "--step-marker",
-    default="auto",
+    default=AUTO,
     show_default=True,
     metavar="MARKER",
-    help="What marks a step: loader (it draws a batch), optimizer (it steps), backward (a call of it), module (a call "
-    "of the outermost one), a call of a function or Class.method of the script, or of MODULE:FUNCTION; auto finds out, "
-    "unless the script calls pinprof.step().",
+    help="What marks a step: "
+    f"{', '.join(f'{source.option} ({source.step})' for source in NAMED.values())}, a call of a function or "
+    f"Class.method of the script, or of MODULE:FUNCTION; {AUTO} finds out, unless {BY_HAND.step}.",
 )
 @click.option(
     "--stretch-after",

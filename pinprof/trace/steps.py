@@ -7,7 +7,19 @@ import numpy as np
 from pinprof.trace.compiling import COMPILED_CODE, is_marked_capture
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.serving import serving_marks
-from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Steps
+from pinprof.trace.tables import (
+    KERNEL,
+    NONE,
+    WHOLE_TRACE,
+    Activities,
+    Bools,
+    Calls,
+    HostEvents,
+    Int32s,
+    Int64s,
+    Steps,
+    StepSource,
+)
 from pinprof.trace.threads import STEP_PREFIX
 
 MIN_REPEATS = 3
@@ -137,7 +149,7 @@ def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Ac
     return _steps(WHOLE_TRACE, "no step was found", np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
-def _steps(source: str, marker: str, start: Int64s, end: Int64s, *, on_host: bool = True) -> Steps:
+def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_host: bool = True) -> Steps:
     return Steps(source, marker, start, end, np.ones(len(start), bool), on_host)
 
 

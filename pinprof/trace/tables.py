@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,9 @@ NONE = -1
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
-WHOLE_TRACE = "whole_trace"
+StepSource: TypeAlias = Literal["profiler_step", "annotation", "repetition", "whole_trace"]
+"""What shows the steps of a trace: the profiler's marks, an annotation, what is launched again, or nothing."""
+WHOLE_TRACE: Final = "whole_trace"
 """The source of the only step of a trace in which none was found: all of it."""
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
@@ -251,8 +253,7 @@ class Info:
 class Steps:
     """The training steps of a trace, in order."""
 
-    source: str
-    """`profiler_step`, `annotation`, `repetition` or `whole_trace`."""
+    source: StepSource
     marker: str
     """What marks a step: the annotation's name, or a sentence."""
     start_ns: Int64s

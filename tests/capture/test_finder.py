@@ -5,25 +5,28 @@ from itertools import chain, pairwise, repeat
 
 import pytest
 
-from pinprof.capture.steps.finder import BACKWARD, BATCH, How, MarkerEvent, StepFinder, choose, ordinal
+from pinprof.capture.steps.finder import StepFinder, choose
+from pinprof.capture.steps.groups import ordinal
+from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, Event, Source
 
-TRAIN, VALID, OTHER = (MarkerEvent("batch", name) for name in ("train", "valid", "other"))
-ADAM, CRITIC, SGD = (MarkerEvent("optimizer", name, name) for name in ("Adam", "Critic", "SGD"))
+BATCH = "batch drawn from a DataLoader"
+
+TRAIN, VALID, OTHER = (Event(LOADER, name) for name in ("train", "valid", "other"))
+ADAM, CRITIC, SGD = (Event(OPTIMIZER, name, name) for name in ("Adam", "Critic", "SGD"))
 
 
-def times(count: int, *events: MarkerEvent) -> list[MarkerEvent]:
+def times(count: int, *events: Event) -> list[Event]:
     return list(events) * count
 
 
-def follow(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> tuple[StepFinder, list[int]]:
+def follow(events: Iterable[Event], optimizers: int = 1, wanted: Source | None = None) -> tuple[StepFinder, list[int]]:
     """Return the finder after these events, and at which of them a step ended."""
-    finder = StepFinder(lambda: optimizers, how)
+    finder = StepFinder(lambda: optimizers, wanted)
     return finder, [place for place, event in enumerate(events) if finder.see(event)]
 
 
-def chosen(events: Iterable[MarkerEvent], optimizers: int = 1, how: How = "auto") -> str | None:
-    choice = follow(events, optimizers, how)[0].choice
-    return choice.text if choice else None
+def chosen(events: Iterable[Event], optimizers: int = 1, wanted: Source | None = None) -> str | None:
+    return follow(events, optimizers, wanted)[0].marker or None
 
 
 def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
@@ -35,29 +38,26 @@ def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
 
 def test_gradient_accumulation_is_marked_by_the_optimizer_with_the_number_of_batches() -> None:
     finder, ends = follow(times(10, TRAIN, TRAIN, TRAIN, TRAIN, ADAM))
-    assert finder.choice is not None
-    assert finder.choice.text == "optimizer step (Adam), every 4 batches"
+    assert finder.marker == "optimizer step (Adam), every 4 batches"
     assert ends == [19, 24, 29, 34, 39, 44, 49]
 
 
 def test_sixty_four_batches_per_optimizer_step_need_two_steps_only() -> None:
     finder, ends = follow(times(4, *times(64, TRAIN), ADAM))
-    assert finder.choice is not None
-    assert finder.choice.text == "optimizer step (Adam), every 64 batches"
+    assert finder.marker == "optimizer step (Adam), every 64 batches"
     assert len(ends) == 3
 
 
 def test_an_evaluation_after_the_first_step_is_not_its_batches() -> None:
     finder, ends = follow([TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)])
     assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.text) == (TRAIN, BATCH)
+    assert (finder.choice.event, finder.marker) == (TRAIN, BATCH)
     assert {later - earlier for earlier, later in pairwise(ends)} == {2}
 
 
 def test_no_loader_is_marked_by_the_optimizer() -> None:
     finder, ends = follow(times(6, ADAM))
-    assert finder.choice is not None
-    assert finder.choice.text == "optimizer step (Adam)"
+    assert finder.marker == "optimizer step (Adam)"
     assert ends == [3, 4, 5]
 
 
@@ -81,32 +81,29 @@ SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
 @pytest.mark.parametrize("begin", range(len(SAC)))
 def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin: int) -> None:
     finder, ends = follow([*SAC[begin:], *times(20, *SAC)], optimizers=3)
-    assert finder.choice is not None
-    assert finder.choice.text in {f"every 2nd optimizer step ({each.name})" for each in (ADAM, SGD, CRITIC)}
+    assert finder.marker in {f"every 2nd optimizer step ({each.name})" for each in (ADAM, SGD, CRITIC)}
     late = [end for end in ends if end > 8 * len(SAC)]
     assert {later - earlier for earlier, later in pairwise(late)} == {len(SAC)}
     assert {(end + begin) % len(SAC) for end in late} <= {1, 4, 5}  # the last of its optimizer in a round
 
 
-@pytest.mark.parametrize(("how", "group"), [("optimizer", True), ("auto", False)])
-def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(how: How, group: bool) -> None:
-    finder = StepFinder(lambda: 3, how, group=group)
+@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER, True), (None, False)])
+def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(wanted: Source | None, group: bool) -> None:
+    finder = StepFinder(lambda: 3, wanted, group=group)
     ends = [place for place, event in enumerate(times(20, *SAC)) if finder.see(event)]
     assert len([end for end in ends if end >= 10 * len(SAC)]) == 20
 
 
 def test_longer_rounds_are_found_later() -> None:
     finder, ends = follow(times(20, *times(5, CRITIC), *times(5, ADAM)), optimizers=2)
-    assert finder.choice is not None
-    assert finder.choice.text == "every 5th optimizer step (Adam)"
+    assert finder.marker == "every 5th optimizer step (Adam)"
     assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {10}
 
 
 def test_a_step_that_an_optimizer_once_left_out_does_not_hide_the_rounds() -> None:
     begin = [*SAC, *SAC, *SAC[:2], *SAC[3:]]  # one step of ADAM is missing
     finder, ends = follow([*begin, *times(20, *SAC)], optimizers=3)
-    assert finder.choice is not None
-    assert finder.choice.text.startswith("every 2nd ")
+    assert finder.marker.startswith("every 2nd ")
     assert {(end - len(begin)) % len(SAC) for end in ends[-8:]} <= {1, 4, 5}
     assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {len(SAC)}
 
@@ -114,16 +111,14 @@ def test_a_step_that_an_optimizer_once_left_out_does_not_hide_the_rounds() -> No
 def test_optimizers_without_a_round_end_a_step_each_time() -> None:
     uneven = [event for number in range(40) for event in (*times(1 + number * number % 37, CRITIC), ADAM)]
     finder, ends = follow(uneven, optimizers=2)
-    assert finder.choice is not None
-    assert finder.choice.text == "optimizer step (Adam)"
+    assert finder.marker == "optimizer step (Adam)"
     assert [uneven[end] for end in ends] == times(len(ends), ADAM)
 
 
 def test_a_wgan_has_one_step_per_generator_step() -> None:
     cycle = (*times(5, TRAIN, CRITIC), ADAM)
     finder, ends = follow(times(6, *cycle), optimizers=2)
-    assert finder.choice is not None
-    assert finder.choice.text == "optimizer step (Adam), every 5 batches"
+    assert finder.marker == "optimizer step (Adam), every 5 batches"
     assert {later - earlier for earlier, later in pairwise(ends)} == {11}
 
 
@@ -162,7 +157,7 @@ def test_an_evaluation_of_the_batches_of_the_training_is_no_steps() -> None:
 
 
 def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> None:
-    _, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN)], how="loader")
+    _, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN)], wanted=LOADER)
     assert len(ends) == 6 + 30
 
 
@@ -207,14 +202,14 @@ def test_a_second_stage_with_its_own_optimizer_and_loader_is_followed() -> None:
 
 
 def test_a_new_loader_in_every_epoch_is_followed() -> None:
-    epochs = (times(10, MarkerEvent("batch", epoch), ADAM) for epoch in range(5))
+    epochs = (times(10, Event(LOADER, epoch), ADAM) for epoch in range(5))
     finder, ends = follow(chain.from_iterable(epochs))
     assert finder.choice is not None
-    assert finder.choice.event == MarkerEvent("batch", 4)
+    assert finder.choice.event == Event(LOADER, 4)
     assert len(ends) >= 6 + 4 * 8
 
 
-def run_epochs(finder: StepFinder, epochs: Iterable[MarkerEvent], batches: int) -> Iterator[int]:
+def run_epochs(finder: StepFinder, epochs: Iterable[Event], batches: int) -> Iterator[int]:
     """Draw as a `for` loop does: once more than there are batches."""
     for draw in epochs:
         for _ in range(batches):
@@ -228,11 +223,11 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
     finder = StepFinder(lambda: 1)
     ends = sum(run_epochs(finder, repeat(TRAIN, 6), 10))
     assert ends == 60 - 3  # of the fourth to the last, which the last draw of all ends
-    assert finder.seen == {"batch": 60, "optimizer": 60}
+    assert finder.seen == {LOADER: 60, OPTIMIZER: 60}
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
-    epochs = [MarkerEvent("batch", epoch) for epoch in range(6)]
+    epochs = [Event(LOADER, epoch) for epoch in range(6)]
     assert sum(run_epochs(StepFinder(lambda: 1), epochs, 10)) == 60 - 3
 
 
@@ -240,7 +235,7 @@ def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> 
     finder = StepFinder(lambda: 0)
     ends = 0
     for epoch in range(6):
-        draw = MarkerEvent("batch", epoch)
+        draw = Event(LOADER, epoch)
         for _ in range(20):
             ends += finder.see(draw)
         ends += finder.see(draw)
@@ -254,17 +249,17 @@ def test_epochs_of_one_batch_have_one_step_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "events", "text"),
+    ("wanted", "events", "text"),
     [
-        ("loader", times(5, TRAIN, TRAIN, ADAM), BATCH),
-        ("loader", times(20, TRAIN), BATCH),
-        ("loader", times(50, ADAM), None),
-        ("optimizer", times(5, TRAIN, ADAM), "optimizer step (Adam)"),
-        ("optimizer", times(500, TRAIN), None),
+        (LOADER, times(5, TRAIN, TRAIN, ADAM), BATCH),
+        (LOADER, times(20, TRAIN), BATCH),
+        (LOADER, times(50, ADAM), None),
+        (OPTIMIZER, times(5, TRAIN, ADAM), "optimizer step (Adam)"),
+        (OPTIMIZER, times(500, TRAIN), None),
     ],
 )
-def test_a_marker_that_was_asked_for_is_kept(how: How, events: list[MarkerEvent], text: str | None) -> None:
-    assert chosen(events, how=how) == text
+def test_a_marker_that_was_asked_for_is_kept(wanted: Source | None, events: list[Event], text: str | None) -> None:
+    assert chosen(events, wanted=wanted) == text
 
 
 def test_nothing_is_chosen_from_nothing() -> None:
@@ -272,7 +267,7 @@ def test_nothing_is_chosen_from_nothing() -> None:
 
 
 def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
-    events = [*times(2, ADAM), *(MarkerEvent("optimizer", number) for number in range(8)), *times(50, TRAIN)]
+    events = [*times(2, ADAM), *(Event(OPTIMIZER, number) for number in range(8)), *times(50, TRAIN)]
     assert choose(events, lambda: 9) is None
 
 
@@ -284,14 +279,13 @@ def test_the_optimizers_are_counted_only_when_it_matters() -> None:
     assert choose(times(12, TRAIN, ADAM), fail) is not None
 
 
-BACKWARD_PASS, OTHER_PASS = (MarkerEvent("backward", ("train.py", line)) for line in (10, 20))
-MODEL, ENCODER = (MarkerEvent("module", name, name) for name in ("Model", "Encoder"))
+BACKWARD_PASS, OTHER_PASS = (Event(BACKWARD, ("train.py", line)) for line in (10, 20))
+MODEL, ENCODER = (Event(MODULE, name, name) for name in ("Model", "Encoder"))
 
 
 def test_without_an_optimizer_calls_of_backward_mark_the_steps() -> None:
     finder, ends = follow(times(20, BACKWARD_PASS), optimizers=0)
-    assert finder.choice is not None
-    assert finder.choice.text == BACKWARD
+    assert finder.marker == "call of backward"
     assert ends == list(range(11, 20))
     assert finder.place == 20
 
@@ -317,7 +311,7 @@ def test_calls_of_backward_that_accumulate_gradients_mark_no_step() -> None:
 
 def test_an_optimizer_that_is_never_used_does_not_hide_the_calls_of_backward_for_ever() -> None:
     assert chosen(times(999, BACKWARD_PASS)) is None
-    assert chosen(times(1000, BACKWARD_PASS)) == BACKWARD
+    assert chosen(times(1000, BACKWARD_PASS)) == "call of backward"
 
 
 def test_a_few_calls_of_backward_do_not_hide_an_inference() -> None:
@@ -338,8 +332,7 @@ def test_an_optimizer_that_comes_later_is_followed() -> None:
 
 def test_calls_of_a_module_mark_the_steps_of_an_inference() -> None:
     finder, ends = follow(times(20, MODEL), optimizers=0)
-    assert finder.choice is not None
-    assert finder.choice.text == "call of Model"
+    assert finder.marker == "call of Model"
     assert ends == list(range(11, 20))
 
 
@@ -362,16 +355,21 @@ def test_a_training_that_follows_an_inference_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "text"),
-    [("backward", BACKWARD), ("module", "call of Model"), ("optimizer", "optimizer step (Adam)"), ("loader", BATCH)],
+    ("wanted", "text"),
+    [
+        (BACKWARD, "call of backward"),
+        (MODULE, "call of Model"),
+        (OPTIMIZER, "optimizer step (Adam)"),
+        (LOADER, BATCH),
+    ],
 )
-def test_each_marker_can_be_asked_for(how: How, text: str) -> None:
-    assert chosen(times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM), how=how) == text
+def test_each_marker_can_be_asked_for(wanted: Source | None, text: str) -> None:
+    assert chosen(times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM), wanted=wanted) == text
 
 
-@pytest.mark.parametrize("how", ["backward", "module"])
-def test_a_marker_that_was_asked_for_and_does_not_come_is_not_replaced(how: How) -> None:
-    assert chosen(times(300, TRAIN, ADAM), how=how) is None
+@pytest.mark.parametrize("wanted", [BACKWARD, MODULE])
+def test_a_marker_that_was_asked_for_and_does_not_come_is_not_replaced(wanted: Source | None) -> None:
+    assert chosen(times(300, TRAIN, ADAM), wanted=wanted) is None
 
 
 def play(finder: StepFinder, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:
@@ -394,21 +392,19 @@ def play(finder: StepFinder, iterations: int, *, calls: int = 100, draws: bool =
 def test_rollout_and_updates_together_are_a_step() -> None:
     finder = StepFinder(lambda: 1)
     ends = play(finder, 8)
-    assert finder.choice is not None
-    assert finder.choice.text == "every 4th optimizer step (Adam): one iteration of rollout and updates"
+    assert finder.marker == "every 4th optimizer step (Adam): one iteration of rollout and updates"
     assert ends[-3:] == [24, 28, 32]
 
 
 def test_epochs_of_a_loader_are_no_iterations() -> None:
     finder = StepFinder(lambda: 1)
     play(finder, 8, draws=True)
-    assert finder.choice is not None
-    assert finder.choice.text == BATCH
+    assert finder.marker == BATCH
 
 
-@pytest.mark.parametrize(("how", "group"), [("optimizer", True), ("auto", False)])
-def test_optimizer_steps_that_were_asked_for_are_not_grouped(how: How, group: bool) -> None:
-    finder = StepFinder(lambda: 1, how, group=group)
+@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER, True), (None, False)])
+def test_optimizer_steps_that_were_asked_for_are_not_grouped(wanted: Source | None, group: bool) -> None:
+    finder = StepFinder(lambda: 1, wanted, group=group)
     assert play(finder, 8)[-3:] == [30, 31, 32]
 
 

@@ -23,11 +23,13 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import pinprof
 from pinprof.capture.steps import marks as marks_module
-from pinprof.capture.steps.finder import BACKWARD, BATCH
+from pinprof.capture.steps import sources
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.sources import BACKWARD, LOADER
 from pinprof.errors import CaptureError
 
+BATCH = LOADER.words
 BATCHES = [torch.ones(4)] * 12
 
 
@@ -448,7 +450,7 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
 
 
 def test_a_function_that_the_script_does_not_define_is_an_error() -> None:
-    change = FunctionCalls("nothing", print).change
+    change = FunctionCalls("nothing").change
     assert change
     with pytest.raises(CaptureError, match="--step-marker nothing: the script does not define this function"):
         change.rewrite(ast.parse(SCRIPT))
@@ -474,7 +476,7 @@ def test_nothing_is_left_behind(program: Callable[[], None]) -> None:
     with suppress(ZeroDivisionError):
         marked(program)
     assert changeable() == before
-    assert marks_module._placed is None
+    assert sources._observer is None
 
 
 def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
@@ -488,8 +490,8 @@ def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
                 torch.autograd.backward(loss)
             parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)
 
-    assert marked(train) == {BACKWARD: 1}  # two lines call it, so a step has two
-    assert marked(train, "backward") == {BACKWARD: 1}
+    assert marked(train) == {BACKWARD.words: 1}  # two lines call it, so a step has two
+    assert marked(train, "backward") == {BACKWARD.words: 1}
 
 
 def step_by_hand(parameter: Tensor, batch: Tensor) -> None:
@@ -526,7 +528,7 @@ def test_a_backward_pass_within_another_is_a_part_of_it() -> None:
         for _ in range(15):
             Checkpointed.apply(parameter).sum().backward()  # type: ignore[no-untyped-call]
 
-    assert marked(train) == {BACKWARD: 4}
+    assert marked(train) == {BACKWARD.words: 4}
 
 
 def test_autograd_grad_counts_as_backward() -> None:
@@ -536,7 +538,7 @@ def test_autograd_grad_counts_as_backward() -> None:
             (grad,) = torch.autograd.grad((parameter * batch).sum(), parameter)
             parameter.data.add_(grad, alpha=-0.1)
 
-    assert marked(train) == {BACKWARD: 1}
+    assert marked(train) == {BACKWARD.words: 1}
 
 
 def test_an_optimizer_goes_before_backward() -> None:
@@ -594,7 +596,7 @@ def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -
 def test_a_profiler_with_stacks_records_a_watched_module() -> None:
     """It looks for the module in the frame of `Module.__call__`, and ends the process where it finds none."""
     script = (
-        "import torch\nfrom pinprof.capture.steps.sources import ModuleCalls\nModuleCalls(print).watch_all()\n"
+        "import torch\nfrom pinprof.capture.steps.marks import Marks\nMarks('module', print).placed().__enter__()\n"
         "with torch.profiler.profile(with_stack=True):\n    torch.nn.Linear(2, 2)(torch.zeros(2, 2))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -630,9 +632,7 @@ def test_compiled_code_is_the_same_while_modules_are_watched() -> None:
         marks.watch_modules()
         for batch in BATCHES * 2:
             fast(batch)
-        assert marks.finder is not None
-        assert marks.finder.choice is not None
-        assert marks.finder.choice.text == "call of Outer"
+        assert marks.finder.marker == "call of Outer"
     assert len(compiled) == 1
 
 

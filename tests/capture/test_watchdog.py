@@ -101,7 +101,7 @@ def in_program() -> bool:
     return is_in_program(sys._getframe(), body.__code__)
 
 
-def told_module_call() -> bool:
+def call_module() -> bool:
     return in_program()
 
 
@@ -116,8 +116,8 @@ def frame_of_own(name: str) -> Callable[[], bool]:
 
 def test_a_program_is_interrupted_only_outside_of_pinprofs_own_functions() -> None:
     assert body(in_program)
-    assert body(frame_of_own("told_module_call"))
-    assert not body(frame_of_own("told"))
+    assert body(frame_of_own("call_module"))
+    assert not body(frame_of_own("change"))
     assert not in_program()  # nothing runs a program
     assert not is_in_program(None, body.__code__)
 

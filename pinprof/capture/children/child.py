@@ -37,7 +37,7 @@ from pinprof.capture.program import (
     hide_own_frames,
     is_our_doing,
 )
-from pinprof.capture.steps.finder import HOWS
+from pinprof.capture.steps.sources import is_function
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Child:
 
     def change_of_script(self) -> Change | None:
         """Return the change of the script's code, if a function of it marks its steps; imports torch then."""
-        if ":" in self.config.step_marker or self.config.step_marker in HOWS:
+        if ":" in self.config.step_marker or not is_function(self.config.step_marker):
             return None
         import_module("torch")  # first, for its import places the marks
         return self._late().marks.change

@@ -2,8 +2,9 @@
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from inspect import getattr_static, unwrap
@@ -11,6 +12,7 @@ from typing import Any
 
 from pinprof.capture.hooks import contained, replaced
 from pinprof.capture.program import Change
+from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED, Event, Observer
 from pinprof.errors import CaptureError
 
 DECORATOR = "__pinprof_marks_steps__"
@@ -18,14 +20,19 @@ DECORATOR = "__pinprof_marks_steps__"
 
 
 class FunctionCalls:
-    """Calls `called` before each call of a function, with how it is called in a text.
+    """Reports each call of a function, which ends the step before it; `source` is the row of this source.
 
     The name is `MODULE:NAME` of one to import, or the NAME of one that the script defines, whose code `change` marks.
     """
 
-    def __init__(self, name: str, called: Callable[[str], None]) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._called = contained(called)
+        words = f"{name.rpartition(':')[2]}()"
+        self.source = replace(
+            BY_HAND, option=name, words=words, enough=2, hook=self.reporting
+        )  # no step precedes the first
+        self._observer: Observer | None = None
+        self._report = contained(self._report_call)
 
     @property
     def in_script(self) -> bool:
@@ -38,12 +45,17 @@ class FunctionCalls:
         return Change(self._decorated, {DECORATOR: self.mark}) if self.in_script else None
 
     @contextmanager
-    def placed(self) -> Iterator[None]:
-        """Mark the function of another module in the block."""
+    def reporting(self, observer: Observer) -> Iterator[None]:
+        """Report the calls in the block; there, mark the function of another module."""
+        self._observer = observer
         with ExitStack() as undo:
             if not self.in_script:
                 undo.enter_context(replaced(*_imported(self.name), self.mark))
             yield
+
+    def _report_call(self) -> None:
+        if self._observer is not None:
+            self._observer.saw(Event(self.source, self.name))
 
     def mark_in_main(self, undo: ExitStack) -> None:
         """Mark a function of the script in the main module of a process of `multiprocessing`, if it is there.
@@ -67,16 +79,15 @@ class FunctionCalls:
             namespace[name] = vars(holder)[name]
 
     def mark(self, function: Any) -> Any:
-        """Return the function, changed so that each call is told."""
+        """Return the function, changed so that each call is reported."""
         if isinstance(function, staticmethod | classmethod):
             return type(function)(self.mark(function.__func__))
         if not callable(function):
             raise CaptureError(f"{self.name}: not a function, but of type {type(function).__name__}")
-        text, told = f"{self.name.rpartition(':')[2]}()", self._called
 
         @wraps(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            told(text)
+            self._report()
             return function(*args, **kwargs)
 
         return marked
@@ -85,9 +96,9 @@ class FunctionCalls:
         """Return the script's code with the decorator DECORATOR on its function."""
         if not _decorate(tree, self.name):
             raise CaptureError(
-                f"--step-marker {self.name}: the script does not define this function; name auto, loader, "
-                "optimizer, backward, module, a function or Class.method of the script, or MODULE:FUNCTION of one that "
-                "it imports"
+                f"--step-marker {self.name}: the script does not define this function; name {AUTO}, "
+                f"{', '.join(NAMED)}, a function or Class.method of the script, or MODULE:FUNCTION of one that it "
+                "imports"
             )
         return tree
 

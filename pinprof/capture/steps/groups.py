@@ -6,13 +6,67 @@ from itertools import islice, pairwise
 from statistics import median
 from typing import NamedTuple
 
+from pinprof.trace.steps import MIN_REPEATS
+
+
+class Groups:
+    """Tells for each step of the optimizer that marks the steps whether a step of the program ends with it.
+
+    Its steps make a cycle with those of other optimizers; if these do the same between any two of its steps, they may
+    make iterations of reinforcement learning. Unless they are `wanted`, each step is one of the program.
+    """
+
+    def __init__(self, *, wanted: bool) -> None:
+        self.iterations = Iterations()
+        self._wanted = wanted
+        self._cycles: Cycles | None = None
+        self._optimizer: Hashable = None
+        """The one whose steps make the iterations."""
+
+    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> bool:
+        """Begin with what marks the steps, and the optimizers that have stepped; return whether a step ends here."""
+        self._cycles = Cycles(optimizer, earlier) if self._wanted and optimizer in earlier else None
+        return self._cycles is None or self._cycles.at_end
+
+    def stepped(self, optimizer: Hashable, at_ns: int, *, draws: bool) -> bool:
+        """Return whether a step of the program ends with this one; a program that `draws` batches has no rollouts."""
+        cycles = self._cycles
+        if cycles is not None and optimizer != cycles.optimizer:
+            cycles.other(optimizer)
+            return True
+        if cycles is not None:
+            ends = cycles.ends()
+            if cycles.size > 1 or not cycles.is_even:
+                self._optimizer = None
+                return ends
+        if draws or not self._wanted:
+            self.iterations.give_up()
+            return True
+        if optimizer != self._optimizer:
+            self.iterations, self._optimizer = Iterations(), optimizer
+        return self.iterations.stepped(at_ns)
+
+    def named(self, text: str) -> str:
+        """Return what a marker with this text is called, once the size of a group is known."""
+        if self._cycles is None:
+            return text
+        if self._cycles.size > 1:
+            return f"every {ordinal(self._cycles.size)} {text}"
+        size = self.iterations.size
+        return f"every {ordinal(size)} {text}: one iteration of rollout and updates" if size is not None else text
+
+
+def ordinal(number: int) -> str:
+    """Return the number as in "every 16th"."""
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
+
+
 LARGEST_CYCLE = 16
 """Steps of the least frequent optimizer in a step of the program."""
 
-ROUNDS = 3
-"""How often a cycle must have come."""
-
-LONGEST_WATCH = (ROUNDS + 1) * LARGEST_CYCLE
+LONGEST_WATCH = (MIN_REPEATS + 1) * LARGEST_CYCLE
 """Steps after which there is nothing to find."""
 
 Between = frozenset[tuple[Hashable, int]]
@@ -21,8 +75,8 @@ Between = frozenset[tuple[Hashable, int]]
 
 def cycle_size(between: Sequence[Between]) -> int | None:
     """Return after how many of its steps the others have of late done the same again; None if they have not."""
-    for size in range(1, min(LARGEST_CYCLE, len(between) // ROUNDS) + 1):
-        late = between[-ROUNDS * size :]
+    for size in range(1, min(LARGEST_CYCLE, len(between) // MIN_REPEATS) + 1):
+        late = between[-MIN_REPEATS * size :]
         if late[:-size] == late[size:]:
             return size
     return None
@@ -37,6 +91,7 @@ class Cycles:
 
     def __init__(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> None:
         """Begin with what optimizers have done: which one has made each step."""
+        self.optimizer = optimizer
         self.size = 1
         self.is_even = True
         self._since_end = 0
@@ -69,7 +124,7 @@ class Cycles:
 
     def _look(self) -> None:
         between = self._between
-        self.is_even = len(set(between[-ROUNDS:])) <= 1
+        self.is_even = len(set(between[-MIN_REPEATS:])) <= 1
         size = cycle_size(between)
         if size is not None and size > 1:
             self.size, self._watches = size, False
@@ -90,9 +145,6 @@ def _others(steps: Sequence[Hashable]) -> Between:
 LARGEST_GROUP = 64
 """Optimizer steps per iteration; PPO has 4 to 40 by its usual settings."""
 
-MIN_GROUPS = 3
-"""How often the same number of optimizer steps must come in a row."""
-
 PAUSE = 3.0
 """A pause is so many times as long as the usual time between optimizer steps."""
 
@@ -108,7 +160,7 @@ MIN_ROLLOUT_CALLS = 8
 MOST_OTHER_PAUSES = 3
 """Pauses that are no rollouts, after which there is nothing to find; a busy machine makes one now and then."""
 
-LONGEST_SEARCH = (MIN_GROUPS + 1) * LARGEST_GROUP
+LONGEST_SEARCH = (MIN_REPEATS + 1) * LARGEST_GROUP
 """Optimizer steps after which there is nothing to find."""
 
 
@@ -131,7 +183,7 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
     return [place for place, gap in enumerate(gaps) if gap.ns >= bound]
 
 
-def group_size(gaps: Sequence[Gap], groups: int = MIN_GROUPS) -> int | None:
+def group_size(gaps: Sequence[Gap], groups: int = MIN_REPEATS) -> int | None:
     """Return how many optimizer steps make an iteration, if the last ones came in so many groups of that size.
 
     The last group has to be complete: its last step is that behind the last gap. Only the first steps may differ, as
@@ -252,7 +304,7 @@ class Iterations:
 def _is_nearly_sure(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether all groups so far, but one too few, had the same size, and a rollout was seen."""
     sizes = {later - earlier for earlier, later in pairwise([-1, *at])}
-    return len(at) >= MIN_GROUPS - 1 and len(sizes) == 1 and _are_rollouts(at, gaps)
+    return len(at) >= MIN_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(at, gaps)
 
 
 def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:

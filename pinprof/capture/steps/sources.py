@@ -1,45 +1,156 @@
-"""Sources of step boundaries: hooks that report each draw, optimizer step, backward pass, and call of a module."""
+"""The sources of step boundaries: what a program does once per step, and the changes of torch that report it.
+
+A new source is one row `Source` in this file, with its hook. Hooks import torch when they are placed, because processes
+that never use it load this module too.
+"""
+
+# ruff: noqa: PLC0415
 
 import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any
-
-import torch
-from torch.nn import Module
-from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pinprof.capture.hooks import contained, replaced
-from pinprof.capture.steps.finder import MarkerEvent
 
-TORCH = str(Path(torch.__file__).parent) + os.sep
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+AUTO = "auto"
+"""The step marker that lets the finder choose a source."""
+
+
+class Observer:
+    """What gets the events of a program."""
+
+    def saw(self, event: "Event", subject: Any = None) -> None:
+        """Note what the program does, and with what: the optimizer, the losses, or the module."""
+        raise NotImplementedError
+
+    def returned(self, call: "Event", output: Any) -> None:
+        """Note what a module returned."""
+
+    def exhausted(self, draw: "Event") -> None:
+        """Note that a DataLoader had no batch left for this draw."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Something that a program does once per step. Of two sources, the earlier one in SOURCES is the better sign."""
+
+    option: str
+    """The value of `--step-marker` that asks for it."""
+    step: str
+    """What ends a step, for the help of `--step-marker`."""
+    words: str
+    """What a marker is called; {name} is the class of the optimizer or module."""
+    enough: int
+    """So many events suffice to choose it, if the program has no better source."""
+    is_certain: bool
+    """Whether the program or its user names it as the end of a step, so that nothing else counts."""
+    trains: bool
+    """Whether a program with such steps trains; otherwise it may evaluate."""
+    is_costly: bool
+    """Whether its hook slows the program down, so that it is placed only where nothing else marks a step."""
+    hook: Callable[[Observer], AbstractContextManager[None]]
+    """Reports the events of the program in a block."""
+
+
+class Event(NamedTuple):
+    """A call by hand, an optimizer step or backward pass that was made, a call of a module, or a draw of a batch."""
+
+    source: Source
+    key: Hashable
+    """The optimizer, the line that calls backward, the module, or the DataLoader."""
+    name: str = ""
+    """The class of the optimizer or module, or the function that was called."""
+
+    @property
+    def text(self) -> str:
+        """What a marker at these events is called."""
+        return self.source.words.format(name=self.name)
 
 
 @contextmanager
-def told_of_backward(ended: Callable[[FrameType, Any], None]) -> Iterator[None]:
-    """Call `ended` with the frame of the caller and the differentiated tensors, the loss, after each backward pass.
+def reporting_calls_by_hand(observer: Observer) -> Iterator[None]:
+    """Report calls of `pinprof.step()`."""
+    global _observer  # noqa: PLW0603  for pinprof.step()
+    outer, _observer = _observer, observer
+    try:
+        yield
+    finally:
+        _observer = outer
+
+
+_observer: Observer | None = None
+
+
+def step() -> None:
+    """Mark the end of a training step if `pinprof run` records this program; else do nothing.
+
+    In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
+    """
+    if _observer is not None:
+        contained(_observer.saw)(Event(BY_HAND, "step"))
+
+
+@contextmanager
+def reporting_optimizers(observer: Observer) -> Iterator[None]:
+    """Report each step of an optimizer, with the optimizer; torch.compile leaves the call to Python.
+
+    torch makes the call within its own range of the step, which ends slightly later.
+    """
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    saw = contained(observer.saw)
+
+    def after_step(optimizer: Any, *_: object) -> None:
+        saw(Event(OPTIMIZER, id(optimizer), type(optimizer).__name__), optimizer)
+
+    after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
+    hook = register_optimizer_step_post_hook(after_step)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def count_optimizers() -> int:
+    """Return how many optimizers currently exist."""
+    from torch.optim import Optimizer
+
+    return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
+
+
+@contextmanager
+def reporting_backward(observer: Observer) -> Iterator[None]:
+    """Report each backward pass by the line that calls it, with the differentiated tensors, the losses.
 
     Passes within another one of the same thread do not count.
 
     All of `Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad` run the engine through one function.
     torch.compile knows the three by their identity and leaves that function alone, so it is the one to change.
     """
-    within = threading.local()
-    told_end = contained(ended)
+    import torch
 
-    def note(frame: FrameType, roots: Any) -> None:
-        told_end(frame, roots)
+    saw, within, installed = contained(observer.saw), threading.local(), str(Path(torch.__file__).parent) + os.sep
+
+    def note(frame: FrameType, losses: Any) -> None:
+        caller: FrameType | None = frame
+        while caller is not None and caller.f_code.co_filename.startswith(installed):
+            frame, caller = caller, caller.f_back
+        frame = caller or frame
+        saw(Event(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)), losses)
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
-        def told(*args: Any, **options: Any) -> Any:
+        def run_and_note(*args: Any, **options: Any) -> Any:
             if getattr(within, "now", False):
                 return run(*args, **options)
             within.now = True
@@ -50,8 +161,8 @@ def told_of_backward(ended: Callable[[FrameType, Any], None]) -> Iterator[None]:
             note(sys._getframe(1), args[0] if args else ())  # noqa: SLF001  the only way to a caller without building a whole stack
             return result
 
-        _leave_to_python(told, with_callees=False)
-        return told
+        _leave_to_python(run_and_note, with_callees=False)
+        return run_and_note
 
     _leave_to_python(note, with_callees=True)
     with replaced(torch.autograd, "_engine_run_backward", change):
@@ -63,6 +174,8 @@ def _leave_to_python(function: Any, *, with_callees: bool) -> None:
 
     What torch offers publicly loads all of torch.compile. Torch before 2.8 cannot say it of callees.
     """
+    import torch
+
     frames: Any = torch._C._dynamo.eval_frame  # noqa: SLF001
     if hasattr(frames, "set_code_exec_strategy"):
         action = frames._FrameAction  # noqa: SLF001
@@ -72,138 +185,157 @@ def _leave_to_python(function: Any, *, with_callees: bool) -> None:
         frames.skip_code(function.__code__)
 
 
-def calling_place(frame: FrameType) -> tuple[str, int]:
-    """Return file and line of the first frame outside of torch, from this one outwards."""
-    caller: FrameType | None = frame
-    while caller is not None and caller.f_code.co_filename.startswith(TORCH):
-        frame, caller = caller, caller.f_back
-    frame = caller or frame
-    return frame.f_code.co_filename, frame.f_lineno
+MODULE_CALL: Final = "call_module"
+"""The name of the function that stands for `Module.__call__`; its frames only pass on a call."""
 
 
 @contextmanager
-def told_of_evaluation(begun: Callable[[], None]) -> Iterator[None]:
-    """Call `begun` when the program switches a module to evaluation."""
-    told_begin = contained(begun)
+def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> Iterator[None]:
+    """Report each call of a module that no other module makes, before it with the module and after it with its output.
 
-    def change(switch: Callable[[Module], Module]) -> Callable[[Module], Module]:
-        def told(module: Module) -> Module:
-            if not torch.compiler.is_dynamo_compiling():
-                told_begin()
-            return switch(module)
-
-        return told
-
-    with replaced(Module, "eval", change):
-        yield
-
-
-class ModuleCalls:
-    """Calls `begins` before each call of a module that is not within another such call of the same thread.
-
-    After it, it calls `ended` with the module and its output.
-
-    It does nothing until `watch_all`, which slows down every call of any module, or `watch`, which slows down those of
-    one class only. It changes `__call__`: hooks of torch would take the slow way through every call, and make
+    Modules that are only functions, as a loss is, do not count. All calls of any module become slower, or only those of
+    the class `of`. This changes `__call__`: hooks of torch would take the slow way through every call, and make
     torch.compile compile anew.
     """
+    import torch
 
-    def __init__(
-        self, begins: Callable[[Module], None], ended: Callable[[Module, Any], None] = lambda *_: None
-    ) -> None:
-        self.watched: type[Module] | None = None
-        self._begins = contained(begins)
-        self._ended = contained(ended)
-        self._within = threading.local()
-        self._change: AbstractContextManager[None] | None = None
+    within, saw, returned = threading.local(), contained(observer.saw), contained(observer.returned)
 
-    def watch_all(self) -> None:
-        """Watch the calls of all modules."""
-        self.watch(Module)
+    @contained
+    def event_of(module: "Module") -> Event | None:
+        if next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None:
+            return None
+        original = getattr(module, "_orig_mod", module)  # what torch.compile was given
+        return Event(MODULE, id(module), type(original).__name__)
 
-    def watch(self, module: type[Module]) -> None:
-        """Watch the calls of modules of this class only."""
-        if self.watched is module:
-            return
-        self.stop()
-        self._change, self.watched = replaced(module, "__call__", self._told), module
-        self._change.__enter__()
-
-    def stop(self) -> None:
-        """Watch nothing any more."""
-        change, self._change, self.watched = self._change, None, None
-        if change is not None:
-            change.__exit__(None, None, None)
-
-    def _told(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        watch = self
-
-        def told_module_call(self: Module, /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
+    def change(call: Callable[..., Any]) -> Callable[..., Any]:
+        def call_module(self: "Module", /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
             compiling = torch.compiler.is_dynamo_compiling()  # first: compiled code must not depend on what follows
-            if compiling or getattr(watch._within, "now", False):
+            if compiling or getattr(within, "now", False):
                 return call(self, *args, **options)
-            watch._within.now = True
+            within.now = True
             try:
-                watch._begins(self)
+                event = event_of(self)
+                if event is None:
+                    return call(self, *args, **options)
+                saw(event, self)
                 output = call(self, *args, **options)
-                watch._ended(self, output)
+                returned(event, output)
                 return output
             finally:
-                watch._within.now = False
+                within.now = False
 
-        return told_module_call
+        return call_module
 
-
-def is_only_a_function(module: Module) -> bool:
-    """Return whether a module neither has parameters nor contains others, as a loss does not."""
-    return next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None
-
-
-def count_optimizers() -> int:
-    """Return how many optimizers currently exist."""
-    return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
-
-
-@contextmanager
-def told_of_steps(stepped: Callable[[Optimizer], None]) -> Iterator[None]:
-    """Call `stepped` with the optimizer after each step of one; torch.compile leaves the call to Python.
-
-    torch makes the call within its own range of the step, which ends slightly later.
-    """
-
-    def told(optimizer: Optimizer, *_: object) -> None:
-        stepped(optimizer)
-
-    told._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
-    hook = register_optimizer_step_post_hook(told)
-    try:
+    with replaced(of or torch.nn.Module, "__call__", change):
         yield
-    finally:
-        hook.remove()
 
 
 @contextmanager
-def told_of_draws(before: Callable[[MarkerEvent], None], exhausted: Callable[[MarkerEvent], None]) -> Iterator[None]:
-    """Call `before` before the program draws a batch from any DataLoader, and `exhausted` if it had none left.
+def before_evaluation(act: Callable[[], None]) -> Iterator[None]:
+    """Call `act` when the program switches a module to evaluation."""
+    import torch
+
+    act = contained(act)
+
+    def change(switch: Callable[["Module"], "Module"]) -> Callable[["Module"], "Module"]:
+        def act_and_switch(module: "Module") -> "Module":
+            if not torch.compiler.is_dynamo_compiling():
+                act()
+            return switch(module)
+
+        return act_and_switch
+
+    with replaced(torch.nn.Module, "eval", change):
+        yield
+
+
+@contextmanager
+def reporting_draws(observer: Observer) -> Iterator[None]:
+    """Report each draw of a batch from any DataLoader before it, and afterwards where there was none left.
 
     Each epoch has a new iterator; the sampler, which an iterator shares with its DataLoader, identifies the DataLoader.
     """
-    draw = _BaseDataLoaderIter.__next__
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    def event_of(iterator: Any) -> MarkerEvent:
-        return MarkerEvent("batch", id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
+    def event_of(iterator: Any) -> Event:
+        return Event(LOADER, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
 
-    note_draw = contained(lambda iterator: before(event_of(iterator)))
-    note_end = contained(lambda iterator: exhausted(event_of(iterator)))
+    report = contained(lambda iterator: observer.saw(event_of(iterator)))
+    report_end = contained(lambda iterator: observer.exhausted(event_of(iterator)))
 
-    @wraps(draw)
-    def told(iterator: Any) -> Any:
-        note_draw(iterator)
-        try:
-            return draw(iterator)
-        except StopIteration:
-            note_end(iterator)
-            raise
+    def change(draw: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(draw)
+        def report_and_draw(iterator: Any) -> Any:
+            report(iterator)
+            try:
+                return draw(iterator)
+            except StopIteration:
+                report_end(iterator)
+                raise
 
-    with replaced(_BaseDataLoaderIter, "__next__", lambda _: told):
+        return report_and_draw
+
+    with replaced(_BaseDataLoaderIter, "__next__", change):
         yield
+
+
+BY_HAND: Final = Source(
+    option=AUTO,
+    step="the script calls pinprof.step()",
+    words="pinprof.step()",
+    enough=1,
+    is_certain=True,
+    trains=True,
+    is_costly=False,
+    hook=reporting_calls_by_hand,
+)
+OPTIMIZER: Final = Source(
+    option="optimizer",
+    step="it steps",
+    words="optimizer step ({name})",
+    enough=12,  # a WGAN makes five critic steps per generator step, and two of these are necessary
+    is_certain=False,
+    trains=True,
+    is_costly=False,
+    hook=reporting_optimizers,
+)
+BACKWARD: Final = Source(
+    option="backward",
+    step="a call of it",
+    words="call of backward",
+    enough=12,
+    is_certain=False,
+    trains=True,
+    is_costly=False,
+    hook=reporting_backward,
+)
+MODULE: Final = Source(
+    option="module",
+    step="a call of the outermost one",
+    words="call of {name}",
+    enough=12,
+    is_certain=False,
+    trains=False,
+    is_costly=True,
+    hook=reporting_modules,
+)
+LOADER: Final = Source(
+    option="loader",
+    step="it draws a batch",
+    words="batch drawn from a DataLoader",
+    enough=12,
+    is_certain=False,
+    trains=False,
+    is_costly=False,
+    hook=reporting_draws,
+)
+SOURCES: Final = (BY_HAND, OPTIMIZER, BACKWARD, MODULE, LOADER)
+"""The best sign of a step first."""
+NAMED: Final = {source.option: source for source in SOURCES if source.option != AUTO}
+"""The sources that `--step-marker` can name."""
+
+
+def is_function(step_marker: str) -> bool:
+    """Return whether this value of `--step-marker` names a function, whose calls mark the steps."""
+    return step_marker != AUTO and step_marker not in NAMED

@@ -21,7 +21,7 @@ from pinprof.capture.hooks import contained, faults
 from pinprof.capture.observe.machine import uses_cuda
 from pinprof.capture.program import OWN_FOLDERS
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import count_optimizers
+from pinprof.capture.steps.sources import MODULE_CALL, count_optimizers
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 
@@ -220,7 +220,7 @@ class Watchdog:
         now = Situation(
             work.seconds,
             marks.pace.longest_ns / NS_PER_S,
-            marks.marker_kind is not None,
+            marks.has_marker,
             marks.has_signs,
             marks.watches_modules,
             self._had_early,
@@ -279,7 +279,7 @@ def is_in_program(frame: FrameType | None, body: CodeType) -> bool:
     depth = 0
     while frame is not None and frame.f_code is not body:
         own = frame.f_code.co_filename.startswith(OWN_FOLDERS)
-        if own and frame.f_code.co_name != "told_module_call":
+        if own and frame.f_code.co_name != MODULE_CALL:
             return False
         depth += 1
         frame = frame.f_back
