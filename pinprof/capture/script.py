@@ -15,7 +15,6 @@ from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Note
 from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.hooks import contained, faults
 from pinprof.capture.job import Agreement, Rank, leave_job
-from pinprof.capture.observe.machine import sees_gpu
 from pinprof.capture.program import (
     INTERRUPTED,
     POLITE_STOPS,
@@ -28,7 +27,7 @@ from pinprof.capture.program import (
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Membership, Stepper
-from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Patience, Watchdog
+from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, recording_of
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
@@ -135,7 +134,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     watchdog = Watchdog(
         marks,
         recording,
-        Patience(stretch_after, on_gpu=sees_gpu(), records=not recording.windows.times_only),
+        stretch_after,
         stop=stop,
         body=ending_of.__code__,
         waits_for_others=lambda: bool(notes.running) or notes.have_trained,

@@ -11,17 +11,15 @@ import torch
 from pinprof.capture.steps.watchdog import (
     Activity,
     Due,
-    Patience,
     Situation,
     due,
     is_in_program,
     is_preparing,
-    stretch_s,
     tensors,
 )
 
-PATIENCE = Patience(30.0)
-QUIET = Situation(0.0, 0.0, has_marker=False, has_signs=False, watches_modules=False, had_early=False)
+QUIET = Situation(0.0, 0.0, has_marker=False, watches_modules=False)
+WATCHED = replace(QUIET, watches_modules=True)
 S = 1_000_000_000
 
 
@@ -30,67 +28,42 @@ def fail() -> bool:
 
 
 def at(work_s: float, now: Situation = QUIET, *, optimizer: bool = False) -> Due | None:
-    return due(PATIENCE, replace(now, work_s=work_s), lambda: optimizer)
+    return due(30.0, replace(now, work_s=work_s), lambda: optimizer)
 
 
-def test_a_program_without_any_sign_is_recorded_early_then_watched_then_recorded() -> None:
-    early, watched = replace(QUIET, had_early=True), replace(QUIET, had_early=True, watches_modules=True)
-    assert [at(0.9), at(1.0)] == [None, "early"]
-    assert [at(9.9, early), at(10.0, early)] == [None, "modules"]
-    assert [at(29.9, watched), at(30.0, watched)] == [None, "stretch"]
+def test_modules_are_watched_then_a_stretch_is_recorded() -> None:
+    assert [at(9.9), at(10.0)] == [None, "modules"]
+    assert [at(29.9, WATCHED), at(30.0, WATCHED)] == [None, "stretch"]
 
 
 def test_a_program_that_has_an_optimizer_is_waited_for_longer() -> None:
-    watched = replace(QUIET, watches_modules=True)
     assert [at(39.9, optimizer=True), at(40.0, optimizer=True)] == [None, "modules"]
-    assert [at(119.9, watched, optimizer=True), at(120.0, watched, optimizer=True)] == [None, "stretch"]
-
-
-def test_a_program_with_a_sign_of_steps_is_not_recorded_early() -> None:
-    assert at(2.0, replace(QUIET, has_signs=True)) is None
+    assert [at(119.9, WATCHED, optimizer=True), at(120.0, WATCHED, optimizer=True)] == [None, "stretch"]
 
 
 def test_slow_signs_are_waited_for() -> None:
-    slow = replace(QUIET, has_signs=True, watches_modules=True, longest_s=20.0)
+    slow = replace(WATCHED, longest_s=20.0)
     assert [at(99.9, slow), at(100.0, slow)] == [None, "stretch"]
 
 
 def test_a_marker_that_stops_coming_leads_to_a_stretch() -> None:
-    marked = replace(QUIET, has_marker=True, has_signs=True, longest_s=0.1)
+    marked = replace(QUIET, has_marker=True, longest_s=0.1)
     assert [at(119.9, marked), at(120.0, marked)] == [None, "stretch"]
 
 
 def test_nothing_is_due_where_nobody_wants_a_stretch() -> None:
-    assert due(Patience(0.0), replace(QUIET, work_s=1e6), fail) is None
-
-
-def test_without_a_profiler_modules_are_watched_and_no_stretch_is_recorded() -> None:
-    patience = replace(PATIENCE, records=False)
-    assert due(patience, replace(QUIET, work_s=2.0), lambda: False) is None
-    assert due(patience, replace(QUIET, work_s=11.0), lambda: False) == "modules"
-    assert due(patience, replace(QUIET, work_s=500.0, watches_modules=True), lambda: False) is None
-    assert due(patience, replace(QUIET, work_s=500.0, has_marker=True), fail) is None
+    assert due(0.0, replace(QUIET, work_s=1e6), fail) is None
 
 
 def test_optimizers_are_counted_only_when_it_matters() -> None:
-    assert due(PATIENCE, replace(QUIET, work_s=9.0, has_signs=True), fail) is None
-    assert due(PATIENCE, replace(QUIET, work_s=29.0, has_signs=True, watches_modules=True), fail) is None
-    assert due(PATIENCE, replace(QUIET, work_s=0.5), fail) is None
-    assert due(PATIENCE, replace(QUIET, work_s=500.0, has_marker=True), fail) == "stretch"
+    assert due(30.0, replace(QUIET, work_s=9.0), fail) is None
+    assert due(30.0, replace(WATCHED, work_s=29.0), fail) is None
+    assert due(30.0, replace(QUIET, work_s=500.0, has_marker=True), fail) == "stretch"
 
 
 def test_less_patience_makes_all_of_it_sooner() -> None:
-    assert (Patience(3.0).early_s, Patience(3.0).modules_after_s) == (0.75, 1.0)
-
-
-def test_with_a_gpu_no_profiler_runs_early() -> None:
-    assert (Patience().early_s, Patience(on_gpu=True).early_s) == (1.0, 7.5)
-    assert Patience(3.0, on_gpu=True).early_s == 0.75
-
-
-@pytest.mark.parametrize(("freed_per_s", "seconds"), [(0.0, 3.0), (1000.0, 3.0), (100_000.0, 1.0), (10**9, 0.5)])
-def test_a_stretch_is_bounded_by_its_events(freed_per_s: float, seconds: float) -> None:
-    assert stretch_s(freed_per_s) == seconds
+    assert due(3.0, replace(QUIET, work_s=1.0), lambda: False) == "modules"
+    assert due(3.0, replace(WATCHED, work_s=3.0), lambda: False) == "stretch"
 
 
 def body(program: Callable[[], bool]) -> bool:
@@ -173,7 +146,6 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
     assert work.seconds == pytest.approx(1.1)
     work.look(3 * S, None, 0)
     assert work.seconds == pytest.approx(2.1)
-    assert work.freed_per_s == 1000.0
 
 
 def test_tensors_show_that_a_program_uses_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Watches a running program from a thread of its own, and acts in its main thread where nothing marks a step."""
+"""Watches a program in which nothing marks a step, from a thread: lets modules mark them, then records some seconds."""
 
 import _thread
 import gc
@@ -21,7 +21,7 @@ from pinprof.capture.hooks import contained, faults
 from pinprof.capture.observe.machine import uses_cuda
 from pinprof.capture.program import OWN_FOLDERS
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import MODULE_CALL, count_optimizers
+from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 
@@ -31,20 +31,8 @@ STRETCH_AFTER_S = 30.0
 STRETCH_S = 3.0
 """How long to record: some steps of an inference with large models, or thousands of a small one."""
 
-SHORTEST_STRETCH_S = 0.5
-
-MOST_EVENTS = 500_000
-"""A trace of so many events takes a minute to write and read."""
-
-EVENTS_PER_PIECE = 5
-"""Events of a trace per temporary piece of memory: an op or two, a launch, a kernel, and what else there is."""
-
 MODULES_AFTER_S = 10.0
 """The work without a step after which to watch modules, which slows their calls down by less than a microsecond."""
-
-EARLY_S, EARLY_ON_GPU_S = 1.0, 8.0
-"""The work after which a program without any optimizer is recorded for the case that it ends soon. With a GPU later: a
-profiler makes launches slower for good, so that the step can no longer be timed without it."""
 
 WITH_OPTIMIZER = 4
 """How much longer to wait in a program that has an optimizer, or had steps: it probably trains after this."""
@@ -54,10 +42,6 @@ LONGER_THAN_ANY = 5
 
 LOOK_S = 0.25
 
-QUESTIONS = 1.5
-"""By how much the work grows from one question what to do to the next: an answer takes some 10 ms of the program's
-time."""
-
 RETRY_S = 0.02
 """How soon to try again to act, where the main thread was in a function of pinprof."""
 
@@ -65,28 +49,8 @@ SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
 """The signal whose Python handler acts. No process sends it: `_thread.interrupt_main` only tells the interpreter that
 it came, so no system call of the program is interrupted. A handler may raise, as a pending call of C cannot."""
 
-Due: TypeAlias = Literal["modules", "early", "stretch"]
-"""To watch modules, to record a stretch for the case that the program ends soon, or to record the last stretch."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How many seconds of work without a step to wait for one; 0 waits for ever."""
-
-    stretch_after_s: float = STRETCH_AFTER_S
-    on_gpu: bool = False
-    records: bool = True
-    """Whether to record stretches at all; modules may mark steps without."""
-
-    @property
-    def modules_after_s(self) -> float:
-        """When to watch modules."""
-        return min(MODULES_AFTER_S, self.stretch_after_s / 3)
-
-    @property
-    def early_s(self) -> float:
-        """When to record a stretch that is dropped if steps come."""
-        return min(EARLY_ON_GPU_S if self.on_gpu else EARLY_S, self.stretch_after_s / 4)
+Due: TypeAlias = Literal["modules", "stretch"]
+"""To watch modules, or to record a stretch of time."""
 
 
 @dataclass(frozen=True)
@@ -96,68 +60,56 @@ class Situation:
     work_s: float
     longest_s: float
     has_marker: bool
-    has_signs: bool
     watches_modules: bool
-    had_early: bool
 
 
-def due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
+def due(stretch_after_s: float, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
     """Return what to do now, if anything; `has_optimizer` is called only if it matters."""
-    what = _due(patience, now, has_optimizer)
-    return what if patience.records or what == "modules" else None
-
-
-def _due(patience: Patience, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
-    wait_s = max(patience.stretch_after_s, LONGER_THAN_ANY * now.longest_s)
-    if patience.stretch_after_s <= 0 or now.work_s < min(patience.early_s, patience.modules_after_s):
+    if stretch_after_s <= 0:
         return None
-    if now.has_marker:
-        return "stretch" if now.work_s >= WITH_OPTIMIZER * wait_s else None
-    may_be_early = not now.had_early and not now.has_signs
-    if now.work_s < (patience.early_s if may_be_early else wait_s if now.watches_modules else patience.modules_after_s):
-        return None
-    times = WITH_OPTIMIZER if has_optimizer() else 1
-    if now.work_s >= times * patience.modules_after_s and not now.watches_modules:
-        return "modules"
-    if now.work_s >= times * wait_s:
-        return "stretch"
-    return "early" if may_be_early and times == 1 else None
+    what = _due(stretch_after_s, now, 1)
+    if what is not None and (now.has_marker or has_optimizer()):
+        return _due(stretch_after_s, now, WITH_OPTIMIZER)
+    return what
 
 
-def stretch_s(freed_per_s: float) -> float:
-    """Return how long to record a program that gives back so many pieces of memory per second."""
-    return max(SHORTEST_STRETCH_S, min(STRETCH_S, MOST_EVENTS / max(1.0, EVENTS_PER_PIECE * freed_per_s)))
+def _due(stretch_after_s: float, now: Situation, patience: float) -> Due | None:
+    modules_after_s = min(MODULES_AFTER_S, stretch_after_s / 3)
+    if not now.has_marker and not now.watches_modules:
+        return "modules" if now.work_s >= patience * modules_after_s else None
+    return "stretch" if now.work_s >= patience * max(stretch_after_s, LONGER_THAN_ANY * now.longest_s) else None
 
 
 class Watchdog:
     """Lets modules mark steps, and records a stretch of time, while `awake()`, if nothing else marks steps.
 
-    It calls `stop`, if any, again and again after the last stretch; this may raise. `body` is the code of the function
-    that runs the program. Time in which `waits_for_others`, for processes that it has started, is no work.
+    It does so after some seconds of work, `stretch_after_s` for the stretch; 0 waits for ever. It calls `stop`, if any,
+    again and again after the stretch; this may raise. `body` is the code of the function that runs the program. Time in
+    which `waits_for_others`, for processes that it has started, is no work.
     """
 
     def __init__(
         self,
         marks: Marks,
         recording: Recording,
-        patience: Patience,
+        stretch_after_s: float,
         *,
         stop: Callable[[], None] | None,
         body: CodeType,
         waits_for_others: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._work = Activity(time.perf_counter_ns())
-        self._marks, self._recording, self._patience = marks, recording, patience
+        self._marks, self._recording, self._stretch_after_s = marks, recording, stretch_after_s
         self._stop, self._body, self._waits_for_others = stop, body, waits_for_others
+        self._work = Activity(time.perf_counter_ns())
         self._action: Callable[[], None] | None = None
         self._asleep = threading.Event()
-        self._acts = self._had_early = self._is_last = self._has_optimizer = False
+        self._acts = self._has_recorded = self._has_optimizer = False
         self._main = threading.main_thread().ident or 0
 
     @contextmanager
     def awake(self) -> Iterator[None]:
         """Watch the program in the block; only where its main thread runs it, and not for steps marked otherwise."""
-        if threading.get_ident() != self._main or self._marks.step_marker != "auto":
+        if threading.get_ident() != self._main or self._marks.step_marker != AUTO:
             yield
             return
         before = signal.signal(SIGNAL, self._act)
@@ -167,7 +119,7 @@ class Watchdog:
         try:
             yield
         finally:
-            self.sleep()
+            self._sleep()
             thread.join(LOOK_S)
             signal.signal(SIGNAL, before if before is not None else signal.SIG_DFL)
 
@@ -176,8 +128,7 @@ class Watchdog:
         """How long the program was seen to work, in all."""
         return self._work.total_s
 
-    def sleep(self) -> None:
-        """Watch no longer."""
+    def _sleep(self) -> None:
         self._action = None
         self._asleep.set()
 
@@ -186,56 +137,42 @@ class Watchdog:
             if self._action is None and not self._acts:
                 with suppress(RuntimeError):  # of torch, while the interpreter or CUDA ends
                     self._action = contained(self._next)()
-            if self._action is not None and self._is_elsewhere and signal.getsignal(SIGNAL) == self._act:
-                signal.pthread_kill(self._main, SIGNAL)  # the main thread waits, perhaps for the other one
-            elif self._action is not None:
+            if self._action is not None:
                 _thread.interrupt_main(SIGNAL)
-
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether another thread than the main one makes the steps."""
-        return self._marks.thread != self._main
 
     def _next(self) -> Callable[[], None] | None:
         """Return what the main thread has to do now."""
-        now_ns, recording, work = time.perf_counter_ns(), self._recording, self._work
-        work.look(now_ns, sys._current_frames().get(self._main), self._marks.pace.last_ns)  # noqa: SLF001  the public way
+        recording, marks, work = self._recording, self._marks, self._work
+        work.look(time.perf_counter_ns(), sys._current_frames().get(self._main), marks.pace.last_ns)  # noqa: SLF001  the public way
         if recording.stretch.is_open:
-            is_over = recording.stretch.seconds >= stretch_s(work.freed_per_s) or self._is_elsewhere
-            return self._end if is_over else None
-        if self._is_last and self._stop is not None:
+            return self._end if recording.stretch.seconds >= STRETCH_S else None
+        if self._has_recorded and self._stop is not None:
             return self._stop
         if recording.done:
-            self.sleep()
+            self._sleep()
         elif self._waits_for_others():
             work.seconds = 0.0
-        elif work.seconds > max(work.next_question_s, self._patience.early_s):
-            work.next_question_s = QUESTIONS * work.seconds
+        elif self._due(lambda: self._has_optimizer) is not None:
             return self._decide
         return None
 
+    def _due(self, has_optimizer: Callable[[], bool]) -> Due | None:
+        marks = self._marks
+        longest_s = marks.pace.longest_ns / NS_PER_S
+        now = Situation(self._work.seconds, longest_s, marks.has_marker, marks.watches_modules)
+        what = due(self._stretch_after_s, now, has_optimizer)
+        return what if what == "modules" or not self._recording.windows.times_only else None
+
     def _decide(self) -> None:
         """Do what is due; in the program's own thread, because it looks at all objects."""
-        marks, work = self._marks, self._work
-        now = Situation(
-            work.seconds,
-            marks.pace.longest_ns / NS_PER_S,
-            marks.has_marker,
-            marks.has_signs,
-            marks.watches_modules,
-            self._had_early,
-        )
-        what = due(self._patience, now, self._finds_optimizer)
-        if what is None or not work.is_with_tensors():
-            return
-        if what == "modules":
-            marks.watch_modules()
-            work.seconds = min(work.seconds, self._patience.modules_after_s)  # they need the rest of the time too
-        elif what == "early":
-            self._had_early = True
-            self._recording.stretch.begin()
-        else:
-            self._begin_last()
+        what, work = self._due(self._finds_optimizer), self._work
+        if what is not None and not work.is_with_tensors():
+            work.seconds = 0.0
+        elif what == "modules":
+            self._marks.watch_modules()
+            work.seconds = min(work.seconds, self._stretch_after_s / 3)  # they need the rest of the time too
+        elif what == "stretch":
+            self._begin()
 
     def _finds_optimizer(self) -> bool:
         self._has_optimizer = self._has_optimizer or count_optimizers() > 0
@@ -250,25 +187,24 @@ class Watchdog:
         try:
             action()
         except CaptureError:  # a profiler of the program's own, for one; this must not end the program
-            self.sleep()
+            self._sleep()
         except Exception as error:  # noqa: BLE001  nor must what nobody thought of
-            self.sleep()
+            self._sleep()
             faults.note(error)
         finally:
             self._acts = False
 
-    def _begin_last(self) -> None:
-        self._recording.abandon()
-        self._recording.done = bool(self._recording.recorded_steps)
-        if not self._recording.done:
-            self._recording.stretch.begin()
-        self._is_last = True
+    def _begin(self) -> None:
+        recording = self._recording
+        recording.abandon()
+        recording.done = self._has_recorded = bool(recording.recorded_steps)
+        if not recording.done:
+            recording.stretch.begin()
 
     def _end(self) -> None:
         self._recording.stretch.end()
-        if self._is_last:
-            self._recording.stretch.write()
-            self._recording.done = True
+        self._recording.stretch.write()
+        self._recording.done = self._has_recorded = True
 
 
 def is_in_program(frame: FrameType | None, body: CodeType) -> bool:
@@ -310,8 +246,6 @@ class Activity:
     def __init__(self, now_ns: int) -> None:
         self.seconds = 0.0
         self.total_s = 0.0
-        self.freed_per_s = 0.0
-        self.next_question_s = 0.0
         self._now_ns = now_ns
         self._marked_ns = 0
         self._freed = 0
@@ -320,29 +254,23 @@ class Activity:
 
     def look(self, now_ns: int, frame: FrameType | None, marked_ns: int) -> None:
         """Look at the program now: the innermost frame of its main thread, and when something last marked a step."""
-        passed_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_LOOK_S)
+        worked_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_LOOK_S) * self._share(frame)
         self._now_ns = now_ns
-        worked_s = passed_s * self._share(passed_s, frame)
         self.total_s += worked_s
-        if marked_ns != self._marked_ns:
-            self.seconds, self.next_question_s, self._marked_ns = 0.0, 0.0, marked_ns
-        else:
-            self.seconds += worked_s
+        self.seconds = self.seconds + worked_s if marked_ns == self._marked_ns else 0.0
+        self._marked_ns = marked_ns
 
     def is_with_tensors(self) -> bool:
         """Return whether the program uses torch at all; call it in the program's own thread, as `tensors`."""
         return self._has_gpu or not tensors() <= self._tensors
 
-    def _share(self, passed_s: float, frame: FrameType | None) -> float:
+    def _share(self, frame: FrameType | None) -> float:
         """Return how much of the time since the last look counts."""
         freed = _freed_pieces()
         newly, self._freed = freed - self._freed, freed
         if is_preparing(frame):
             return 0.0
-        self.freed_per_s = newly / passed_s if passed_s else 0.0
-        if uses_cuda():
-            return 1.0 if newly >= FREED else QUIET_SHARE
-        return QUIET_SHARE if self._has_gpu else 1.0
+        return 1.0 if newly >= FREED or not self._has_gpu else QUIET_SHARE
 
 
 def is_preparing(frame: FrameType | None) -> bool:
