@@ -2,7 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Annotated
+
+from msgspec import Struct
+
+from pinprof.document import Gbps, doc
 
 LANES = {
     1: (2.5, 8 / 10),
@@ -34,12 +38,12 @@ MODELS = (
 """GPUs by the beginning of their names without that of the vendor, with the generation and the lanes of their link."""
 
 
-class Link(NamedTuple):
-    """A link by name, with the rate in one direction in GB/s: by its specification, and as pinned copies reach it."""
+class Link(Struct, frozen=True):
+    """The link between GPU and host, with its rates in one direction."""
 
-    name: str
-    theoretical: float
-    usual: float
+    name: Annotated[str, doc("what it is")]
+    theoretical: Annotated[Gbps, doc("what it carries, by its specification")]
+    usual: Annotated[Gbps, doc("what copies of pinned memory usually reach")]
 
 
 def pcie(generation: int | None, lanes: int | None) -> Link | None:

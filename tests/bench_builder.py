@@ -51,4 +51,10 @@ class BenchBuilder:
         return self
 
     def build(self) -> Bench:
-        return Bench(self.machine, list(self.results.values()), "2026-09-30", quick=False, pinprof_version="0.1")
+        return Bench(
+            machine=self.machine,
+            results=list(self.results.values()),
+            date="2026-09-30",
+            quick=False,
+            pinprof_version="0.1",
+        )

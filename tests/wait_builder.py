@@ -1,8 +1,8 @@
 """Builds a recording of waits that are called by Python functions, and of the sampled host beside them."""
 
-from dataclasses import asdict
 from pathlib import Path
 
+from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
@@ -32,5 +32,5 @@ def waiting(folder: Path, host: HostProfile | None = None, *, stacks: bool = Tru
         builder.kernel(time + 500, 300, launch=time + 450)
         builder.call("cudaDeviceSynchronize", time + 600, 205)
     if host is not None:
-        builder.metadata[HOST_KEY] = asdict(host)
+        builder.metadata[HOST_KEY] = to_builtins(host)
     return analyse(read_trace(builder.write(folder / "trace.json")))

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
 
 from pinprof.bench.order import amount, by_size, order, shown
 from pinprof.bench.refused import WAYS, usable
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.tutorial_judges import FRESH
+from pinprof.document import Words, doc
 from pinprof.units import counted, rate, size
 
 HELD_MS = 0.5
@@ -20,16 +23,13 @@ FLOAT_BYTES = 4
 TO_OR_FROM = dict(zip(WAYS, ("to", "from"), strict=True))
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """What to do on this machine."""
 
-    name: str
-    """The same on every machine."""
-    text: str
-    value: float | None
-    """What programs can use; None where there is no such value: nothing pays, or none was found."""
-    unit: str
+    name: Annotated[str, doc("which advice; the same on every machine")]
+    text: Annotated[Words, doc("the advice")]
+    value: Annotated[float | None, doc("its value, for programs; null where nothing pays, or none was found")]
+    unit: Annotated[str, doc("the unit of the value")]
 
 
 def advice(bench: Bench) -> list[Advice]:

@@ -1,10 +1,13 @@
 """Rates that a link cannot carry: rounds that differ so much that their spread goes beyond it say nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
 
 from pinprof.bench.order import by_size, shown, spread
 from pinprof.bench.results import Bench, Figure
+from pinprof.document import Count, Words, doc
 from pinprof.links import Link
 from pinprof.units import rate, size
 
@@ -15,15 +18,13 @@ LARGE_BYTES = 1024**2
 """From this size on a copy shows the rate of the link; below it the time to start decides."""
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A rate that is not used, and why."""
+class Refused(Struct, frozen=True):
+    """A rate that is not used, as its spread goes beyond what the link carries."""
 
-    number: str
-    """The experiment, `E1` to `E15`."""
-    figure: str
-    size: int | None
-    text: str
+    number: Annotated[str, doc("the experiment, `E1` to `E15`")]
+    figure: Annotated[str, doc("the figure's name")]
+    size: Annotated[Count | None, doc("at which size, where it was measured at several")]
+    text: Annotated[Words, doc("why, with figures")]
 
 
 def refused(bench: Bench) -> list[Refused]:

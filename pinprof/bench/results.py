@@ -2,25 +2,25 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import mean, median, stdev, variance
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from pinprof.document import Count, Ms, Seconds, Words, doc, one_of
 from pinprof.errors import PinprofError
 from pinprof.links import Link, pcie
-
-SCHEMA: Literal["pinprof.bench/1"] = "pinprof.bench/1"
 
 
 class BenchError(PinprofError):
     """A file is not a result of `pinprof bench`."""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One thing that was measured: its median, and its spread from `low` to `high`.
 
     It is measured in rounds spread over the bench, each a process of its own: some of what it depends on, as the place
@@ -32,17 +32,19 @@ class Figure:
     round only, as all is with `--quick`, has a spread that shows less.
     """
 
-    name: str
-    """What was measured; the same on every machine."""
-    unit: str
-    """`ms`, `GB/s`, `%`, `times`, `wrong` (values, in `runs` tries), `waits` and `calls` (in a step), `yes` (0, 1)."""
-    median: float
-    low: float
-    high: float
-    runs: int
-    """Of all rounds; for `wrong` the tries."""
-    size: int | None = None
-    """Where one thing was measured at several sizes: bytes of a copy, or number of workers."""
+    name: Annotated[str, doc("what; the same on every machine")]
+    unit: Annotated[
+        str,
+        one_of(("ms", "GB/s", "%", "times", "wrong", "waits", "calls", "yes")),
+        doc("its unit: `wrong` values in `runs` tries, `waits` and `calls` in a step, `yes` 1 or 0"),
+    ]
+    median: Annotated[float, doc("the median of the rounds' medians, in this unit")]
+    low: Annotated[float, doc("the low end of its spread")]
+    high: Annotated[float, doc("the high end of its spread")]
+    runs: Annotated[Count, doc("runs of all rounds")]
+    size: Annotated[
+        Count | None, doc("bytes of a copy, or number of workers, where it was measured at several sizes")
+    ] = None
 
 
 NINE_OF_TEN = {2: 6.314, 3: 2.920, 4: 2.353}
@@ -187,64 +189,57 @@ def _log_deviation(medians: Sequence[float]) -> tuple[float, float]:
     return log(_deviation(medians)) - bias, uncertainty
 
 
-@dataclass(frozen=True)
-class Bar:
-    """Something that ran, for a picture; times in ms from the beginning of the step."""
+class Bar(Struct, frozen=True):
+    """Something that ran."""
 
-    row: str
-    """`host` (its calls), `stalls` (its waits), or the stream."""
-    name: str
-    """`copy`, `launch` or `wait` of the host, the cause of a stall; of a stream `kernel`, `exposed copy` or `overlapped
-    copy`, in older results a whole `copy`."""
-    start_ms: float
-    end_ms: float
+    row: Annotated[str, doc("`host` for its calls, `stalls` for its waits, or the stream")]
+    name: Annotated[
+        str,
+        doc(
+            "what it is: `copy`, `launch` or `wait` of the host, the cause of a stall, `kernel`, `exposed copy` or "
+            "`overlapped copy`; in older results a whole `copy`"
+        ),
+    ]
+    start_ms: Annotated[Ms, doc("its begin, from that of the step")]
+    end_ms: Annotated[Ms, doc("its end")]
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """One step of a case as its trace shows it."""
 
-    case: str
-    bars: Sequence[Bar]
-    why: str = ""
-    """What the report on the trace says about its copies."""
-    step_ms: float | None = None
-    """How long the step is, if it has so many bars that they are of its beginning alone."""
+    case: Annotated[str, doc("which case")]
+    bars: Annotated[Sequence[Bar], doc("what ran")]
+    why: Annotated[Words, doc("what the report says of its copies")] = ""
+    step_ms: Annotated[Ms | None, doc("how long the step is, where the bars are of its beginning alone")] = None
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one experiment gave."""
+class Result(Struct, frozen=True):
+    """What an experiment gave."""
 
-    number: str
-    """`E1` to `E15`."""
-    sizes: Mapping[str, int]
-    """The options it ran with."""
-    figures: Sequence[Figure]
-    seconds: float
-    """How long it took in all."""
-    pictures: Sequence[Picture] = ()
-    problem: str | None = None
-    """Why it has no figures, or not all of them."""
+    number: Annotated[str, doc("`E1` to `E15`")]
+    sizes: Annotated[Mapping[str, Count], doc("the options it ran with")]
+    figures: Annotated[Sequence[Figure], doc("what was measured")]
+    seconds: Annotated[Seconds, doc("how long it took")]
+    pictures: Annotated[Sequence[Picture], doc("steps of its cases")] = ()
+    problem: Annotated[Words | None, doc("why figures are absent")] = None
 
     def figure(self, name: str, size: int | None = None) -> Figure | None:
         """Return the figure of this name, None if it was not measured."""
         return next((each for each in self.figures if each.name == name and each.size == size), None)
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where it was measured; None is unknown."""
+class Machine(Struct, frozen=True):
+    """Where it was measured; what is null is not known."""
 
-    gpu: str
-    driver: str | None
-    cuda: str | None
-    torch: str
-    python: str
-    cpu: str | None
-    cores: int
-    pcie_generation: int | None
-    pcie_width: int | None
+    gpu: Annotated[str, doc("the GPU")]
+    driver: Annotated[str | None, doc("its driver")]
+    cuda: Annotated[str | None, doc("CUDA's version")]
+    torch: Annotated[str, doc("torch's version")]
+    python: Annotated[str, doc("Python's version")]
+    cpu: Annotated[str | None, doc("the CPU")]
+    cores: Annotated[Count, doc("its cores")]
+    pcie_generation: Annotated[Count | None, doc("PCIe generation of the link")]
+    pcie_width: Annotated[Count | None, doc("lanes of the link")]
 
     @property
     def link(self) -> Link | None:
@@ -252,16 +247,15 @@ class Machine:
         return pcie(self.pcie_generation, self.pcie_width)
 
 
-@dataclass(frozen=True)
-class Bench:
+class Bench(Struct, frozen=True, kw_only=True):
     """The results of one machine."""
 
-    machine: Machine
-    results: Sequence[Result]
-    date: str
-    quick: bool
-    pinprof_version: str
-    schema: Literal["pinprof.bench/1"] = field(default=SCHEMA)
+    schema: Annotated[Literal["pinprof.bench/1"], doc("name and number of this schema")] = "pinprof.bench/1"
+    pinprof_version: Annotated[str, doc("what measured it")]
+    machine: Annotated[Machine, doc("where it was measured")]
+    results: Annotated[Sequence[Result], doc("by experiment")]
+    date: Annotated[str, doc("when")]
+    quick: Annotated[bool, doc("whether with `--quick`")]
 
     def result(self, number: str) -> Result | None:
         """Return the result of an experiment, None if it did not run."""

@@ -1,48 +1,44 @@
 """What the figures of a machine say of each claim of the texts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
 
 from pinprof.bench.catalogue import EXPERIMENTS
 from pinprof.bench.experiment import Claim, Experiment
 from pinprof.bench.judging import Measured, Outcome, judged
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bench, Figure
+from pinprof.document import Words, doc
 from pinprof.units import size
 
 MOST_SHOWN = 8
 """A claim on more figures than these shows none beside its verdict: they stand in the experiment's own tables."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict(Struct, frozen=True):
     """What the figures of a machine say of a claim."""
 
-    number: str
-    """The experiment, `E1` to `E15`."""
-    claim: str
-    outcome: Outcome
-    text: str
-    """Why, with the figures."""
-    sources: tuple[str, ...]
-    """Who claims it, see `experiment.SOURCES`."""
-    published: str
-    """What the text gives for it, figures first; empty if nothing."""
-    measured: str
-    """The figures that decide, each with its spread; empty if none was measured."""
-    differs: str
-    """What the outcome turns on, where it is not what the text says."""
+    number: Annotated[str, doc("the experiment, `E1` to `E15`")]
+    claim: Annotated[Words, doc("what a text says")]
+    outcome: Annotated[Outcome, doc("whether it holds here; `unjudged`: no figure of one machine decides")]
+    text: Annotated[Words, doc("why, with figures")]
+    sources: Annotated[tuple[str, ...], doc("who says it, as in `experiment.SOURCES`")]
+    published: Annotated[Words, doc("what was published, figures first; empty where nothing was")]
+    measured: Annotated[Words, doc("the figures that decide, with their spreads; empty where none was measured")]
+    differs: Annotated[Words, doc("what the outcome turns on; empty where it is confirmed")]
 
 
-def verdicts(bench: Bench) -> list[Verdict]:
+def verdicts(bench: Bench) -> list[ClaimVerdict]:
     """Return a verdict on each claim: `unknown` where its figures were not measured or say nothing."""
     return [_verdict(bench, known, claim) for known in EXPERIMENTS for claim in known.claims]
 
 
-def _verdict(bench: Bench, known: Experiment, claim: Claim) -> Verdict:
+def _verdict(bench: Bench, known: Experiment, claim: Claim) -> ClaimVerdict:
     measured = Measured(bench, known.number)
     outcome, text = judged(measured, claim.judge)
-    return Verdict(
+    return ClaimVerdict(
         known.number,
         claim.text,
         outcome,

@@ -65,6 +65,17 @@ class Comparison:
         return "estimated" in {self.before.estimate.source, self.after.estimate.source}
 
     @property
+    def sides(self) -> tuple[tuple[str, Profile], tuple[str, Profile]]:
+        """The two traces by name."""
+        return ("before", self.before), ("after", self.after)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why waits, copies or findings are not compared, of those that are not."""
+        all_reasons = {"waits": self.waits_reason, "copies": self.copies_reason, "findings": self.findings_reason}
+        return {what: reason for what, reason in all_reasons.items() if reason}
+
+    @property
     def per(self) -> str:
         """The unit of the figures in words: per step, or of the whole traces if neither has steps."""
         both = {self.before.steps.per, self.after.steps.per}

@@ -45,7 +45,12 @@ class WaitChange:
     @property
     def status(self) -> str:
         """How it changed: `gone`, `new`, `moved`, `changed` (beyond noise) or `same`."""
-        return _status(self.before, self.after, (self.count, self.stall, self.bubble), moved=self.moved)
+        return _status(self.before, self.after, self.figures, moved=self.moved)
+
+    @property
+    def figures(self) -> tuple[ComparedFigure, ...]:
+        """All figures, in the order of `WAIT_FIGURES`."""
+        return self.count, self.stall, self.bubble
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -69,9 +74,12 @@ class CopyChange:
     @property
     def status(self) -> str:
         """How they changed: `gone`, `new`, `changed` (beyond noise) or `same`."""
-        before, after = self.count.before.value, self.count.after.value
-        figures = (self.count, self.bytes, self.time, self.exposed, self.rate)
-        return _status(before, after, figures)
+        return _status(self.count.before.value, self.count.after.value, self.figures)
+
+    @property
+    def figures(self) -> tuple[ComparedFigure, ...]:
+        """All figures, in the order of `COPY_FIGURES`."""
+        return self.count, self.bytes, self.time, self.exposed, self.rate
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,11 @@ class FindingChange:
     def findings(self) -> tuple[Finding, ...]:
         """The findings after, or those before if they are gone."""
         return self.after or self.before
+
+
+def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> list[int]:
+    """Return the places of the changes that are more than noise."""
+    return [place for place, change in enumerate(changes) if change.status != SAME]
 
 
 def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> str:

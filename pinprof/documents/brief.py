@@ -3,33 +3,9 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from pinprof.documents.fields import (
-    Bound,
-    Count,
-    Document,
-    File,
-    Function,
-    Line,
-    Ms,
-    Pointer,
-    RangeMs,
-    Severity,
-    Share,
-    Source,
-    Words,
-    doc,
-    one_of,
-)
-from pinprof.documents.findings import (
-    CauseFraction,
-    CauseMs,
-    CauseRange,
-    DoFirst,
-    Joint,
-    SavingFraction,
-    SavingMs,
-    SavingRange,
-)
+from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
+from pinprof.documents.fields import Bound, Placed, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
+from pinprof.documents.findings import DoFirst, Joint, OfCause
 from pinprof.measurement.trust import FIGURES
 from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
@@ -50,29 +26,23 @@ class BriefStep(Document):
     why_null: Annotated[Words | None, doc("why `step_ms` is null; null where it is not")]
 
 
-class BriefVerdict(Document):
+class BriefVerdict(OfCause):
     """Why the step takes so long."""
 
     sentence: Annotated[Words, doc("the step and why it takes so long")]
     cause: Annotated[str | None, one_of(CAUSES), doc("the cause that costs most; null where the trace cannot tell")]
-    ms: CauseMs
-    fraction: CauseFraction
-    range_ms: CauseRange
     do: DoFirst
     finding: Annotated[str | None, doc("the id of the finding that this is about")]
     evidence: Evidence
 
 
-class BriefFinding(Document):
+class BriefFinding(Placed):
     """What to change."""
 
     id: Pointer
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
     title: Annotated[Words, doc("the rule in a few words")]
     severity: Annotated[Severity, doc("by the share of the step that the fix saves; `suspect` for hazards")]
-    file: File
-    line: Line
-    function: Function
     code: Code
     places: Annotated[Count, doc("places of the finding; the one here costs most")]
     says: Annotated[Words, doc("what the fix saves alone")]
@@ -87,13 +57,10 @@ class BriefFinding(Document):
     evidence: Evidence
 
 
-class BriefLine(Document):
+class BriefLine(Placed):
     """A line that takes the host's time, in a recording without work of a GPU."""
 
     id: Pointer
-    file: File
-    line: Line
-    function: Function
     code: Code
     share: Annotated[Share, doc("of the step")]
     per_step_ms: Annotated[Ms | None, doc("the same share of the measured step; null where it was not measured")]

@@ -3,28 +3,9 @@
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof.documents.fields import (
-    Count,
-    Document,
-    Family,
-    File,
-    Function,
-    Line,
-    Ms,
-    Placed,
-    RangeMs,
-    Severity,
-    Share,
-    Words,
-    doc,
-    one_of,
-)
+from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
+from pinprof.documents.fields import Family, Placed, Saved, SavingFraction, SavingMs, SavingRange, Severity
 from pinprof.verdict import CAUSES
-
-SavingMs: TypeAlias = Annotated[Ms | None, doc("what the fix saves per step, by replay; null where no replay tells")]
-SavingFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
-SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]
-
 
 CostMs: TypeAlias = Annotated[
     Ms, doc("GPU idle time or exposed copy time per step that goes with it, as traced; not what a fix saves")
@@ -32,11 +13,14 @@ CostMs: TypeAlias = Annotated[
 OnRanks: TypeAlias = Annotated[Sequence[Count], doc("the ranks that have it")]
 
 
-CauseMs: TypeAlias = Annotated[
-    Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
-]
-CauseFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
-CauseRange: TypeAlias = Annotated[RangeMs | None, doc("where it lies")]
+class OfCause(Document):
+    """What a cause costs the step."""
+
+    ms: Annotated[
+        Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
+    ]
+    fraction: Annotated[Share | None, doc("the same of the step")]
+    range_ms: Annotated[RangeMs | None, doc("where it lies")]
 
 
 DoFirst: TypeAlias = Annotated[
@@ -45,22 +29,16 @@ DoFirst: TypeAlias = Annotated[
 ]
 
 
-class Cost(Document):
+class Cost(OfCause):
     """What a cause costs the step; causes overlap."""
 
     cause: Annotated[str, one_of(CAUSES), doc("the cause")]
-    ms: CauseMs
-    fraction: CauseFraction
-    range_ms: CauseRange
 
 
-class Verdict(Document):
+class Verdict(OfCause):
     """Why the step takes so long: the one cause that costs it most."""
 
     cause: Annotated[str | None, one_of(CAUSES), doc("the cause; null where the trace cannot tell")]
-    ms: CauseMs
-    fraction: CauseFraction
-    range_ms: CauseRange
     headline: Annotated[
         Words | None, doc("the verdict; where `cause` is null, between which causes the trace cannot tell")
     ]
@@ -79,14 +57,11 @@ class FindingSite(Placed):
     ]
 
 
-class Then(Document):
+class Then(Saved):
     """A change that helps once the finding is fixed, and what both together bring."""
 
     rule: Annotated[str, doc("the rule that explains it")]
     what: Annotated[Words, doc("the change")]
-    saving_ms: SavingMs
-    saving_fraction: SavingFraction
-    range_ms: SavingRange
 
 
 class FixCode(Document):
@@ -96,16 +71,13 @@ class FixCode(Document):
     after: Annotated[str, doc("what to write instead; tests run it")]
 
 
-class Finding(Document):
+class Finding(Placed):
     """A rule that holds, with all sites that one fix is for."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
     family: Family
     title: Annotated[Words, doc("the rule in a few words")]
     severity: Annotated[Severity, doc("by the share of the step that the fix saves; `suspect` for hazards")]
-    file: File
-    line: Line
-    function: Function
     evidence: Annotated[Words, doc("what was seen, with figures")]
     cost_ms: CostMs
     saving_ms: SavingMs
@@ -121,12 +93,9 @@ class Finding(Document):
     ]
 
 
-class Joint(Document):
+class Joint(Saved):
     """All fixes together, which save less than the sum of them, and never less than one of them."""
 
-    saving_ms: SavingMs
-    saving_fraction: SavingFraction
-    range_ms: SavingRange
     predicted_step_ms: Annotated[Ms, doc("the step with all of them")]
     without: Annotated[Sequence[str], doc("rules whose fixes are left out, because the step would be longer with them")]
 
@@ -137,15 +106,12 @@ class SharedSite(FindingSite):
     ranks: OnRanks
 
 
-class SharedFinding(Document):
+class SharedFinding(Placed):
     """A finding of one or more ranks, as on the rank where it costs most."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
     family: Family
     title: Annotated[Words, doc("the rule in a few words")]
-    file: File
-    line: Line
-    function: Function
     cost_ms: CostMs
     saving_ms: Annotated[Ms | None, doc("what the fix saves per step, by replay")]
     ranks: OnRanks

@@ -5,21 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
-from pinprof.documents.fields import (
-    Bound,
-    Bytes,
-    Count,
-    Device,
-    Document,
-    Ms,
-    Placed,
-    RangeMs,
-    Share,
-    Source,
-    Words,
-    doc,
-    one_of,
-)
+from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
+from pinprof.documents.fields import Bound, Device, Placed, Source
 from pinprof.documents.findings import Cost, Finding, Joint, Ranks, Verdict
 from pinprof.documents.spent import HostMemory, HostProfile, Kernel, KernelSums, Launches, Op, OpSums, Pause
 from pinprof.documents.waits import Copies, Idle, Loader, Overlap, Syncs
@@ -258,7 +245,7 @@ class Trace(Document):
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
 
 
-class Machine(Document):
+class MeasuredOn(Document):
     """The machine of `--machine`."""
 
     gpu: Annotated[str, doc("its GPU")]
@@ -269,6 +256,6 @@ class Report(Document, kw_only=True):
 
     schema: Annotated[Literal["pinprof.report/1"], doc("name and number of this schema")] = SCHEMA
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
-    machine: Annotated[Machine | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
+    machine: Annotated[MeasuredOn | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
     traces: Annotated[Sequence[Trace], doc("the traces")]
     ranks: Annotated[Ranks | None, doc("the ranks of a job; null for one trace")]

@@ -4,27 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.analyses.host import KINDS
-from pinprof.documents.fields import (
-    Blocker,
-    Count,
-    Document,
-    File,
-    Function,
-    Line,
-    Ms,
-    Placed,
-    Share,
-    Size,
-    Us,
-    Words,
-    doc,
-    one_of,
-)
+from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
+from pinprof.documents.fields import Blocker, Placed
+from pinprof.trace import host
 from pinprof.trace.phases import PHASES
 
-Places: TypeAlias = Annotated[Count, doc("how many places they come from; the one above has most of the time")]
-Module: TypeAlias = Annotated[str | None, doc("the innermost module around most of the time")]
-Modules: TypeAlias = Annotated[Count, doc("how many modules they come from")]
 Samples: TypeAlias = Annotated[Count, doc("how many samples")]
 SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
 SampledError: TypeAlias = Annotated[Share, doc("by how much that may be off, either way, with 95 % confidence")]
@@ -32,16 +16,18 @@ SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured 
 LaunchCount: TypeAlias = Annotated[float, doc("calls that launch kernels, per step")]
 LaunchMs: TypeAlias = Annotated[Ms, doc("the host's time until each launch from the one before, per step")]
 LaunchedMs: TypeAlias = Annotated[Ms, doc("how long the kernels run, per step")]
-Origin: TypeAlias = Annotated[str, one_of(("user", "torch", "library")), doc("whose code it is")]
 
 
-class Times(Document):
-    """The time of one name."""
+class Times(Placed):
+    """The time of one name, and where most of it comes from."""
 
     name: Annotated[str, doc("the name; cut in its middle beyond 500 characters")]
     count: Annotated[float, doc("how many per step")]
     ms: Annotated[Ms, doc("their time per step")]
     mean_us: Annotated[Us, doc("the mean of one")]
+    places: Annotated[Count, doc("how many places they come from; the one above has most of the time")]
+    module: Annotated[str | None, doc("the innermost module around most of the time")]
+    modules: Annotated[Count, doc("how many modules they come from")]
 
 
 class Lane(Document):
@@ -59,12 +45,6 @@ class Kernel(Times):
     communication: Annotated[bool, doc("whether they are those of collectives, whose time is also that of waiting")]
     streams: Annotated[Sequence[Lane], doc("where they run, most of the time first")]
     op: Annotated[str | None, doc("the outermost op that launches most of their time")]
-    file: File
-    line: Line
-    function: Function
-    places: Places
-    module: Module
-    modules: Modules
 
 
 class Op(Times):
@@ -77,12 +57,6 @@ class Op(Times):
     stall_ms: Annotated[Ms | None, doc("the part in calls that can block, per step")]
     kernels: Annotated[float | None, doc("kernels that they launch themselves, per step")]
     kernel_ms: Annotated[Ms | None, doc("how long these run")]
-    file: File
-    line: Line
-    function: Function
-    places: Places
-    module: Module
-    modules: Modules
 
 
 class Sums(Document):
@@ -146,12 +120,6 @@ class Pause(Document):
     before: Annotated[str, doc("the op or call after it; empty at the end of the step")]
 
 
-class Frame(Placed):
-    """A frame of a sampled stack."""
-
-    origin: Annotated[str, one_of(("user", "torch", "library")), doc("whose code it is")]
-
-
 class Called(Placed):
     """A line of your code, and what went on when it was the innermost line of yours."""
 
@@ -165,7 +133,7 @@ class Called(Placed):
 class HostLine(Placed):
     """A line, or a function, of any code."""
 
-    origin: Annotated[str, one_of(("user", "torch", "library")), doc("whose code it is")]
+    origin: host.Origin
     samples: Samples
     share: SampledShare
     error: SampledError
@@ -184,24 +152,9 @@ class Kind(Document):
     per_step_ms: SampledMs
 
 
-class Stack(Document):
-    """A stack, and how often it was met."""
-
-    frames: Annotated[Sequence[Count], doc("indices into `frames`, the outermost first")]
-    count: Annotated[Count, doc("samples")]
-
-
-class HostProfile(Document):
+class HostProfile(host.HostProfile, frozen=True, kw_only=True):
     """Where the host's time goes, by Python stacks sampled while no profiler ran."""
 
-    interval_ms: Annotated[Ms, doc("the mean time between samples")]
-    samples: Annotated[Count, doc("how many")]
-    steps: Annotated[Count, doc("whole steps in which they were taken")]
-    window_ms: Annotated[Ms, doc("how long these took together")]
-    frames: Annotated[Sequence[Frame], doc("all frames")]
-    stacks: Annotated[Sequence[Stack], doc("all stacks")]
-    folded: Annotated[Count, doc("further samples, of stacks that are not kept")]
-    why_not: Annotated[Words | None, doc("why there are no samples, or none of the later steps")]
     kinds: Annotated[Sequence[Kind], doc("by kind; they add up to all samples")]
     called: Annotated[Sequence[Called], doc("by your innermost line; they add up to all samples")]
     lines: Annotated[Sequence[HostLine], doc("by line of any code, most samples first")]

@@ -7,39 +7,25 @@ from msgspec import UNSET, UnsetType
 
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.overlap import REASONS
+from pinprof.document import NOT_IN_OLDER, Count, Document, Gbps, Ms, Share, Size, doc, one_of
 from pinprof.documents.fields import (
-    NOT_IN_OLDER,
-    Count,
     Direction,
-    Document,
-    File,
-    Function,
-    Gbps,
     Guards,
     Library,
-    Line,
     Memory,
-    Ms,
     Placed,
-    Share,
-    Size,
     Thread,
     WaitCause,
     WaitVerdict,
-    doc,
-    one_of,
 )
 
 
-class Site(Document, kw_only=True):
+class Site(Placed, kw_only=True):
     """The waits of one cause at one place, in the whole recording, as traced."""
 
     cause: WaitCause
     op: Annotated[str | None, doc("the op of torch around the call")]
     call: Annotated[str, doc("the CUDA call that blocked")]
-    file: File
-    line: Line
-    function: Function
     library: Annotated[
         Library | UnsetType | None, NOT_IN_OLDER, doc("where it waits in a library that your line calls")
     ] = UNSET

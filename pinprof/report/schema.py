@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from pinprof.documents.brief import ReportBrief
-from pinprof.documents.fields import Document
 from pinprof.documents.report import Report
 from pinprof.report.ab.json import Ab, Bisect
 from pinprof.report.bench.json import BenchDocument
@@ -16,7 +15,7 @@ from pinprof.report.fix.json import Fix
 from pinprof.report.trial.json import Try
 from pinprof.report.whatif.json import Verify, Whatif
 
-DOCUMENTS: dict[str, type[Document]] = {
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "report": Report,
     "report-brief": ReportBrief,
     "compare": Compare,
@@ -59,7 +58,7 @@ def _described(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     properties = shape["properties"]
     required = [name for name, field in properties.items() if name in shape["required"] or "default" in field]
     return {
-        "description": shape["description"].removesuffix("."),
+        "description": shape["description"].split("\n\n")[0].removesuffix("."),
         "type": "object",
         "properties": {name: _property_of(field, names) for name, field in properties.items()},
         "required": required,

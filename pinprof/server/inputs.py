@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from pinprof.documents.fields import Document, doc
+from pinprof.document import Document, doc
 
 LONGEST_NAME, LONGEST_DIFF = 1000, 200_000
 MOST_NAMES, MOST_TRACES, MOST_IDS = 64, 256, 8

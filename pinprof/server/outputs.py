@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Struct, defstruct
 
-from pinprof.documents.fields import Count, Document, Words, doc
+from pinprof.document import Count, Document, Words, doc
 from pinprof.report.schema import DOCUMENTS
 
 MOST_LISTS = 8

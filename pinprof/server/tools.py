@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pinprof.documents.fields import Document
+from pinprof.document import Document
 from pinprof.report.schema import to_schema
 from pinprof.server import commands, inputs, outputs
 from pinprof.server.bounds import MOST_CHARACTERS

@@ -1,11 +1,12 @@
 """Where the host's time goes without the profiler: the sampled Python stacks that a trace holds."""
 
-from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
+from pinprof.document import Count, Ms, Words, doc
 from pinprof.trace.lines import Placed
 
 HOST_KEY = "pinprof_host"
@@ -20,49 +21,39 @@ MOST_STACKS = 5_000
 MOST_SAMPLES = 1_000_000_000
 """A larger count is corrupt: at 10 ms each it would be four months."""
 
-Origin: TypeAlias = Literal["user", "torch", "library"]
-"""Whose code a frame is: the program's own, of torch, or of Python and other installed packages."""
+Origin: TypeAlias = Annotated[
+    Literal["user", "torch", "library"],
+    doc("whose code it is: the program's own, torch's, or that of Python and other installed packages"),
+]
 
 
-@dataclass(frozen=True)
-class HostFrame(Placed):
+class HostFrame(Placed, Struct, frozen=True):
     """A line of Python code that was running, or that had called what was running."""
 
-    file: str
-    line: int | None
-    """None where only the function is certain."""
-    function: str
-    """Qualified by its class where Python tells (3.11)."""
+    file: Annotated[str, doc("the file of the code, as it was recorded")]
+    line: Annotated[Count | None, doc("its line; null where only the function is certain")]
+    function: Annotated[str, doc("the function around it, qualified by its class where Python tells (3.11)")]
     origin: Origin
 
 
-@dataclass(frozen=True)
-class HostStack:
+class HostStack(Struct, frozen=True):
     """A Python stack, and how often it was met."""
 
-    frames: tuple[int, ...]
-    """Indices into `HostProfile.frames`, the outermost first."""
-    count: int
+    frames: Annotated[tuple[Count, ...], doc("indices into `frames`, the outermost first")]
+    count: Annotated[Count, doc("samples")]
 
 
-@dataclass(frozen=True)
-class HostProfile:
+class HostProfile(Struct, frozen=True):
     """Samples of the main thread's Python stack, taken at random times while no profiler ran."""
 
-    interval_ms: float
-    """The mean time between samples."""
-    samples: int
-    steps: int
-    """Whole steps in which they were taken."""
-    window_ms: float
-    """How long these steps took together."""
-    frames: tuple[HostFrame, ...] = ()
-    stacks: tuple[HostStack, ...] = ()
-    """The most frequent first."""
-    folded: int = 0
-    """Samples whose stacks are not among those kept."""
-    why_not: str | None = None
-    """Why there are no samples, or none of the later steps, in words."""
+    interval_ms: Annotated[Ms, doc("the mean time between samples")]
+    samples: Annotated[Count, doc("how many")]
+    steps: Annotated[Count, doc("whole steps in which they were taken")]
+    window_ms: Annotated[Ms, doc("how long these took together")]
+    frames: Annotated[tuple[HostFrame, ...], doc("all frames")] = ()
+    stacks: Annotated[tuple[HostStack, ...], doc("all stacks, the most frequent first")] = ()
+    folded: Annotated[Count, doc("further samples, of stacks that are not kept")] = 0
+    why_not: Annotated[Words | None, doc("why there are no samples, or none of the later steps")] = None
 
 
 def host_of_metadata(entry: object) -> HostProfile | None:

@@ -1,9 +1,9 @@
 """One step of a trace as bars: what the host did, what each stream did, and why copies are exposed."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from pinprof.analyses.overlap import EXPOSED
 from pinprof.analyses.syncs import CAUSES

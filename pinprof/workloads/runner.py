@@ -113,7 +113,13 @@ def run_bench(
     with Apart() as apart:
         machines: list[Machine] = list(apart.call(describe_machine, timeout_s=TIMEOUT_S))
         results = run_experiments(experiments, stages(quick=quick), quick=quick, on_progress=on_progress, apart=apart)
-    return Bench(machines[0], results, date or datetime.now(timezone.utc).date().isoformat(), quick, VERSION)
+    return Bench(
+        machine=machines[0],
+        results=results,
+        date=date or datetime.now(timezone.utc).date().isoformat(),
+        quick=quick,
+        pinprof_version=VERSION,
+    )
 
 
 def run_experiments(

@@ -1,14 +1,13 @@
 """Rates beyond what the link carries: PCIe 5.0 x16, 63.0 GB/s."""
 
-from dataclasses import replace
-
 import pytest
 from bench_builder import H200, BenchBuilder, gbps, measured
+from msgspec.structs import replace
 
 from pinprof.bench.advice import advice
 from pinprof.bench.refused import refused
 from pinprof.bench.results import Figure, Machine
-from pinprof.bench.verdicts import Verdict, verdicts
+from pinprof.bench.verdicts import ClaimVerdict, verdicts
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 QUIET = tuple(gbps("HtoD pinned", size, 54) for size in (4 * MIB, 16 * MIB, 64 * MIB))
@@ -58,7 +57,7 @@ def test_a_link_that_is_not_known_refuses_nothing() -> None:
     assert names(*QUIET, WILD, machine=replace(H200, pcie_generation=None)) == []
 
 
-def judged(claim: str, *figures: Figure) -> Verdict:
+def judged(claim: str, *figures: Figure) -> ClaimVerdict:
     found = verdicts(BenchBuilder().add("E13", *figures).build())
     return next(each for each in found if each.number == "E13" and each.claim.startswith(claim))
 

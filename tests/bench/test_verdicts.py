@@ -1,10 +1,10 @@
 """Each claim with figures that confirm it, refute it, leave it open, and are missing; and what lies between them."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from bench_builder import H200, BenchBuilder, count, gbps, measured, ms
+from msgspec.structs import replace
 
 from pinprof.bench.article_judges import LONGER
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
@@ -13,7 +13,7 @@ from pinprof.bench.judging import NotJudged, Outcome
 from pinprof.bench.results import Figure, Machine
 from pinprof.bench.tutorial_judges import CASES, IN_TURN, KERNELS_FIRST, SENT, STRATEGIES, TEXTS_KERNELS
 from pinprof.bench.tutorial_judges import MADE as WRITTEN
-from pinprof.bench.verdicts import Verdict, verdicts
+from pinprof.bench.verdicts import ClaimVerdict, verdicts
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 Figures = tuple[Figure, ...]
@@ -23,7 +23,7 @@ CLAIMS = [(known.number, claim) for known in EXPERIMENTS for claim in known.clai
 JUDGED = [(number, claim) for number, claim in CLAIMS if not isinstance(claim.judge, NotJudged)]
 
 
-def judged(number: str, claim: str, *figures: Figure, machine: Machine = H200) -> Verdict:
+def judged(number: str, claim: str, *figures: Figure, machine: Machine = H200) -> ClaimVerdict:
     """Return the verdict on the claim of an experiment that begins so; some figures may be of E11."""
     of_e11 = [replace(figure, name=figure.name.removeprefix(E11)) for figure in figures if figure.name.startswith(E11)]
     bench = BenchBuilder(machine).add("E11", *of_e11)

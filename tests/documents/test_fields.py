@@ -8,7 +8,8 @@ from typing import Annotated
 import pytest
 from msgspec import UNSET, UnsetType
 
-from pinprof.documents.fields import Ms, Placed, RangeMs, doc, encoded, encoded_briefly, filled
+from pinprof.document import Ms, RangeMs, doc, encoded, encoded_briefly, filled
+from pinprof.documents.fields import Placed
 from pinprof.trace.lines import Place
 
 PLACE = Place("train.py", 3, "train")

@@ -1,10 +1,10 @@
 """The host's time in optimizers, as samples without the profiler tell it."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from host_builder import host_profile
+from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
@@ -64,7 +64,7 @@ def recorded(folder: Path, in_optimizer: int | None) -> Path:
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
     if in_optimizer is not None:
         stacks = (in_optimizer, f"{ADAM}torch/optim/adam.py:520:f"), (100 - in_optimizer, NETWORK)
-        builder.metadata[HOST_KEY] = asdict(host_profile(*stacks, steps=1429))
+        builder.metadata[HOST_KEY] = to_builtins(host_profile(*stacks, steps=1429))
     return builder.write(folder / "trace.json")
 
 

@@ -13,20 +13,7 @@ from pinprof.ab.causes import Cause, Kind
 from pinprof.ab.duel import ComparedBy, compared_by, differences
 from pinprof.ab.measuring import Pair
 from pinprof.ab.verdict import Verdict
-from pinprof.documents.fields import (
-    Count,
-    Document,
-    Ms,
-    Range,
-    RangeMs,
-    Seconds,
-    Share,
-    Words,
-    doc,
-    encoded,
-    filled,
-    one_of,
-)
+from pinprof.document import Count, Document, Ms, Range, RangeMs, Seconds, Share, Words, doc, encoded, filled, one_of
 from pinprof.report.ab.text import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION

@@ -8,7 +8,7 @@ from rich.text import Text
 from pinprof.bench.advice import advice
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Result
-from pinprof.bench.verdicts import Verdict, verdicts
+from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.report.bench.words import (
     OUTCOMES,
     SPREAD,
@@ -40,7 +40,7 @@ def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
         yield known, result, _section(bench, known, result, of_this)
 
 
-def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[Verdict]) -> Section:
+def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[ClaimVerdict]) -> Section:
     sizes = sizes_line(known, result)
     sentences: list[Sentence] = [sentence(known.summary) + (f" Sizes: {sizes}." if sizes else "")]
     sentences += [Styled(f"Different from the text: {known.changed}.", "dim")] if known.changed else []
@@ -65,7 +65,7 @@ def _grids(bench: Bench, result: Result) -> Iterator[Table]:
         yield Table(f"By {first}, with how far the spread goes from the median", columns, grid.rows)
 
 
-def outcome_of(verdict: Verdict) -> Styled:
+def outcome_of(verdict: ClaimVerdict) -> Styled:
     """Return what became of a claim."""
     return Styled(OUTCOMES[verdict.outcome], verdict.outcome)
 

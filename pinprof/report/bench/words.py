@@ -9,7 +9,7 @@ from pinprof.bench.experiment import SOURCES, Experiment
 from pinprof.bench.order import MATTERS, SAME, amount, shown, spread
 from pinprof.bench.refused import refused
 from pinprof.bench.results import Bench, Figure, Result
-from pinprof.bench.verdicts import Verdict
+from pinprof.bench.verdicts import ClaimVerdict
 from pinprof.report.words import NOTHING, begun
 from pinprof.units import counted, percent, size
 
@@ -126,7 +126,7 @@ def said(known: Experiment, result: Result) -> str:
     return "; ".join(parts)
 
 
-def claimed(verdict: Verdict) -> str:
+def claimed(verdict: ClaimVerdict) -> str:
     """Return who claims it, by short names."""
     return ", ".join(verdict.sources)
 
@@ -136,7 +136,7 @@ def texts() -> str:
     return "; ".join(f"{name}: {title}" for name, title in SOURCES.items())
 
 
-def why(verdict: Verdict) -> str:
+def why(verdict: ClaimVerdict) -> str:
     """Return why the verdict is what it is, and where that is not what the text says, what it turns on."""
     return f"{verdict.text}. Why it may differ: {verdict.differs}" if verdict.differs else verdict.text
 

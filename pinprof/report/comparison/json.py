@@ -1,41 +1,39 @@
 """`pinprof compare --json`: with the names of the report, in milliseconds, bytes and GB/s."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pinprof import rules
 from pinprof.analyses.syncs import Site
 from pinprof.comparison import ComparedFigure, Comparison, Value, changes
-from pinprof.documents.fields import (
-    Bound,
+from pinprof.document import (
     Bytes,
     Count,
-    Device,
-    Direction,
     Document,
-    File,
-    Function,
-    Library,
-    Line,
-    Memory,
     Ms,
-    Placed,
     Range,
     RangeMs,
-    Severity,
     Share,
-    Source,
-    Thread,
-    WaitCause,
-    WaitVerdict,
     Words,
     doc,
     encoded,
     filled,
-    library,
     one_of,
-    place_fields,
     range_ms,
+)
+from pinprof.documents.fields import (
+    Bound,
+    Device,
+    Direction,
+    Library,
+    Memory,
+    Placed,
+    Severity,
+    Source,
+    Thread,
+    WaitCause,
+    WaitVerdict,
+    library,
 )
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import verdict
@@ -47,62 +45,62 @@ Status: TypeAlias = Annotated[str, one_of(STATUSES), doc("how it changed")]
 VerdictOnStep: TypeAlias = Annotated[
     str, one_of(("faster", "slower", "same", "unsure", "unknown")), doc("how the step changed")
 ]
+Sentence: TypeAlias = Annotated[Words, doc("the verdict in a sentence")]
+SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
 WhyNot: TypeAlias = Annotated[Words | None, doc("why they are not compared; null where they are")]
-FigureBefore: TypeAlias = Annotated[float | None, doc("the figure before")]
-FigureAfter: TypeAlias = Annotated[float | None, doc("the figure after")]
-Difference: TypeAlias = Annotated[float | None, doc("after less before")]
-Fraction: TypeAlias = Annotated[Share | None, doc("the difference of the figure before")]
-Noise: TypeAlias = Annotated[float | None, doc("how much the figures may differ by chance")]
-WithinNoise: TypeAlias = Annotated[bool | None, doc("whether the ranges have something in common")]
-RangeBefore: TypeAlias = Annotated[Range | None, doc("where the figure before lies")]
-RangeAfter: TypeAlias = Annotated[Range | None, doc("where the figure after lies")]
-NotCompared: TypeAlias = Annotated[Words | None, doc("why it is not compared")]
 SavedMs: TypeAlias = Annotated[Ms | None, doc("what the fix saves per step")]
+NameOfFigure: TypeAlias = Annotated[str, doc("which figure; its end tells the unit")]
+DeviceOfFigure: TypeAlias = Annotated[Count | None, doc("the GPU")]
+CopyDirection: TypeAlias = Annotated[Direction, doc("from where to where")]
+CopyMemory: TypeAlias = Annotated[Memory | None, doc("kind of the host's memory")]
+RuleId: TypeAlias = Annotated[str, doc("the rule, for `pinprof explain`")]
+RuleTitle: TypeAlias = Annotated[Words, doc("the rule in a few words")]
 
 
-class Figure(Document):
+class BriefFigure(Document):
+    """Two values of a figure."""
+
+    before: Annotated[float | None, doc("the figure before")]
+    after: Annotated[float | None, doc("the figure after")]
+    difference: Annotated[float | None, doc("after less before")]
+    within_noise: Annotated[bool | None, doc("whether the difference may be chance: their ranges overlap")]
+    reason: Annotated[Words | None, doc("why it is not compared")]
+
+
+class FigureChange(BriefFigure):
     """Two values of a figure; its name tells the unit."""
 
-    before: FigureBefore
-    after: FigureAfter
-    difference: Difference
-    fraction: Fraction
-    noise: Noise
-    within_noise: WithinNoise
-    range_before: RangeBefore
-    range_after: RangeAfter
-    reason: NotCompared
+    fraction: Annotated[Share | None, doc("the difference of the figure before")]
+    noise: Annotated[float | None, doc("how much the figures may differ by chance")]
+    range_before: Annotated[Range | None, doc("where the figure before lies")]
+    range_after: Annotated[Range | None, doc("where the figure after lies")]
 
 
-FigurePerStep: TypeAlias = Annotated[Figure, doc("per step")]
+FigurePerStep: TypeAlias = Annotated[FigureChange, doc("per step")]
 
 
-class StepFigure(Document):
+class StepFigure(FigureChange):
     """A figure of the step or of a GPU."""
 
-    name: Annotated[str, doc("which figure; its end tells the unit")]
-    device: Annotated[Count | None, doc("the GPU")]
-    before: FigureBefore
-    after: FigureAfter
-    difference: Difference
-    fraction: Fraction
-    noise: Noise
-    within_noise: WithinNoise
-    range_before: RangeBefore
-    range_after: RangeAfter
-    reason: NotCompared
+    name: NameOfFigure
+    device: DeviceOfFigure
 
 
-class Side(Document):
+class BriefSide(Document):
     """One of the two traces."""
 
     path: Annotated[str, doc("where it was read")]
-    rank: Annotated[Count | None, doc("the rank")]
-    torch_version: Annotated[str | None, doc("the torch that recorded it")]
-    devices: Annotated[Sequence[Device], doc("the GPUs")]
     steps: Annotated[Count, doc("complete steps")]
     step_source: Annotated[Source, doc("how the step is known")]
     bound: Annotated[Bound | None, doc("what sets the pace")]
+
+
+class Side(BriefSide):
+    """One of the two traces."""
+
+    rank: Annotated[Count | None, doc("the rank")]
+    torch_version: Annotated[str | None, doc("the torch that recorded it")]
+    devices: Annotated[Sequence[Device], doc("the GPUs")]
 
 
 class WaitSite(Placed):
@@ -122,17 +120,17 @@ class WaitChange(Document):
     op: Annotated[str | None, doc("the op around it")]
     before: Annotated[Sequence[WaitSite], doc("its places before")]
     after: Annotated[Sequence[WaitSite], doc("its places after")]
-    per_step: Annotated[Figure, doc("how many")]
-    stall_ms: Annotated[Figure, doc("time in them per step")]
-    bubble_ms: Annotated[Figure, doc("GPU idle time behind them per step")]
+    per_step: Annotated[FigureChange, doc("how many")]
+    stall_ms: Annotated[FigureChange, doc("time in them per step")]
+    bubble_ms: Annotated[FigureChange, doc("GPU idle time behind them per step")]
 
 
 class CopyChange(Document):
     """The copies of one direction and host memory, before and after."""
 
-    change: Annotated[str, one_of(STATUSES), doc("how they changed")]
-    direction: Annotated[Direction, doc("from where to where")]
-    host_memory: Annotated[Memory | None, doc("kind of the host's memory")]
+    change: Status
+    direction: CopyDirection
+    host_memory: CopyMemory
     count: FigurePerStep
     bytes: FigurePerStep
     time_ms: FigurePerStep
@@ -143,7 +141,7 @@ class CopyChange(Document):
 class Repinned(Document):
     """Copies whose host memory is of another kind after, per step."""
 
-    direction: Annotated[Direction, doc("from where to where")]
+    direction: CopyDirection
     before: Annotated[Memory, doc("kind before")]
     after: Annotated[Memory, doc("kind after")]
     count: Annotated[float, doc("how many")]
@@ -156,13 +154,10 @@ class FoundSite(Placed):
     saving_ms: SavedMs
 
 
-class Found(Document):
+class Found(Placed):
     """A finding in one of the traces."""
 
     severity: Annotated[Severity, doc("how grave it is")]
-    file: File
-    line: Line
-    function: Function
     evidence: Annotated[Words, doc("what was seen")]
     saving_ms: SavedMs
     range_ms: Annotated[RangeMs | None, doc("where that lies")]
@@ -173,11 +168,11 @@ class FindingChange(Document):
     """A finding before and after."""
 
     change: Status
-    rule: Annotated[str, doc("the rule, for `pinprof explain`")]
-    title: Annotated[Words, doc("the rule in a few words")]
+    rule: RuleId
+    title: RuleTitle
     before: Annotated[Sequence[Found], doc("as found before")]
     after: Annotated[Sequence[Found], doc("as found after")]
-    saving_ms: Annotated[Figure, doc("what its fix saves per step")]
+    saving_ms: Annotated[FigureChange, doc("what its fix saves per step")]
 
 
 class Compare(Document, kw_only=True):
@@ -188,8 +183,8 @@ class Compare(Document, kw_only=True):
     before: Annotated[Side, doc("the trace before")]
     after: Annotated[Side, doc("the trace after")]
     verdict: VerdictOnStep
-    sentence: Annotated[Words, doc("the verdict in a sentence")]
-    same_program: Annotated[bool | None, doc("whether the traces seem to be of one program")]
+    sentence: Sentence
+    same_program: SameProgram
     kernels_alike: Annotated[Share | None, doc("kernels per step that both have, by name")]
     figures: Annotated[Sequence[StepFigure], doc("the step first, then its parts")]
     waits: Annotated[Sequence[WaitChange], doc("waits, each matched with itself")]
@@ -208,13 +203,15 @@ def to_json(comparison: Comparison) -> str:
 
 def compared(comparison: Comparison) -> Compare:
     """Return the comparison for programs."""
-    return Compare(
+    return filled(
+        Compare,
+        comparison,
+        schema="pinprof.compare/1",
+        pinprof_version=VERSION,
         before=_side(comparison.before),
         after=_side(comparison.after),
-        verdict=comparison.verdict,
         sentence=verdict(comparison),
         same_program=comparison.is_same_program,
-        kernels_alike=comparison.kernels_alike,
         figures=[
             filled(StepFigure, _figure(figure), name=figure.name, device=figure.device) for figure in comparison.figures
         ],
@@ -229,10 +226,10 @@ def compared(comparison: Comparison) -> Compare:
 
 
 def _side(profile: Profile) -> Side:
-    return Side(
+    return filled(
+        Side,
+        profile.info,
         path=profile.path,
-        rank=profile.info.rank,
-        torch_version=profile.info.torch_version,
         devices=[filled(Device, device) for device in profile.info.devices],
         steps=profile.steps.count,
         step_source=profile.estimate.source,
@@ -240,10 +237,10 @@ def _side(profile: Profile) -> Side:
     )
 
 
-def _figure(figure: ComparedFigure) -> Figure:
+def _figure(figure: ComparedFigure) -> FigureChange:
     """Return two values of a figure, in the unit that its name tells."""
     unit = figure.unit
-    return Figure(
+    return FigureChange(
         before=_number(unit, figure.before.value),
         after=_number(unit, figure.after.value),
         difference=_number(unit, figure.difference),
@@ -256,6 +253,11 @@ def _figure(figure: ComparedFigure) -> Figure:
     )
 
 
+def _figures(figures: Iterable[ComparedFigure]) -> dict[str, FigureChange]:
+    """Return figures by their names."""
+    return {figure.name: _figure(figure) for figure in figures}
+
+
 def _number(unit: str, value: float | None) -> float | None:
     return value if value is None or unit != "ns" else ms(value)
 
@@ -265,16 +267,9 @@ def _range(unit: str, value: Value) -> list[float] | None:
 
 
 def _wait(change: changes.WaitChange) -> WaitChange:
-    site = change.sites[0]
-    return WaitChange(
-        change=change.status,
-        cause=site.cause,
-        op=site.op,
-        before=[_site(site) for site in change.before],
-        after=[_site(site) for site in change.after],
-        per_step=_figure(change.count),
-        stall_ms=_figure(change.stall),
-        bubble_ms=_figure(change.bubble),
+    before, after = ([_site(site) for site in sites] for sites in (change.before, change.after))
+    return filled(
+        WaitChange, change.sites[0], change=change.status, before=before, after=after, **_figures(change.figures)
     )
 
 
@@ -283,23 +278,16 @@ def _site(site: Site) -> WaitSite:
 
 
 def _copies(change: changes.CopyChange) -> CopyChange:
-    return CopyChange(
-        change=change.status,
-        direction=change.direction,
-        host_memory=None if change.host_memory == "none" else change.host_memory,
-        count=_figure(change.count),
-        bytes=_figure(change.bytes),
-        time_ms=_figure(change.time),
-        exposed_ms=_figure(change.exposed),
-        bandwidth_gbps=_figure(change.rate),
-    )
+    memory = None if change.host_memory == "none" else change.host_memory
+    return filled(CopyChange, change, change=change.status, host_memory=memory, **_figures(change.figures))
 
 
 def _finding(change: changes.FindingChange) -> FindingChange:
+    finding = change.findings[0]
     return FindingChange(
         change=change.status,
-        rule=change.findings[0].rule.id,
-        title=change.findings[0].title,
+        rule=finding.rule.id,
+        title=finding.title,
         before=[_found(finding) for finding in change.before],
         after=[_found(finding) for finding in change.after],
         saving_ms=_figure(change.saving),
@@ -308,9 +296,10 @@ def _finding(change: changes.FindingChange) -> FindingChange:
 
 def _found(finding: rules.Finding) -> Found:
     evidence, saving = finding.evidence, finding.saving
-    return Found(
+    return filled(
+        Found,
+        evidence,
         severity=finding.severity,
-        **place_fields(evidence.place),
         evidence=evidence.text,
         saving_ms=_saved_ms(finding),
         range_ms=range_ms(saving.range_ns) if saving else None,

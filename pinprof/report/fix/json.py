@@ -6,21 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec.structs import asdict
 
-from pinprof.documents.fields import (
-    Document,
-    File,
-    Function,
-    Line,
-    Ms,
-    RangeMs,
-    Share,
-    Words,
-    doc,
-    encoded,
-    filled,
-    maybe_ms,
-    saving_fields,
-)
+from pinprof.document import Document, Ms, RangeMs, Share, Words, doc, encoded, filled, maybe_ms
+from pinprof.documents.fields import File, Function, Line, saving_fields
 from pinprof.fix import Mend, Patches
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Numbers

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from pinprof import urls
 from pinprof.analyses.host import CalledLine
+from pinprof.document import encoded_briefly, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
-from pinprof.documents.fields import encoded_briefly, filled, maybe_ms, range_ms, saving_fields
+from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
 from pinprof.ranks import Ranks

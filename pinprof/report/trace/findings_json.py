@@ -2,8 +2,9 @@
 
 from typing import TypedDict
 
+from pinprof.document import filled, maybe_ms, range_ms
 from pinprof.documents import findings as documents
-from pinprof.documents.fields import filled, maybe_ms, place_fields, range_ms, saving_fields
+from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.ranks import RankRow, Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.advice import advice, evidence
@@ -53,7 +54,7 @@ def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
         finding,
         rule=finding.rule.id,
         family=finding.rule.family,
-        **place_fields(finding.evidence.place),
+        **finding.evidence.place._asdict(),
         evidence=finding.evidence.text,
         cost_ms=ms(finding.evidence.cost_ns),
         **saving_fields(finding.saving if step_ns else None, step_ns),
@@ -118,7 +119,7 @@ def _shared(shared: SharedFinding) -> documents.SharedFinding:
         rule=finding.rule.id,
         family=finding.rule.family,
         title=finding.title,
-        **place_fields(at.place),
+        **at.place._asdict(),
         cost_ms=ms(at.cost_ns),
         saving_ms=_alone_ms(finding),
         ranks=shared.ranks,

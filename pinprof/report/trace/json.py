@@ -7,8 +7,9 @@ from msgspec import UNSET, UnsetType
 
 from pinprof.analyses.course import Course, Irregular, RegularStep
 from pinprof.analyses.parts import MeanStep
+from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import report as documents
-from pinprof.documents.fields import Device, encoded, filled, maybe_ms, range_ms
+from pinprof.documents.fields import Device
 from pinprof.documents.spent import HostMemory, Pause
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, Figure
@@ -42,10 +43,10 @@ def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[s
     return encoded(document)
 
 
-def _machine(all_findings: Iterable[Findings]) -> documents.Machine | UnsetType:
+def _machine(all_findings: Iterable[Findings]) -> documents.MeasuredOn | UnsetType:
     """Return the machine whose bench findings rest on; nothing where they rest on none."""
     gpu = next((findings.machine for findings in all_findings if findings.machine), None)
-    return documents.Machine(gpu) if gpu else UNSET
+    return documents.MeasuredOn(gpu) if gpu else UNSET
 
 
 def _trace(profile: Profile, findings: Findings, hta: Breakdown | None) -> documents.Trace:

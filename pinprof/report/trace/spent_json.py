@@ -1,14 +1,14 @@
 """Where the time goes by name, for programs: kernels, ops, launches, and the sampled host."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from pinprof.analyses.host import CalledLine, HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.spent import KernelSums, KernelTime, OpSums, OpTime, Origin
+from pinprof.document import filled, maybe_ms
 from pinprof.documents import spent as documents
-from pinprof.documents.fields import blockers, filled, maybe_ms, place_fields
+from pinprof.documents.fields import blockers
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.trace.spent import step_share, without_profiler_ns
@@ -33,13 +33,12 @@ def kernel_of(profile: Profile, sums: KernelSums, row: KernelTime) -> documents.
     """Return the kernels of one name."""
     return filled(
         documents.Kernel,
-        _times(profile, row.name, row.count, row.time_ns),
+        _times(profile, row.name, row.count, row.time_ns, row.origin),
         share=row.time_ns / sums.busy_ns if sums.busy_ns else None,
         step_share=step_share(profile, sums, row),
         communication=row.communication,
         streams=[documents.Lane(*lane) for lane in row.lanes],
         op=row.op,
-        **_origin(row.origin),
     )
 
 
@@ -52,13 +51,12 @@ def op_of(profile: Profile, sums: OpSums, row: OpTime) -> documents.Op:
     """Return the ops of one name."""
     return filled(
         documents.Op,
-        _times(profile, row.name, row.count, row.own_ns),
+        _times(profile, row.name, row.count, row.own_ns, row.origin),
         share=row.own_ns / sums.host_ns if sums.host_ns else None,
         without_profiler_ms=maybe_ms(without_profiler_ns(profile, sums, row.own_ns)),
         stall_ms=None if row.stall_ns is None else _ms(profile, row.stall_ns),
         kernels=None if row.kernels is None else row.kernels / profile.steps.divisor,
         kernel_ms=None if row.kernel_ns is None else _ms(profile, row.kernel_ns),
-        **_origin(row.origin),
     )
 
 
@@ -76,18 +74,9 @@ def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> document
     )
 
 
-def _times(profile: Profile, name: str, count: int, time_ns: int) -> documents.Times:
+def _times(profile: Profile, name: str, count: int, time_ns: int, origin: Origin) -> documents.Times:
     per_step, mean_us = count / profile.steps.divisor, round(time_ns / count / NS_PER_US, 3)
-    return documents.Times(name=name, count=per_step, ms=_ms(profile, time_ns), mean_us=mean_us)
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    return {
-        **place_fields(origin.place),
-        "places": origin.places,
-        "module": origin.module,
-        "modules": origin.modules,
-    }
+    return filled(documents.Times, origin, name=name, count=per_step, ms=_ms(profile, time_ns), mean_us=mean_us)
 
 
 def _ms(profile: Profile, time_ns: int) -> float:
@@ -113,8 +102,9 @@ def host_profile(profile: Profile) -> documents.HostProfile | None:
     recorded, sums = profile.info.host, profile.host
     if recorded is None:
         return None
-    return documents.HostProfile(
-        **asdict(recorded),
+    return filled(
+        documents.HostProfile,
+        recorded,
         kinds=[documents.Kind(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
         called=[_called(profile, sums, row) for row in sums.called[:MOST_PLACES]] if sums else [],
         lines=[_host_line(profile, sums, row) for row in sums.lines[:MOST_PLACES]] if sums else [],

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from pinprof.analyses.syncs import Stalled
+from pinprof.document import filled, maybe_ms
 from pinprof.documents import waits as documents
-from pinprof.documents.fields import filled, library, maybe_ms
+from pinprof.documents.fields import library
 from pinprof.measurement.figures import LOADER, SYNCS
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec.structs import asdict
 
-from pinprof.documents.fields import (
+from pinprof.document import (
     Count,
     Document,
     Ms,

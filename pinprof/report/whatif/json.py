@@ -7,31 +7,33 @@ from msgspec import UNSET, UnsetType, convert
 from msgspec.structs import asdict
 
 from pinprof.analyses.syncs import Site
-from pinprof.documents.fields import (
-    Blocker,
-    Bound,
+from pinprof.document import (
     Bytes,
     Count,
     Document,
-    File,
-    Function,
     Gbps,
-    Guards,
-    Library,
-    Line,
     Ms,
     RangeMs,
     Share,
-    Source,
-    WaitCause,
     Words,
-    blockers,
     doc,
     encoded,
     filled,
-    library,
     one_of,
     range_ms,
+)
+from pinprof.documents.fields import (
+    Blocker,
+    Bound,
+    File,
+    Function,
+    Guards,
+    Library,
+    Line,
+    Source,
+    WaitCause,
+    blockers,
+    library,
 )
 from pinprof.trace.tables import Trace
 from pinprof.units import ms

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from bench_builder import H200, BenchBuilder, gbps, ms
 from bench_example import example
 from chromium import open_file
+from msgspec.structs import replace
 from page_reader import Page
 from playwright.sync_api import Browser
 

@@ -1,13 +1,13 @@
 """What the bench of a machine reads like, in the terminal and for programs."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 from bench_builder import H200, BenchBuilder, gbps, ms
 from bench_example import example
 from fitting import fitting
+from msgspec.structs import replace
 
 from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from command_line import copying_trace, invoke, is_one_line_error
 from fitting import fitting
 from host_builder import host_profile
+from msgspec import to_builtins
 from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_of
 from trace_builder import TraceBuilder
 
@@ -104,7 +104,7 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     builder = TraceBuilder()
     for number in range(3):
         builder.step(number, 1000 * number, 990)
-    builder.metadata[HOST_KEY] = asdict(SAMPLES)
+    builder.metadata[HOST_KEY] = to_builtins(SAMPLES)
     analysis = analyse(read_trace(str(builder.write(tmp_path / "no_gpu.json.gz"))))
     lines = brief_of(analysis)["traces"][0]["lines"]
     assert [(each["file"], each["line"], each["share"]) for each in lines] == [

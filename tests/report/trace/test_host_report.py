@@ -1,13 +1,13 @@
 """The sampled time of the host in the text, the page, the JSON and the figures."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 from fitting import fitting
 from host_builder import host_profile
+from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, analyze
@@ -46,7 +46,7 @@ def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: f
     }
     builder.metadata["pinprof"] = {"plain": plain}
     if host is not None:
-        builder.metadata[HOST_KEY] = asdict(host)
+        builder.metadata[HOST_KEY] = to_builtins(host)
     return analyze(builder.write(folder / "trace.json"))
 
 
@@ -157,7 +157,7 @@ def of_host_alone(folder: Path, host: HostProfile | None, *, fetches: int = 0) -
     times = dict.fromkeys(("mean_ms", "median_ms", "p10_ms", "p90_ms"), 1.0)
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
     if host is not None:
-        builder.metadata[HOST_KEY] = asdict(host)
+        builder.metadata[HOST_KEY] = to_builtins(host)
     return analyze(builder.write(folder / "trace.json"))
 
 

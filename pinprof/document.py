@@ -1,0 +1,98 @@
+"""What JSON documents are made of: fields with a meaning and a unit; how a document is filled and written."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pinprof.units import ms
+
+PLACE = ("file", "line", "function")
+"""The fields of a place in the code."""
+
+
+def doc(meaning: str) -> Meta:
+    """Return the description of a field."""
+    return Meta(description=meaning)
+
+
+def one_of(values: Iterable[str]) -> Meta:
+    """Return the bound of a text to some words. Readers accept others, too: later versions may write more."""
+    return Meta(extra_json_schema={"enum": list(values)})
+
+
+def _in(unit: str) -> Meta:
+    return Meta(extra_json_schema={"unit": unit})
+
+
+NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
+"""Of a field that may be UNSET when it is read: documents of older versions lack it, this one writes it."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Size: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
+Bytes: TypeAlias = Annotated[float, _in("bytes")]
+Ms: TypeAlias = Annotated[float, _in("ms")]
+Us: TypeAlias = Annotated[float, _in("µs")]
+Seconds: TypeAlias = Annotated[float, _in("s")]
+Gbps: TypeAlias = Annotated[float, _in("GB/s")]
+Share: TypeAlias = Annotated[float, _in("share")]
+Range: TypeAlias = Annotated[Sequence[float], Meta(min_length=2, max_length=2)]
+"""The low and the high end."""
+RangeMs: TypeAlias = Annotated[Range, _in("ms")]
+RangeShare: TypeAlias = Annotated[Range, _in("share")]
+Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
+"""A sentence, whose wording may change at any time."""
+
+
+class Document(Struct):
+    """A JSON object whose fields are known, part of what a command writes.
+
+    A field that is added later gets a default, with which documents of older versions are read. Only fields that may be
+    UNSET are left out of documents, unless they are `NOT_IN_OLDER`.
+    """
+
+
+Filled = TypeVar("Filled", bound=Struct)
+
+
+def encoded(document: Struct) -> str:
+    """Return a document as JSON text. Raises ValueError if it holds NaN or an infinity, which JSON has not."""
+    return json.dumps(msgspec.to_builtins(document), indent=2, allow_nan=False) + "\n"
+
+
+def encoded_briefly(document: Struct) -> str:
+    """Return the same on one line, without escapes."""
+    return json.dumps(msgspec.to_builtins(document), allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def maybe_ms(ns: float | None) -> float | None:
+    """Return a time in milliseconds, if there is one."""
+    return None if ns is None else ms(ns)
+
+
+def range_ms(range_ns: Sequence[float] | None) -> list[float] | None:
+    """Return a range in milliseconds, if there is one."""
+    return None if range_ns is None else [ms(end) for end in range_ns]
+
+
+def filled(document: type[Filled], source: object, **fields: Any) -> Filled:
+    """Return a document of these fields; the others are what the source has under their names.
+
+    `x_ms` is the source's `x_ns` in milliseconds, and file, line and function are those of its `place`. Without a
+    source they are null.
+    """
+    others = (name for name in document.__struct_fields__ if name not in fields)
+    return document(**fields, **{name: _found(source, name) for name in others})
+
+
+def _found(source: object, name: str) -> Any:
+    if source is None or hasattr(source, name):
+        return getattr(source, name, None)
+    if name in PLACE and hasattr(source, "place"):
+        return getattr(source.place, name)
+    if not name.endswith("_ms"):
+        raise AttributeError(f"{type(source).__name__} has no {name}")
+    time = getattr(source, f"{name.removesuffix('_ms')}_ns")
+    return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
