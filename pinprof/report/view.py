@@ -1,6 +1,6 @@
 """What a report shows, chosen once: sections of sentences, facts, tables and notes, rendered as text and as a page."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -58,6 +58,8 @@ class Fact(NamedTuple):
     meaning: str
     is_named: bool = True
     """Whether it needs its name beside its meaning, which may say by itself what it is."""
+    mark: str = ""
+    """The character that draws it in a bar of the terminal."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,14 @@ class Shown(NamedTuple):
     """What makes places of the code links."""
 
 
-def in_terminal(section: Section) -> Iterator[RenderableType]:
-    """Yield a section as a terminal shows it."""
+def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
+    """Yield a section as a terminal shows it; what is `drawn` stands above its facts."""
     yield layout.section(section.title)
     yield from map(_text, section.sentences)
+    yield from drawn
     for fact in section.facts:
-        yield layout.fact(fact.number, f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning)
+        meaning = f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning
+        yield layout.fact(fact.number, f"{fact.mark} {meaning}".lstrip())
     for table in section.tables:
         rows = table.rows if table.listed is None else table.listed
         if rows:

@@ -112,25 +112,22 @@ def _at_work(profile: Profile) -> Iterator[Fact]:
 def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
     whose = f" on GPU {mean.device}" if len(profile.parts) > 1 else ""
 
-    def fact(name: str, time: float, more: str = "") -> Fact:
-        return Fact(name + whose, duration(time), f"{of_step(time, mean)} of the {unit(profile, mean)}{more}")
+    def fact(mark: str, name: str, time: float, more: str = "") -> Fact:
+        of_it = f"{of_step(time, mean)} of the {unit(profile, mean)}{more}"
+        return Fact(name + whose, duration(time), of_it, mark=mark)
 
     overlapped = f", {duration(mean.both_ns)} of it beside copies" if mean.both_ns else ""
-    yield fact("kernels", mean.compute_ns + mean.both_ns, overlapped + _collectives(profile))
+    yield fact(KERNEL, "kernels", mean.compute_ns + mean.both_ns, overlapped)
+    if mean.talking_ns:
+        yield fact(COLLECTIVE, "collectives alone", mean.talking_ns, ", in the kernels' time")
     if mean.both_ns + mean.copy_ns:
         beside = ", with no kernel beside them" if mean.copy_ns else ""
         overlapped = f"; {duration(mean.both_ns)} of copy time is overlapped" if mean.both_ns else ""
-        yield fact("exposed copies", mean.copy_ns, beside + overlapped)
+        yield fact(COPY, "exposed copies", mean.copy_ns, beside + overlapped)
     if mean.memset_ns >= WORTH_NAMING * mean.length_ns:
-        yield fact("memsets", mean.memset_ns)
+        yield fact(MEMSET, "memsets", mean.memset_ns)
     why = because(profile, mean) if mean.idle_ns else ""
-    yield fact("idle" if whose else "GPU idle", mean.idle_ns, why and f", {why.lstrip(', ')}")
-
-
-def _collectives(profile: Profile) -> str:
-    exposed = profile.communication.exposed_ns / profile.steps.divisor
-    is_one = len(profile.parts) == 1  # else it is the sum of all GPUs
-    return f", {duration(exposed)} of it collectives alone" if exposed and is_one else ""
+    yield fact(IDLE, "idle" if whose else "GPU idle", mean.idle_ns, why and f", {why.lstrip(', ')}")
 
 
 def of_step(time: float, mean: MeanStep) -> str:
@@ -214,18 +211,23 @@ def step_bar(profile: Profile, width: int, cause: str | None = None) -> Iterator
 
     `cause` is that of the verdict.
     """
-    mean = busiest(profile)
+    yield from step_drawn(profile, width)
+    mean, room = busiest(profile), min(width - 2 * INDENT, WIDEST)
     if mean is None or not mean.length_ns:
         return
-    room = min(width - 2 * INDENT, WIDEST)
-    parts = step_parts(profile, mean, cause)
-    yield Padding(Text(drawn(parts, room)), (0, 0, 0, INDENT))
-    for line in legend(parts, room):
+    for line in legend(step_parts(profile, mean, cause), room):
         yield Padding(Text(line), (0, 0, 0, INDENT))
     others = [of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
     if others:
         named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
         yield Padding(Text(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}."), (0, 0, 0, INDENT))
+
+
+def step_drawn(profile: Profile, width: int) -> Iterator[RenderableType]:
+    """Yield the step of the GPU that works most as a bar without its legend; nothing where that is not known."""
+    mean, room = busiest(profile), min(width - 2 * INDENT, WIDEST)
+    if mean and mean.length_ns:
+        yield Padding(Text(drawn(step_parts(profile, mean), room)), (0, 0, 0, INDENT))
 
 
 def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:

@@ -12,8 +12,8 @@ from pinprof.report.layout import bullet, laid_out, section, unbroken
 from pinprof.report.sites import LINE
 from pinprof.report.trace.advice import advice, evidence, unfound
 from pinprof.report.trace.headline import sentence, why_long
-from pinprof.report.trace.step import step_bar
-from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
+from pinprof.report.trace.step import step_drawn
+from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.view import in_terminal
 from pinprof.report.words import joint_worth, printable, rates_of, site_line, steps, then_worth, worth
 from pinprof.rules import Finding, Findings
@@ -44,14 +44,11 @@ def to_text(
 def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
     yield from _heading(profile)
     yield from _verdict(profile, findings)
-    bar = list(step_bar(profile, width, findings.verdict.cause))
-    if bar:
-        yield Text("")
-    yield from bar
+    for part in (*doubt_sections(profile), *step_sections(profile)):
+        yield from in_terminal(part, step_drawn(profile, width) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
-    events = event_sections(profile, waits_by, full=full)
-    for part in (*doubt_sections(profile), *step_sections(profile), *events):
+    for part in event_sections(profile, waits_by, full=full):
         yield from in_terminal(part)
 
 

@@ -29,6 +29,8 @@ from pinprof.report.words import (
 )
 from pinprof.units import counted, duration, percent
 
+PARTS = "parts"
+"""The section that a bar of the step belongs to."""
 MAX_DEVICES = 16
 """More GPUs are counted, not listed."""
 
@@ -50,7 +52,7 @@ def step_sections(profile: Profile, *, is_drawn: bool = False) -> Iterator[Secti
     yield Section("Step", facts=lengths)
     others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
     parts += [Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in others[:MAX_DEVICES]]
-    yield Section(of_what(profile, shown), facts=parts, notes=list(_more_gpus(len(others))))
+    yield Section(of_what(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
 
 
 def event_sections(profile: Profile, waits_by: str = LINE, *, full: bool = True) -> Iterator[Section]:

@@ -14,9 +14,10 @@ from pinprof.measurement.figures import STALL
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
+from pinprof.report.bar import SMALLEST
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.step import bound, of_what, stalls, step, where_it_goes
+from pinprof.report.trace.step import bound, of_what, stalls, step, step_parts, where_it_goes
 from pinprof.report.trace.text import to_text
 from pinprof.report.view import Fact
 from pinprof.report.words import surprises
@@ -56,13 +57,19 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
     profile = measured(training(), tmp_path)
     assert step(profile) == Fact("step", "900 µs", "measured without profiler", is_named=False)
     assert list(where_it_goes(profile)) == [
-        Fact("kernels", "400 µs", "44 % of the step, 100 µs of it beside copies"),
+        Fact("kernels", "400 µs", "44 % of the step, 100 µs of it beside copies", mark="█"),
         Fact(
             "exposed copies",
             "200 µs",
             "22 % of the step, with no kernel beside them; 100 µs of copy time is overlapped",
+            mark="▓",
         ),
-        Fact("GPU idle", "300 µs", "33 % of the step, because the host waits for the GPU and has nothing queued then"),
+        Fact(
+            "GPU idle",
+            "300 µs",
+            "33 % of the step, because the host waits for the GPU and has nothing queued then",
+            mark="░",
+        ),
         Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
     ]
     mean = busiest(profile)
@@ -216,7 +223,11 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     for text in (limit.meaning, of_what(profile, mean)):
         assert text in page
         assert text in terminal
-    assert all(f"{fact.number} {fact.name}: {fact.meaning}" in terminal for fact in facts)
+    assert all(
+        f"{fact.number} {fact.mark} {fact.name}: {fact.meaning}".replace("  ", " ") in terminal for fact in facts
+    )
+    marks = {fact.mark for fact in facts}
+    assert all(part.mark in marks for part in step_parts(profile, mean) if part.ns >= SMALLEST * mean.length_ns > 0)
     assert all(f"Host stalls {fact.number} {fact.meaning}" in page for fact in stalls(profile))
     numbers = {fact.name.removesuffix(f" on GPU {mean.device}").removeprefix("GPU "): fact.number for fact in facts}
     assert numbers["kernels"] == duration(mean.compute_ns + mean.both_ns)
