@@ -14,7 +14,7 @@ from typing import Any
 from pinprof.fix.core.facts import Chosen, CopiesAt, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
-from pinprof.fix.plan import planned
+from pinprof.fix.plan import planned, proposed
 from pinprof.rules import Evidence, Finding, Saving, rule_of
 from pinprof.trace.lines import Place
 from pinprof.trace.made import Made, MadeLoader, MadeOptimizer
@@ -138,8 +138,10 @@ def mended(
     made = Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16), starts_by=told.pop("starts_by", None))
     files = Files(str(trace), (), folder, most_bytes=told.pop("most_bytes", None))
     said = Said(made, copies, allocating=allocating, **told)
-    mends, refused = planned(findings, Work(said, files, chosen or Chosen()))
-    patches = patched(mends, refused, files)
+    work = Work(said, files, chosen or Chosen())
+    mends, refused = planned(findings, work)
+    proposals, refused = proposed(findings, refused, work) if work.chosen.proposes else ([], refused)
+    patches = patched(mends, refused, files, proposals)
     return Outcome(patches, content, patches.after.get(path.resolve(), content))
 
 

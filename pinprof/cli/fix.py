@@ -1,14 +1,14 @@
 """`pinprof fix`: the changes of the program that are mechanical and certain."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pinprof.cli.machine import MachineFile, machine_option
-from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, progress, say, show, write
+from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, progress, say, show, write
 from pinprof.cli.traces import analysing, jobs_option, one_trace, read
 
 if TYPE_CHECKING:
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
+
+
+def propose_option(does: str) -> Callable[[Command], Command]:
+    """Return the option that lets a command do something with changes that are not certain."""
+    return click.option(
+        "--propose",
+        "proposes",
+        is_flag=True,
+        help=f"Also {does} changes that match the form of a fix and are not certain, each with the reason.",
+    )
 
 
 @click.command(short_help="Change the program where that is mechanical and certain.")
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
         "set to None instead of zero."
     ),
 )
+@propose_option("show")
 @json_option("the changes")
 @machine_option
 @jobs_option
@@ -53,6 +64,7 @@ def fix(  # noqa: PLR0913  options of one command
     rules: tuple[str, ...],
     places: tuple[str, ...],
     changes_numbers: bool,
+    proposes: bool,
     json_file: str | None,
     machine: MachineFile | None,
     force: bool,
@@ -66,6 +78,10 @@ def fix(  # noqa: PLR0913  options of one command
     TRACE must be a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers
     are made. SCRIPT names files that are not where the trace says. Files of libraries, outside of the git
     repository (without one: of the working directory), or changed since the recording stay as they are.
+
+    With --propose it also shows what matches a form that it changes and is not certain, with the reason: because of
+    a clock, of memory that other code may write to, of a number whose type the source does not show. Proposals stand
+    behind a #, and --write leaves them out; pinprof try --propose measures them and checks their numbers.
 
     \b
     What it changes:
@@ -89,6 +105,7 @@ def fix(  # noqa: PLR0913  options of one command
       pinprof fix train.json.gz --rule PIN201 --write
       pinprof fix train.json.gz --only train.py:42 --write --backup
       pinprof fix train.json.gz ~/project/train.py
+      pinprof fix train.json.gz --propose
       pinprof fix train.json.gz --json | jq '.refused[].why'
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.fix import Chosen
@@ -97,7 +114,7 @@ def fix(  # noqa: PLR0913  options of one command
     if backup and not writes:
         fail("--backup is about files that are written; add --write")
     check_outputs((json_file,), force=force, reads=(trace, *scripts, machine and machine.path))
-    wanted = Chosen(known_rules(rules), as_places(places), changes_numbers)
+    wanted = Chosen(known_rules(rules), as_places(places), changes_numbers, proposes)
     analysis = read(one_trace(trace), analysing(machine))
     with progress("changing the program"):
         patches = fixed(analysis, scripts, wanted)
@@ -109,7 +126,7 @@ def fix(  # noqa: PLR0913  options of one command
     again = [shlex.quote(word) for word in (trace, *scripts)]
     again += [f"--rule {rule}" for rule in sorted(wanted.rules)]
     again += [f"--only {shlex.quote(place)}" for place in places]
-    again += ["--changes-numbers"] * changes_numbers
+    again += ["--changes-numbers"] * changes_numbers + ["--propose"] * proposes
     given = " ".join(again) + (machine.words if machine and not machine.is_default else "")
     say(f"Next: {_next(trace, given, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
 
@@ -166,7 +183,8 @@ def found_nothing(
 
     found = {(finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites}
     found |= {(each.rule.id, each.place) for each in patches.refused}
-    found |= {(patch.mend.rule.id, place) for patch in patches.patches for place in patch.mend.places}
+    changes = (*patches.patches, *patches.proposals)
+    found |= {(patch.mend.rule.id, place) for patch in changes for place in patch.mend.places}
     rules = sorted({rule for rule, _ in found})
     for rule in sorted(wanted.rules.difference(rules)):
         yield f"there is no finding of {rule}; of these there is one: {', '.join(rules) or 'none'}"
@@ -201,4 +219,6 @@ def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, write
         return "pinprof run SCRIPT, which records the lines that a change needs"
     if any(each.why.endswith(RECORD_AGAIN) for each in patches.refused):
         return "record the program again with pinprof run, for it has changed"
-    return f"pinprof report {named}"
+    if patches.proposals:
+        named = "SCRIPT, which measures the proposals and checks their numbers"
+    return f"pinprof {'try --propose' if patches.proposals else 'report'} {named}"

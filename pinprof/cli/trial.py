@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.ab import so_far, telling
-from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules
+from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules, propose_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, say, show, write
 from pinprof.streams import is_terminal
 
@@ -43,12 +43,14 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
 @click.option(
     "--changes-numbers", is_flag=True, help="Also try fixes after which the program computes different numbers."
 )
+@propose_option("try")
 @click.option(
     "--minutes",
     default=5.0,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
-    help="Measure for so long at most, and once more if a fix is left out; beside the runs that record and check.",
+    help="Measure for so long at most, once more if a fix is left out, and for each proposal; beside the runs that "
+    "record and check.",
 )
 @click.option(
     "--seconds",
@@ -103,6 +105,10 @@ def trial(
       races     the guard over the first steps of the changed program
       accuracy  prediction and measurement, by a recording of the changed program
 
+    With --propose it also tries what matches the form of a fix and is not certain, as pinprof fix --propose shows it.
+    A proposal is taken only if it is proven: the program with it computes the same numbers, has no new race, and is
+    faster than without it. All are checked together, by halves where that fails; then each is measured.
+
     The whole output is a patch for git apply. If the patch is not proven, its diffs stand behind a #. Programs of
     several ranks are measured, but their numbers and races are not looked at: start with `--`, then torchrun ...
 
@@ -115,6 +121,7 @@ def trial(
       pinprof try train.py --epochs 1 | git apply
       pinprof try --minutes 2 --write train.py
       pinprof try --rule PIN201 --json try.json train.py
+      pinprof try --propose train.py --epochs 1
       pinprof try --trace train.json.gz train.py
       pinprof try -m my_package.train
       pinprof try -- torchrun --nproc-per-node 2 train.py
@@ -161,7 +168,9 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
     return Wanted(
         Command(words, here, project_of(here)),
         wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, finding),
-        Chosen(known_rules(options["rules"]), as_places(options["places"]), options["changes_numbers"]),
+        Chosen(
+            known_rules(options["rules"]), as_places(options["places"]), options["changes_numbers"], options["proposes"]
+        ),
         options["trace"],
         options["compare_steps"],
         verifies=not options["no_verify"],

@@ -10,7 +10,7 @@ from pinprof.fix.core.files import Files
 from pinprof.fix.core.fix import UNRECORDED
 from pinprof.fix.core.patch import FixError, Patch, Patches, check_patches, joint_saving, patched, write_patches
 from pinprof.fix.core.rewrite import Mend, Refusal, Refused
-from pinprof.fix.plan import planned
+from pinprof.fix.plan import planned, proposed
 
 __all__ = [
     "UNRECORDED",
@@ -43,12 +43,16 @@ class Changes:
     refused: tuple[Refused, ...]
     files: Files
     analysis: Analysis
+    proposals: tuple[Mend, ...] = ()
+    """What could be changed too, and is not certain."""
 
-    def patches(self, without: Iterable[Mend] = ()) -> Patches:
-        """Return the diffs of all changes, or of those that are not left out."""
-        left_out = list(without)
-        made = patched([mend for mend in self.mends if mend not in left_out], self.refused, self.files)
-        return replace(made, saving=joint_saving([patch.mend for patch in made.patches], self.analysis))
+    def patches(self, without: Iterable[Mend] = (), taking: Iterable[Mend] = ()) -> Patches:
+        """Return the diffs of all changes but some, and of some proposals; those of the others stand beside."""
+        left_out, taken = list(without), list(taking)
+        kept = [mend for mend in self.mends if mend not in left_out]
+        others = [mend for mend in self.proposals if mend not in taken]
+        changed = patched([*kept, *taken], self.refused, self.files, others)
+        return replace(changed, saving=joint_saving([patch.mend for patch in changed.patches], self.analysis))
 
 
 def changes(
@@ -61,7 +65,10 @@ def changes(
     """
     work = _work(analysis, scripts, chosen, folder)
     mends, refused = planned(analysis.findings, work)
-    return Changes(tuple(mends), tuple(refused), work.files, analysis)
+    proposals: list[Mend] = []
+    if work.chosen.proposes:
+        proposals, refused = proposed(analysis.findings, refused, work)
+    return Changes(tuple(mends), tuple(refused), work.files, analysis, tuple(proposals))
 
 
 def has_diffs(analysis: Analysis) -> bool:

@@ -1,6 +1,6 @@
 """Which change is for which finding, and the reason where none is certain."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pinprof.fix.core.clock_checks import check_clocks
@@ -35,6 +35,49 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
         for outcome in _outcomes(finding, work):
             mends = _also_doing(mends, outcome, work)
     return mends, refused
+
+
+def proposed(findings: Iterable[Finding], refused: Iterable[Refused], work: Work) -> tuple[list[Mend], list[Refused]]:
+    """Return changes for refused places that match the form of a fix and are not certain, and what stays refused.
+
+    None of them is in the same place as a certain change or as another proposal.
+    """
+    proposals: list[Mend] = []
+    asking = replace(work, doubts=[])
+    for finding in findings:
+        if finding.evidence.keep or (work.chosen.rules and finding.rule.id not in work.chosen.rules):
+            continue
+        for one in finding.by_site:
+            proposals += _first_proposal(one, proposals, asking)
+    places = {(mend.rule.id, place.file, place.line) for mend in proposals for place in mend.places}
+    return proposals, [each for each in refused if (each.rule.id, each.place.file, each.place.line) not in places]
+
+
+def _first_proposal(finding: Finding, earlier: Sequence[Mend], work: Work) -> list[Mend]:
+    """Return the changes of the first fix that proposes one for a finding at one site."""
+    for fix in fixes_of(finding.rule.id):
+        proposals: list[Mend] = []
+        work.doubts = []
+        for outcome in fix.mend(finding, work):
+            if isinstance(outcome, Mend) and _is_proposal(outcome, [*earlier, *proposals], work):
+                proposals.append(replace(outcome, doubts=tuple(dict.fromkeys(work.doubts))))
+            work.doubts = []
+        if proposals:
+            return proposals
+    return []
+
+
+def _is_proposal(mend: Mend, earlier: Sequence[Mend], work: Work) -> bool:
+    """Return whether a change is only a matter of doubts, and is not a part of others or in their way."""
+    if mend.numbers == "different" or not any(work.chosen.has(place) for place in mend.places):
+        return False
+    with work.condition():
+        check_clocks(mend.waits, work)
+    keys = {(each.file, id(each.node), each.what) for other in earlier for each in other.rewrites}
+    new = [each for each in _new(mend, work) if (each.file, id(each.node), each.what) not in keys]
+    others = [*work.made, *(rewrite for other in earlier for rewrite in other.rewrites)]
+    is_free = not any(_overlap(work.files.taken(one.file), one, other) for one in new for other in others)
+    return bool(work.doubts and new) and is_free
 
 
 def _taken(mend: Mend, work: Work) -> Outcome:

@@ -36,6 +36,15 @@ class Checked:
         before = {race.key for race in self.guard_before.races} if self.guard_before else set()
         return tuple(race for race in self.races if race.key not in before)
 
+    def flaws(self) -> Iterator[str]:
+        """Yield why the changed program is not known to do the same as the original."""
+        if self.numbers.verdict in {"different", "cannot_tell"}:
+            yield f"{'other numbers' if self.numbers.verdict == 'different' else 'the numbers'} ({self.numbers.why})"
+        if self.new_races:
+            yield f"a race ({self.new_races[0].headline})"
+        if self.guard.why:
+            yield f"races ({self.guard.why})"
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -61,7 +70,7 @@ class Certificate:
     @property
     def verdict(self) -> Verdict:
         """Whether to take the patch."""
-        if not self.patches.patches and not self.shares:
+        if not self.patches.patches:
             return "nothing_to_change"
         if any(True for _ in self.against()):
             return "leave_it"

@@ -10,7 +10,7 @@ from pinprof.fix import Mend
 
 Without: TypeAlias = Callable[[Sequence[Mend], float], Judgement]
 """Measures the set with all against the set without some, for so many seconds at most. Raises MeasureError."""
-Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped_not_shown"]
+Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped_not_shown", "dropped_not_safe"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def eliminated(
     are left, nothing is measured any more, and the fix is kept.
     """
     shares: dict[int, Share] = {}
-    order = sorted(range(len(mends)), key=lambda number: _predicted(mends[number]))
+    order = sorted(range(len(mends)), key=lambda number: predicted_ns(mends[number]))
     dropped: list[Mend] = []
     for done, number in enumerate(order):
         mend = mends[number]
@@ -54,18 +54,20 @@ def eliminated(
         except MeasureError as error:
             shares[number] = Share(mend, "kept_unmeasured", why=str(error))
             continue
-        fate = _fate(judgement)
+        fate = fate_of(judgement)
         shares[number] = Share(mend, fate, judgement)
         if not fate.startswith("kept"):
             dropped.append(mend)
     return tuple(shares[number] for number in range(len(mends)))
 
 
-def _fate(judgement: Judgement) -> Fate:
+def fate_of(judgement: Judgement) -> Fate:
+    """Return what becomes of a change of which this is the measurement, with it against without."""
     if judgement.verdict == FASTER:
         return "kept"
     return "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain"
 
 
-def _predicted(mend: Mend) -> float:
+def predicted_ns(mend: Mend) -> float:
+    """Return what a change is predicted to save per step; 0 where nobody can tell."""
     return mend.saving.saving_ns if mend.saving else 0.0

@@ -17,10 +17,12 @@ from pinprof.fix import Changes, Chosen, Mend, Patches, changes
 from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.elimination import Share, eliminated
+from pinprof.trial.elimination import Share, eliminated, fate_of
 from pinprof.trial.numbers import Comparison, Numbers, compared
+from pinprof.trial.proposals import harmless, quicker
 from pinprof.trial.runs import Guarded, Look, guarded, looked
 from pinprof.trial.versions import Command, Versions
+from pinprof.units import counted
 from pinprof.whatif.verification import Verification, verify
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
@@ -95,21 +97,24 @@ class Trial:
         nothing = Certificate(
             analysis, made.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
         )
-        if not nothing.patches.patches:
+        if not (nothing.patches.patches or made.proposals):
             return nothing
-        self.check(nothing.patches)
+        self.check(made.patches((), made.proposals))
         mends = [patch.mend for patch in nothing.patches.patches]
-        result = self._measured(versions, (), self.wanted.seconds)
         shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
-        if len(mends) > 1 and result.duel.judgement.verdict == FASTER:
+        result = self._measured(versions, (), self.wanted.seconds) if mends else None
+        if len(mends) > 1 and result and result.duel.judgement.verdict == FASTER:
             shares, result = self._without_idle(versions, mends, result)
-        dropped = [share.mend for share in shares if not share.is_kept]
-        kept = replace(nothing, patches=made.patches(dropped), shares=shares, contest=result)
-        if result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
+        if made.proposals:
+            shares, result = self._with_proposals(versions, made.proposals, shares, result)
+        dropped = [share.mend for share in shares if not share.is_kept and not share.mend.doubts]
+        taken = [share.mend for share in shares if share.is_kept and share.mend.doubts]
+        kept = replace(nothing, patches=made.patches(dropped, taken), shares=shares, contest=result)
+        if result is None or result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
-        program = versions.changed(dropped)
-        made_now = [patch.mend for patch in kept.patches.patches]
-        kept = replace(kept, checked=self._checked(versions, versions.original(), program, result, made_now))
+        program = versions.changed(dropped, taken)
+        mends = [patch.mend for patch in kept.patches.patches]
+        kept = replace(kept, checked=self._checked(versions, versions.original(), program, result.first, mends))
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
@@ -118,20 +123,25 @@ class Trial:
     ) -> Contest:
         """Measure the changed program, without some changes, against the original or one with even fewer changes."""
         programs = (versions.original() if base is None else versions.changed(base), versions.changed(without))
-        self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
         begun = time.monotonic()
-        wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
         known = self._first.get(programs[0].name), self._first.get("changed")
-        first = [each for each in known if each is not None]
-        made = contest(
-            programs, wishes, first=first if len(first) == len(known) else None, say=self.say, tell=self.tell
-        )
-        if made.duel.interrupted:
-            raise KeyboardInterrupt
-        self._first.setdefault(programs[0].name, made.first[0])
-        self._first.setdefault("changed", made.first[1])
+        first = [timed for timed in known if timed is not None]
+        result = self._against(programs, seconds, first if len(first) == len(known) else None)
+        self._first.setdefault(programs[0].name, result.first[0])
+        self._first.setdefault("changed", result.first[1])
         self._measuring_s += time.monotonic() - begun
-        return made
+        return result
+
+    def _against(
+        self, programs: tuple[Program, Program], seconds: float, first: Sequence[Timed] | None = None
+    ) -> Contest:
+        """Measure the second program against the first one, for so many seconds at most."""
+        self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
+        wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
+        result = contest(programs, wishes, first=first, say=self.say, tell=self.tell)
+        if result.duel.interrupted:
+            raise KeyboardInterrupt
+        return result
 
     def _without_idle(
         self, versions: Versions, mends: Sequence[Mend], result: Contest
@@ -152,13 +162,45 @@ class Trial:
             return shares, result
         return shares, self._measured(versions, dropped, self.wanted.seconds)
 
+    def _with_proposals(
+        self, versions: Versions, proposals: Sequence[Mend], shares: tuple[Share, ...], result: Contest | None
+    ) -> tuple[tuple[Share, ...], Contest | None]:
+        """Take the proposals that are proven beside the certain changes, and measure what that makes.
+
+        Certain changes that were not shown to bring anything are left out where a proposal is taken.
+        """
+        idle = result if result and result.duel.judgement.verdict != FASTER else None
+        out = [share.mend for share in shares if idle or not share.is_kept]
+        kept = [share.mend for share in shares if share.mend not in out]
+        original, first = versions.original(), result.first if result else ()
+
+        def flaw(taking: Sequence[Mend]) -> str:
+            self.say(f"checking {counted(len(taking), 'proposal')}")
+            checked = self._checked(versions, original, versions.changed(out, taking), first, [*kept, *taking])
+            return next(checked.flaws(), "")
+
+        def measure(taken: Sequence[Mend], mend: Mend) -> Judgement:
+            programs = versions.changed(out, taken), versions.changed(out, [*taken, mend])
+            return self._against(programs, self.wanted.seconds).duel.judgement
+
+        candidates, unsafe = harmless(proposals, flaw)
+        tried = quicker(candidates, measure)
+        taken = [share.mend for share in tried if share.is_kept]
+        if not taken:
+            return (*shares, *unsafe, *tried), result
+        if idle:
+            judgement = idle.duel.judgement
+            shares = tuple(Share(share.mend, fate_of(judgement), judgement) for share in shares)
+        whole = self._against((original, versions.changed(out, taken)), self.wanted.seconds)
+        return (*shares, *unsafe, *tried), whole
+
     def _checked(
-        self, versions: Versions, before: Program, after: Program, result: Contest, mends: Sequence[Mend]
+        self, versions: Versions, before: Program, after: Program, first: Sequence[Timed], mends: Sequence[Mend]
     ) -> Checked:
-        """Compare the numbers before and after these changes, and look for races."""
-        if any(timed.ranks > 1 for timed in result.first):
+        """Compare the numbers before and after these changes, and look for races; `first` are runs of both."""
+        if any(timed.ranks > 1 for timed in first):
             return Checked(Comparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
-        together = all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in result.first)
+        together = bool(first) and all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in first)
         steps = self.wanted.steps
         self.say("comparing the numbers of the first steps, and looking for races, some 15 to 60 s")
         looks = [Look.at_numbers(before, steps), Look.at_numbers(after, steps), Look.at_copies(after, GUARD_STEPS)]

@@ -59,14 +59,18 @@ class Versions:
             self._made[None] = self._program(ORIGINAL, {})
         return self._made[None]
 
-    def changed(self, without: Iterable[Mend] = ()) -> Program:
-        """Return the program with the changes, but some."""
+    def changed(self, without: Iterable[Mend] = (), taking: Iterable[Mend] = ()) -> Program:
+        """Return the program with the certain changes, but some, and with some proposals."""
         assert self.changes is not None, "it is planned"
-        left_out = list(without)
-        key = tuple(number for number, mend in enumerate(self.changes.mends) if mend in left_out)
+        left_out, taken = list(without), list(taking)
+        everything = [*self.changes.mends, *self.changes.proposals]
+        if len(left_out) == len(self.changes.mends) and not taken:
+            return self.original()
+        key = tuple(number for number, mend in enumerate(everything) if mend in left_out or mend in taken)
         if key not in self._made:
-            name = " without ".join([CHANGED, *([_named(left_out)] if left_out else [])])
-            self._made[key] = self._program(name, self.changes.patches(left_out).after)
+            name = CHANGED + (f" without {_named(left_out)}" if left_out else "")
+            name += f" with {_named(taken)}" if taken else ""
+            self._made[key] = self._program(name, self.changes.patches(left_out, taken).after)
         return self._made[key]
 
     def in_place_of_copies(self, text: str) -> str:

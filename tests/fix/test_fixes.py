@@ -28,8 +28,9 @@ NAMES = {rule.id for rule in RULES}
 
 @pytest.mark.parametrize(("fix", "before", "after"), INVALID, ids=lambda each: type(each).__name__)
 def test_a_program_of_a_fix_is_changed(fix: Fix, before: str, after: str, tmp_path: Path) -> None:
-    outcome = mended(tmp_path, before, chosen=Chosen(changes_numbers=True))
+    outcome = mended(tmp_path, before, chosen=Chosen(changes_numbers=True, proposes=True))
     assert outcome.code == plain(after), (type(fix), outcome.why)
+    assert not outcome.patches.proposals, "it is certain"
 
 
 @pytest.mark.parametrize(("fix", "code", "why"), VALID, ids=lambda each: type(each).__name__)
@@ -38,6 +39,11 @@ def test_a_program_that_looks_alike_stays(fix: Fix, code: str, why: str, tmp_pat
     outcome = mended(tmp_path, code, loader=pinned, pinned=True, chosen=Chosen(changes_numbers=True))
     assert outcome.is_unchanged, (type(fix), outcome.code)
     assert why in outcome.why
+    proposed = mended(tmp_path, code, loader=pinned, pinned=True, chosen=Chosen(changes_numbers=True, proposes=True))
+    assert proposed.is_unchanged, "a proposal changes nothing by itself"
+    assert why in "; ".join(
+        [proposed.why, *(doubt for each in proposed.patches.proposals for doubt in each.mend.doubts)]
+    )
 
 
 def test_each_fix_is_for_rules_and_has_programs() -> None:

@@ -61,7 +61,6 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         loop("model(x[0].unsqueeze(0).cuda(non_blocking=True))"),
         {**PINNED, "loader": replace(LOADER, pin_memory=True, batch=[["tensor"], "tensor"])},
     ),
-    "memory that the line pins": (batch(), batch("x.pin_memory().to(device, non_blocking=True)"), {"pinned": True}),
     "a DataLoader where the program sets another option of something": (
         loop("x = x.to(device)  #? PIN104\nmodel(x)\nconfig.num_workers = 2").replace(", pin_memory=True", ""),
         loop("x = x.to(device, non_blocking=True)\nmodel(x)\nconfig.num_workers = 2"),
@@ -123,6 +122,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "x is used on the host in line 6",
     ),
+    "memory that the line pins": (batch(), {"pinned": True}, "no name of a batch"),
     "memory of an argument, which may be pinned already": (
         batch(argument=", x").replace("    x = torch.stack", "    z = torch.stack"),
         {"pinned": True},

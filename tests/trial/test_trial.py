@@ -1,6 +1,8 @@
 """`pinprof try` from end to end on a CPU, with the recording of a GPU; in most tests only the speed is made up."""
 
 import json
+import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from math import log
@@ -28,6 +30,9 @@ OTHER_NUMBERS = (
 )
 """A program that computes something else once its copies do not block."""
 Speeds = Callable[[str], float]
+WITHOUT_WAITS = "pin_memory=True, non_blocking=True"
+IDENTITY = {**os.environ, **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "n")}
+IDENTITY |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "n@example.org")
 KNOWN: dict[tuple[object, ...], Any] = {}
 RACE = {
     "rule": "PIN503",
@@ -40,6 +45,10 @@ RACE = {
 
 def text_of(version: Program) -> str:
     return (version.folder / "slow.py").read_text()
+
+
+def text_at(folder: Path) -> str:
+    return (folder / "slow.py").read_text()
 
 
 def both_count(text: str) -> float:
@@ -167,6 +176,53 @@ def test_other_numbers_are_caught(folder: Path, speeds: Made) -> None:
     assert "#   numbers: DIFFERENT: loss 1: by " in result.stdout
     numbers = fitting((folder / "try.json").read_text())["numbers"]
     assert numbers["repeated"] == 0 < numbers["rounding"] < numbers["distance"]
+
+
+def timed(text: str) -> str:
+    """Return a program with a clock that may run at any time, and need each wait."""
+    return text.replace("return 20000", "return 20000 + 0 * int(time.time())")
+
+
+def test_proposals_are_taken_where_they_are_proven(folder: Path, speeds: Made) -> None:
+    compared = speeds(both_count)
+    recorded(folder, timed(program()))
+    assert "nothing to change" in invoke(*WORDS, "slow.py").stdout
+    result = invoke(*WORDS, "--propose", "--json", "try.json", "slow.py")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-1].endswith("numbers equal, no copy that could race: take it")
+    assert "#   not certain: line 5 reads a clock, which needs the wait" in result.stdout
+    subprocess.run(["git", "commit", "-qam", "Time steps"], cwd=folder, check=True, env=IDENTITY)
+    subprocess.run(["git", "apply"], cwd=folder, input=result.stdout.encode(), check=True)
+    assert {"pin_memory=True", "float(total)"} <= set(re.findall(r"pin_memory=True|\w+\(total\)", text_at(folder)))
+    assert "int(right)" not in text_at(folder), "it brings nothing"
+    fixes = fitting((folder / "try.json").read_text())["fixes"]
+    assert {fix["what"]: fix["fate"] for fix in fixes if fix["rule"] == "PIN104"} == {WITHOUT_WAITS: "kept"}
+    assert sorted(fix["fate"] for fix in fixes) == ["dropped_no_gain", "kept", "kept"]
+    assert all("reads a clock" in fix["doubts"][0] for fix in fixes)
+    assert compared[-1][0] == "original"
+
+
+def test_a_proposal_with_other_numbers_is_found_among_the_others_and_left_out(folder: Path, speeds: Made) -> None:
+    speeds(both_count)
+    recorded(folder, timed(program(OTHER_NUMBERS)))
+    result = invoke(*WORDS, "--propose", "--json", "try.json", "slow.py")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    assert "numbers equal" in result.stdout.splitlines()[-1]
+    fixes = fitting((folder / "try.json").read_text())["fixes"]
+    assert {fix["fate"] for fix in fixes if fix["rule"] == "PIN104"} == {"dropped_not_safe"}
+    assert any("other numbers (loss 1: by" in (fix["fate_reason"] or "") for fix in fixes)
+    assert "float(total)" in result.stdout
+    assert "+    loader" not in result.stdout
+
+
+def test_proposals_of_which_none_is_proven_change_nothing(folder: Path, speeds: Made) -> None:
+    speeds(lambda _: 100.0)
+    recorded(folder, timed(program()))
+    result = invoke(*WORDS, "--propose", "--write", "--backup", "--json", "try.json", "slow.py")
+    assert result.exit_code == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-1].endswith("mechanical and certain, and no proposal is proven")
+    assert "pin_memory=True" not in text_at(folder)
+    assert fitting((folder / "try.json").read_text())["verdict"] == "nothing_to_change"
 
 
 @pytest.mark.parametrize(("original_too", "exit_code"), [(False, 1), (True, 0)])

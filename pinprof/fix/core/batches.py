@@ -6,7 +6,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.core.calls import VIEWS, last_name, method
-from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal
+from pinprof.fix.core.rewrite import NotSafe, Refusal
 from pinprof.fix.core.source import Loop, Scope, SourceFile
 from pinprof.fix.core.uses import binds, bound_to, check_is_builtin, check_is_not_looked_at, is_target, uses_in
 
@@ -36,7 +36,7 @@ def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
     """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises Refusal."""
     loop = source.loop(call)
     if not isinstance(loop, cst.For):
-        raise NotThisForm(NOT_DRAWN)
+        raise NotSafe(NOT_DRAWN)
     if binds(loop.target, name):
         return Batch(loop, _keys_in(_target_of(source, loop), name), name)
     for node in uses_in(source, loop.body, name):

@@ -1,7 +1,8 @@
 """What a trace tells beside its findings, what the user wants changed, and what the changes of a trace share."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -9,7 +10,7 @@ from pathlib import PurePath
 from pinprof.analyses.syncs import ALLOCATIONS, WAITS
 from pinprof.analysis import Analysis
 from pinprof.fix.core.files import Files
-from pinprof.fix.core.rewrite import Rewrite, Waits
+from pinprof.fix.core.rewrite import NotSafe, Rewrite, Waits
 from pinprof.trace.lines import Place
 from pinprof.trace.made import Made, MadeLoader
 from pinprof.trace.tables import DIRECTIONS, HTOD, PINNED
@@ -142,6 +143,8 @@ class Chosen:
     places: tuple[str, ...] = ()
     """`FILE:LINE`; the end of a path is enough."""
     changes_numbers: bool = False
+    proposes: bool = False
+    """Whether changes that are not certain are wanted too, as proposals."""
 
     def has(self, place: Place) -> bool:
         """Return whether a place is wanted."""
@@ -169,3 +172,15 @@ class Work:
     made: list[Rewrite] = field(default_factory=list)
     waits: list[Waits] = field(default_factory=list)
     """What becomes of the waits that the changes take away."""
+    doubts: list[str] | None = None
+    """Gets the reasons why a proposal is not certain; None while only certain changes are made."""
+
+    @contextmanager
+    def condition(self) -> Iterator[None]:
+        """Check in this block what must hold for a change to be certain: NotSafe ends the change, or is its doubt."""
+        try:
+            yield
+        except NotSafe as reason:
+            if self.doubts is None:
+                raise
+            self.doubts.append(str(reason))

@@ -100,7 +100,9 @@ def _at_line(fixes: Sequence[LineFix], place: Place, work: Work) -> tuple[LineFi
         except Refusal as refusal:
             refusals.append(refusal)
             continue
-        return fix, before_clocks(change, work)
+        with work.condition():
+            change = before_clocks(change, work)
+        return fix, change
     raise next((each for each in refusals if not isinstance(each, NotThisForm)), refusals[0])
 
 

@@ -41,8 +41,8 @@ def with_options(files: Files, loader: MadeLoader, options: Mapping[str, str]) -
     return [source.rewrite(call, f"{name}={value}", with_argument(name, value)) for name, value in options.items()]
 
 
-def check_pinnable(loader: MadeLoader) -> None:
-    """Raise Refusal unless pinning gives the program the same batches, in pinned memory."""
+def check_gains_by_pinning(loader: MadeLoader) -> None:
+    """Raise Refusal where pinned batches may be others, or take longer to make."""
     if loader.batch is None:
         raise NotSafe("nobody saw what its batches are")
     if loader.num_workers == 0:
@@ -50,12 +50,18 @@ def check_pinnable(loader: MadeLoader) -> None:
             "with num_workers=0 the main thread would pin; whether that is faster depends on the machine (pinprof "
             "bench measures it, E1)"
         )
+    if "tuple" in loader.parts:
+        raise NotSafe("its batches are tuples, which older versions of torch turn into lists when they pin")
+
+
+def check_pinnable(loader: MadeLoader) -> None:
+    """Raise Refusal where the batches, as far as they are known, cannot be pinned."""
+    if loader.batch is None:
+        return
     for part in loader.parts:
-        if part == "tuple":
-            raise NotSafe("its batches are tuples, which older versions of torch turn into lists when they pin")
         if part.startswith(("cuda", "cpu")):
             raise NotSafe(f"its batches hold tensors that cannot be pinned ({part})")
-        if part not in {DENSE, "str", "int", "float", "bool", "bytes", "NoneType"}:
+        if part not in {DENSE, "tuple", "str", "int", "float", "bool", "bytes", "NoneType"}:
             raise NotSafe(f"its batches hold objects of your own class ({part}); PIN105 shows how to pin them")
     if DENSE not in loader.parts:
         raise NotSafe("its batches hold no tensors")

@@ -48,35 +48,43 @@ class Patches:
     """The folder to which the paths in the diffs are relative, as `git apply` takes them."""
     saving: Saving | None = None
     """What the replay predicts all of them to save of a step; None where nobody can tell of one."""
+    proposals: tuple[Patch, ...] = ()
+    """Changes that are not certain: each applies behind all patches, by itself, and is in no file of `after`."""
 
 
-def patched(mends: Iterable[Mend], refusals: Iterable[Refused], files: Files) -> Patches:
-    """Return the diffs of some changes; those that would leave no program are refused."""
+def patched(
+    mends: Iterable[Mend], refusals: Iterable[Refused], files: Files, proposals: Iterable[Mend] = ()
+) -> Patches:
+    """Return the diffs of some changes and proposals; those that would leave no program are refused."""
     patches: list[Patch] = []
+    offers: list[Patch] = []
     refused = list(refusals)
     kept: list[Rewrite] = []
     before: dict[Path, bytes] = {}
     after: dict[Path, bytes] = {}
     root = project_of(files.folder)
-    for mend in mends:
-        trial = [*kept, *mend.rewrites]
+    for mend, is_certain in [*((mend, True) for mend in mends), *((mend, False) for mend in proposals)]:
+        rewrites = [*kept, *mend.rewrites]
+        sources = [files.taken(file) for file in mend.files]
         try:
-            new = {files.taken(file).path: _made(files, file, trial) for file in mend.files}
+            new = {source.path: _made(files, source.file, rewrites) for source in sources}
         except Refusal as reason:
             refused.append(Refused(mend.rule, mend.places[0], str(reason)))
             continue
-        parts = []
-        for file in mend.files:
-            source = files.taken(file)
-            old = after.get(source.path, before.setdefault(source.path, source.content))
-            parts.append(diff_of(source.path.relative_to(root).as_posix(), old, new[source.path]))
-        if not any(parts):
+        diff = b"".join(
+            diff_of(source.path.relative_to(root).as_posix(), after.get(source.path, source.content), new[source.path])
+            for source in sources
+        )
+        if not diff:
             refused.append(Refused(mend.rule, mend.places[0], "the source says so already"))
-            continue
-        kept = trial
-        after |= new
-        patches.append(Patch(mend, b"".join(parts)))
-    return Patches(tuple(patches), tuple(refused), before, after, root)
+        elif is_certain:
+            before |= {source.path: source.content for source in sources}
+            kept = rewrites
+            after |= new
+            patches.append(Patch(mend, diff))
+        else:
+            offers.append(Patch(mend, diff))
+    return Patches(tuple(patches), tuple(refused), before, after, root, proposals=tuple(offers))
 
 
 def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:

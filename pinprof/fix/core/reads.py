@@ -10,7 +10,7 @@ from pinprof.fix.core.order import is_seldom
 from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, parts_of, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import check_is_builtin, uses_of
-from pinprof.fix.core.values import compared_there, is_count
+from pinprof.fix.core.values import compared_there, is_count, is_tensor
 
 TENSOR = m.SaveMatchedNode(m.DoNotCare(), "tensor")
 ITEM = m.Call(m.Attribute(TENSOR, m.Name("item")), [])
@@ -80,8 +80,8 @@ def is_copy_to_host(call: cst.Call) -> bool:
     return isinstance(given, cst.SimpleString) and given.evaluated_value == "cpu"
 
 
-def check_is_tensor(source: SourceFile, read: Read) -> cst.BaseExpression:
-    """Return what is read. Raises Refusal where it may be no tensor of the GPU."""
+def check_is_tensor(source: SourceFile, read: Read) -> None:
+    """Raise Refusal where what is read may be no tensor of the GPU."""
     for node in walk(read.tensor):
         if isinstance(node, cst.Attribute) and node.attr.value in {"cpu", "numpy", "tolist", "item"}:
             raise NotSafe(f"{source.code(read.tensor)} is on the host before it is read")
@@ -89,7 +89,8 @@ def check_is_tensor(source: SourceFile, read: Read) -> cst.BaseExpression:
             raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
     if isinstance(read.tensor, cst.Name) and _may_be_number(source, read.tensor):
         raise NotSafe(f"{read.tensor.value} may be no tensor")
-    return read.tensor
+    if read.function != "item" and not is_tensor(source, read.tensor, read.node):
+        raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
 
 
 def _may_be_number(source: SourceFile, name: cst.Name) -> bool:

@@ -86,6 +86,8 @@ class Mend:
     """Whether the change does less than the finding asks for."""
     edits: Edits | None = None
     """What becomes of the calls of the trace, for a replay with other changes; None where nobody can tell."""
+    doubts: tuple[str, ...] = ()
+    """Why it is not certain; without any, it is. A change with doubts is a proposal."""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -67,6 +67,21 @@ class Uses:
 
 def uses_of(source: SourceFile, at: cst.Name) -> Uses:
     """Return all uses of a variable in the function around one of them. Raises NotSafe where there may be others."""
+    check_is_local(source, at)
+    return local_uses(source, at)
+
+
+def local_uses(source: SourceFile, at: cst.Name) -> Uses:
+    """Return the uses of a variable in the function around one of them. Raises NotSafe for one bound in odd ways."""
+    own, uses = source.variables(at), Uses()
+    for node in source.named.get(at.value, ()):
+        if _is_use(source, node) and source.variables(node) is own:
+            _sort_use(source, node, at.value, uses)
+    return uses
+
+
+def check_is_local(source: SourceFile, at: cst.Name) -> None:
+    """Raise NotSafe where something else than the function around a use of a variable may see it."""
     scope, own, name = source.scope(at), source.variables(at), at.value
     if isinstance(scope, cst.ClassDef | cst.Lambda):
         raise NotSafe(f"{name} belongs to a class or a lambda")
@@ -76,17 +91,12 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
         raise NotSafe(f"{name} is an argument of its function")
     if is_set_by_others(source, name):
         raise NotSafe(f"{name} is global")
-    found = Uses()
     for node in source.named.get(name, ()):
         here = source.variables(node)
-        if not _is_use(source, node):
-            continue
-        if here is own:
-            _sort_use(source, node, name, found)
-        elif here is None or (_is_nested(here, own) and not _is_apart(here, own, name)):
+        is_shared = here is None or (here is not own and _is_nested(here, own) and not _is_apart(here, own, name))
+        if is_shared and _is_use(source, node):
             raise NotSafe(f"{name} is used in a nested function or in a comprehension")
     check_is_not_looked_at(source, scope, name)
-    return found
 
 
 def _is_nested(scope: MetadataScope, own: MetadataScope) -> bool:

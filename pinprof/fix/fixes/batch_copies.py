@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import libcst as cst
 
@@ -11,10 +10,9 @@ from pinprof.fix.core.calls import argument, check_plain, method, with_argument
 from pinprof.fix.core.clock_checks import check_clocks, waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
-from pinprof.fix.core.loaders import check_pinnable, with_options
+from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, with_options
 from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.uses import uses_of
 from pinprof.fix.core.values import REAL_TYPES
 from pinprof.fix.core.waits import check_no_other, check_parts_are_not_written, check_runs_in_order
 from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_once_or_there
@@ -39,7 +37,7 @@ class BatchCopies(Fix):
             (
                 "`pin_memory=True` where the DataLoader is made, `non_blocking=True` where its batches are copied: by "
                 "`.to()`, `.cuda()` or `.type()`, whole or part by part, in another shape, in a loop over the "
-                "DataLoader; and on `x.pin_memory().to(device)`, if nobody else has that memory"
+                "DataLoader"
             ),
             "equal",
         ),
@@ -117,24 +115,33 @@ class BatchCopies(Fix):
 def _without_a_wait(place: Place, work: Work) -> tuple[list[Rewrite], Waits]:
     """Return the rewrites of a line's copies and of the DataLoaders of what they copy. Raises Refusal."""
     source = work.files.at(place)
-    copied = copies_of(source, place, work.facts)
-    loaders = {one.loader.place: one.loader for one in copied if one.loader}.values()
-    new = [each for loader in loaders for each in _pinned(loader, place, work)]
-    new += [each for one in copied if (each := non_blocking(one))]
+    copied = copies_of(source, place, work)
+    loaders = {loader.place: loader for _, loader in copied if loader}.values()
+    new = [rewrite for loader in loaders for rewrite in _pinned(loader, place, work)]
+    new += [rewrite for call, _ in copied if (rewrite := non_blocking(source, call, work))]
     waits = waits_at(source, place)
-    check_clocks([waits] if new else [], work)
+    with work.condition():
+        check_clocks([waits] if new else [], work)
     if not new:
         raise NotSafe("the source has pin_memory=True and non_blocking=True already")
     return new, waits
 
 
-class Copied(NamedTuple):
-    """A copy of a batch, or of a part of it."""
+def copies_of(source: SourceFile, place: Place, work: Work) -> list[tuple[cst.Call, MadeLoader | None]]:
+    """Return the calls on a line that copy parts of a batch to the GPU, each with the DataLoader that makes the batch.
 
-    source: SourceFile
-    call: cst.Call
-    loader: MadeLoader | None
-    """None where the program pins the memory itself, for this copy."""
+    A proposal may be for memory that is pinned, wherever it comes from. Raises Refusal unless all calls are copies.
+    """
+    copies: list[tuple[cst.Call, MadeLoader | None]] = []
+    for call in copy_calls(source, place, work.facts):
+        loader = None
+        with work.condition():
+            loader = loader_of(source, call, place, work)
+        at_place = work.facts.copies_at(place)
+        if loader is None and not (at_place and at_place.pinned):
+            raise NotSafe("the memory that it copies is not pinned, and no DataLoader is known to make it")
+        copies.append((call, loader))
+    return copies
 
 
 def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.Call]:
@@ -147,12 +154,13 @@ def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.
     return calls
 
 
-def non_blocking(copied: Copied) -> Rewrite | None:
+def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | None:
     """Return the rewrite of a copy; None where it says so already. Raises NotSafe."""
-    source, call = copied.source, copied.call
     _check_arguments(source, call)
-    check_no_other(source)
-    check_runs_in_order(source, call)
+    with work.condition():
+        check_no_other(source)
+    with work.condition():
+        check_runs_in_order(source, call)
     given = argument(call, "non_blocking")
     says = source.code(given.value) if given is not None else "False"
     if says not in {"True", "False"}:
@@ -171,23 +179,26 @@ def _check_arguments(source: SourceFile, call: cst.Call) -> None:
     check_plain(call, 2 if is_typed else 1, "the copy")
 
 
-def loader_of(source: SourceFile, call: cst.Call, place: Place, facts: TraceFacts) -> MadeLoader:
+def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> MadeLoader:
     """Return the DataLoader whose batch a call copies. Raises Refusal where the batch may come from elsewhere."""
     copied = copied_by(call)
     each_of = gone_through(source, call)
     name, keys = each_of.path if each_of else path_of(copied)
     batch = batch_of(source, call, name)
+    facts = work.facts
     loader = facts.loader_of(place, source.line(batch.loop))
     if loader is None:
         raise NotSafe("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*batch.keys, *keys])
-    if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
-        raise NotSafe(f"{source.code(copied)} is not known to be a tensor of the batch")
+    with work.condition():
+        if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
+            raise NotSafe(f"{source.code(copied)} is not known to be a tensor of the batch")
     names: list[tuple[str, cst.CSTNode]] = [(name, each_of.node if each_of else call)]
     if batch.apart:
         names.append((batch.name, batch.apart))
-    for each, at in names:
-        check_uses(source, batch.loop, each, at, lambda line: facts.are_to_gpu(place._replace(line=line)))
+    with work.condition():
+        for each, at in names:
+            check_uses(source, batch.loop, each, at, lambda line: facts.are_to_gpu(place._replace(line=line)))
     return loader
 
 
@@ -198,74 +209,9 @@ def _are_dense(batch: object, kind: type) -> bool:
     return isinstance(values, list) and bool(values) and all(each == DENSE for each in values)
 
 
-MAKERS = {
-    f"torch.{name}"
-    for name in ("arange", "cat", "concat", "empty", "full", "ones", "rand", "randint", "randn", "randperm", "stack")
-} | {"torch.tensor", "torch.zeros"}
-"""Functions that return memory of its own, which is not pinned unless that is asked for."""
-OTHER_MEMORY = {"pin_memory", "out"}
-
-
-def copies_of(source: SourceFile, place: Place, facts: TraceFacts) -> list[Copied]:
-    """Return the calls on a line that copy parts of a batch to the GPU, or what the line itself pins.
-
-    Raises Refusal unless all of its calls do.
-    """
-    calls = copy_calls(source, place, facts)
-    copies = facts.copies_at(place)
-    if copies is not None and copies.pinned and all(_is_pinned_there(source, call) for call in calls):
-        return [Copied(source, call, None) for call in calls]
-    return [Copied(source, call, loader_of(source, call, place, facts)) for call in calls]
-
-
-def _is_pinned_there(source: SourceFile, call: cst.Call) -> bool:
-    """Return whether a call copies memory that its own line pins: `x.pin_memory().to(device)`.
-
-    Memory that is pinned already would not be pinned anew, and may be someone else's: so `x` has to be made by
-    functions of torch that pin nothing, wherever the function binds it.
-    """
-    pinned = cst.ensure_type(call.func, cst.Attribute).value
-    if not (isinstance(pinned, cst.Call) and isinstance(pinned.func, cst.Attribute)):
-        return False
-    if pinned.func.attr.value != "pin_memory" or pinned.args:
-        return False
-    return _is_unpinned(source, pinned.func.value, call)
-
-
-def _is_unpinned(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:
-    if isinstance(node, cst.Call):
-        words = {each.keyword.value for each in node.args if each.keyword}
-        starred = any(each.star == "**" for each in node.args)
-        return source.qualified(node.func) in MAKERS and not words & OTHER_MEMORY and not starred
-    if not isinstance(node, cst.Name):
-        return False
-    try:
-        uses = uses_of(source, node)
-    except Refusal:
-        return False
-    made = [value for _, value in uses.set if not _is_moved(source, value, call)]
-    return bool(made) and not uses.changed and all(_is_maker(source, value) for value in made)
-
-
-def _is_maker(source: SourceFile, value: cst.BaseExpression) -> bool:
-    return isinstance(value, cst.Call) and _is_unpinned(source, value, value)
-
-
-def _is_moved(source: SourceFile, value: cst.BaseExpression, call: cst.Call) -> bool:
-    """Return whether a value is the copy itself, or another copy to a device: that is not pinned either."""
-    if value is call:
-        return True
-    return (
-        isinstance(value, cst.Call)
-        and isinstance(value.func, cst.Attribute)
-        and value.func.attr.value in {"to", "cuda"}
-        and source.line(value) >= source.line(call)
-    )
-
-
 def _constant(place: Place, work: Work) -> list[Rewrite]:
     source, line = work.files.at(place), place.line or 0
-    return tried(partial(made_once_or_there, source, line), []) or filled_there(source, line)
+    return tried(partial(made_once_or_there, source, line, work), []) or filled_there(source, line, work)
 
 
 def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
@@ -274,8 +220,9 @@ def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
     if loader.pin_memory:
         if copies is None or not copies.pinned:
             raise NotSafe("the DataLoader pins, but the memory copied here is not pinned: PIN105 says why")
-        if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
-            raise NotSafe("the batches are made by the program's own code, which may yield the same memory again")
+        with work.condition():
+            if (loader.own_collate or loader.batch_size is None) and not loader.num_workers:
+                raise NotSafe("the batches are made by the program's own code, which may yield the same memory again")
         return []
     return _pinning(loader, work)
 
@@ -284,12 +231,16 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
     """Return the rewrites that make a DataLoader pin; none if it does. Raises Refusal."""
     if loader.pin_memory:
         return []
+    with work.condition():
+        check_gains_by_pinning(loader)
     check_pinnable(loader)
     for other in work.facts.loaders_at(loader.place):
-        if other.num_workers and other.batch is not None:
-            check_pinnable(other)  # made by the same call
-    if loader.own_collate or loader.batch_size is None:
-        for place in loader.loops:
+        if other.num_workers and other.batch is not None:  # made by the same call
+            with work.condition():
+                check_gains_by_pinning(other)
+            check_pinnable(other)
+    with work.condition():
+        for place in loader.loops if loader.own_collate or loader.batch_size is None else ():
             check_parts_are_not_written(work.files.at(place), place)
     return with_options(work.files, loader, {"pin_memory": "True"})
 

@@ -67,11 +67,10 @@ class CheapConditionFirst(LineFix):
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
         """Return the change that puts the cheap condition first. Raises Refusal."""
-        del work
-        return _cheap_first(source, place.line or 0)
+        return _cheap_first(source, place.line or 0, work)
 
 
-def _cheap_first(source: SourceFile, line: int) -> Change:
+def _cheap_first(source: SourceFile, line: int, work: Work) -> Change:
     """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises Refusal."""
     found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
     test = found[0].test if len(found) == 1 else None
@@ -79,12 +78,20 @@ def _cheap_first(source: SourceFile, line: int) -> Change:
         raise NotThisForm(DECIDES)
     if not is_counted(test.right):
         raise NotThisForm(DECIDES)
-    if not _is_pure(source, test.left):
-        raise NotSafe(f"{source.code(test.left)} may change something")
-    check_are_numbers(source, test.right)
-    check_no_other(source)
+    with work.condition():
+        _check_only_looks(source, test.left)
+    with work.condition():
+        check_are_numbers(source, test.right)
+    with work.condition():
+        check_no_other(source)
     waits = Waits(source.file, (test.left,), (found[0].body,))
     return Change([source.rewrite(test, "the cheap condition first", _swapped)], waits)
+
+
+def _check_only_looks(source: SourceFile, test: cst.BaseExpression) -> None:
+    """Raise Refusal unless a condition changes nothing."""
+    if not _is_pure(source, test):
+        raise NotSafe(f"{source.code(test)} may change something")
 
 
 def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:

@@ -24,7 +24,7 @@ from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, walk
 from pinprof.fix.core.source import Loop, SourceFile
-from pinprof.fix.core.uses import is_set_by_others, uses_of
+from pinprof.fix.core.uses import check_is_local, is_set_by_others, local_uses
 from pinprof.fix.core.waits import check_no_other, check_runs_in_order
 from pinprof.trace.lines import Place
 
@@ -97,11 +97,10 @@ class ConstantOnGpu(LineFix):
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
         """Return the change for a constant that each step makes. Raises Refusal."""
-        del work
-        return Change(made_once_or_there(source, place.line or 0), waits_at(source, place))
+        return Change(made_once_or_there(source, place.line or 0, work), waits_at(source, place))
 
 
-def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
+def made_once_or_there(source: SourceFile, line: int, work: Work) -> list[Rewrite]:
     """Return the rewrites for a tensor of constants: made before the loop, or on the GPU if it is one number.
 
     Raises Refusal.
@@ -110,8 +109,10 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     if len(calls) != 1:
         raise source.not_one(len(calls), "torch.tensor by its imported name")
     call = calls[0]
-    check_no_other(source)
-    check_runs_in_order(source, call)
+    with work.condition():
+        check_no_other(source)
+    with work.condition():
+        check_runs_in_order(source, call)
     positional = [each for each in call.args if not each.keyword]
     if any(each.star for each in call.args) or len(positional) != 1:
         raise NotSafe("its arguments are not known")
@@ -126,7 +127,7 @@ def made_once_or_there(source: SourceFile, line: int) -> list[Rewrite]:
     if not _is_constant(values):
         raise NotSafe(f"{source.code(values)} is not a constant; copy it from pinned memory")
     try:
-        return _before_the_loop(source, call, chain)
+        return _before_the_loop(source, call, chain, work)
     except Refusal as reason:
         return _there_if_filled(source, call, chain, reason)
 
@@ -147,7 +148,7 @@ def _is_constant(node: cst.BaseExpression) -> bool:
     return number_of(node) is not None
 
 
-def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression]) -> list[Rewrite]:
+def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExpression], work: Work) -> list[Rewrite]:
     statement = source.statement(call)
     small = statement.body[0]
     whole = chain[-1] if chain else call
@@ -159,17 +160,21 @@ def _before_the_loop(source: SourceFile, call: cst.Call, chain: list[cst.BaseExp
         raise NotSafe("no loop of the same function makes the constant; make it once, and pass it on")
     if source.parent(statement) is not loop.body:
         raise NotSafe("not every step makes the same constant")
-    uses = uses_of(source, name)
+    with work.condition():
+        check_is_local(source, name)
+    uses = local_uses(source, name)
     if len(uses.set) != 1 or uses.changed:
         raise NotSafe(f"{name.value} is set or changed in several places")
-    _check_reads(source, uses.read, loop, source.line(small))
-    for keyword in ("device", "dtype", "requires_grad"):
-        given = argument(call, keyword)
-        if given is not None:
-            _check_fixed(source, given.value, loop, keyword)
-    for given in (each for link in chain if isinstance(link, cst.Call) for each in link.args):
-        if not _is_constant(given.value) and not (given.keyword and source.code(given.value) in {"True", "False"}):
-            _check_fixed(source, given.value, loop, given.keyword.value if given.keyword else "device")
+    with work.condition():
+        _check_reads(source, uses.read, loop, source.line(small))
+    with work.condition():
+        for keyword in ("device", "dtype", "requires_grad"):
+            given = argument(call, keyword)
+            if given is not None:
+                _check_fixed(source, given.value, loop, keyword)
+        for given in (each for link in chain if isinstance(link, cst.Call) for each in link.args):
+            if not _is_constant(given.value) and not (given.keyword and source.code(given.value) in {"True", "False"}):
+                _check_fixed(source, given.value, loop, given.keyword.value if given.keyword else "device")
     return _hoisted(source, statement, loop, name.value)
 
 
@@ -339,18 +344,21 @@ def _full(node: cst.CSTNode, filling: Filling) -> cst.Call:
     return call.with_changes(func=function.with_changes(attr=cst.Name("full")), args=arguments)
 
 
-def filled_there(source: SourceFile, line: int) -> list[Rewrite]:
+def filled_there(source: SourceFile, line: int, work: Work) -> list[Rewrite]:
     """Return the rewrites that let `torch.ones(n).long().to(device)` be made on the device. Raises Refusal."""
     made = [call for call in source.calls(line) if source.qualified(call.func) in FILLERS]
     copies = [call for call in source.calls(line) if is_copy(call)]
     if not made or len(made) != len(copies):
         raise NotSafe("what the line copies is more than tensors of one number")
-    check_no_other(source)
-    return [each for call in made for each in _made_there(source, call, copies)]
+    with work.condition():
+        check_no_other(source)
+    with work.condition():
+        for call in made:
+            check_runs_in_order(source, call)
+    return [rewrite for call in made for rewrite in _made_there(source, call, copies)]
 
 
 def _made_there(source: SourceFile, call: cst.Call, copies: Sequence[cst.Call]) -> list[Rewrite]:
-    check_runs_in_order(source, call)
     keywords = {each.keyword.value for each in call.args if each.keyword}
     if keywords - {"dtype"} or any(each.star == "**" for each in call.args):
         raise NotSafe("its arguments are not a shape and a type")

@@ -10,7 +10,7 @@ from pinprof.fix.core.order import loop_of_read
 from pinprof.fix.core.reads import is_copy_to_host
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Rewrite, Waits, call_of
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.uses import check_is_builtin, uses_of
+from pinprof.fix.core.uses import check_is_builtin, check_is_local, local_uses
 from pinprof.fix.core.values import compared_there, is_count, is_real, is_shown, is_value_of_text
 from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
 from pinprof.fix.fixes.sums import (
@@ -103,23 +103,28 @@ class SumUntilCopied(LineFix):
         added = sum_of(source, source.statement(copied.node).body[0]) if copied else None
         if copied is None or added is None:
             raise NotThisForm(by_hand(self.rules[0]))
-        change = _kept_until_copied(source, copied, added)
-        check_is_of_one_gpu(work)
-        return change
+        with work.condition():
+            check_is_of_one_gpu(work)
+        return _kept_until_copied(source, copied, added, work)
 
 
-def _kept_until_copied(source: SourceFile, copied: Copied, added: Sum) -> Change:
-    _check_is_number(source, copied)
+def _kept_until_copied(source: SourceFile, copied: Copied, added: Sum, work: Work) -> Change:
+    with work.condition():
+        _check_is_number(source, copied)
     loop = loop_of_read(source, added.node, "makes the sum")
-    uses = uses_of(source, added.total)
-    check_factor(source, copied.node, added.value)
+    with work.condition():
+        check_is_local(source, added.total)
+    uses = local_uses(source, added.total)
+    with work.condition():
+        check_factor(source, copied.node, added.value)
     check_sum(source, uses, added, loop)
     for each in uses.changed:
         if each is not added.node:
             where = f"in line {source.line(each)}, which may round otherwise"
             raise NotSafe(f"{source.code(added.total)} is also changed {where}")
-    check_may_come_later(source, copied.node, loop)
-    check_is_of_one_mode(source, copied.node)
+    with work.condition():
+        check_may_come_later(source, copied.node, loop)
+        check_is_of_one_mode(source, copied.node)
     reads = [node for node in uses.read if not source.is_within(node, added.node)]
     sure = {id(node): is_added_before(source, node, added, loop, uses) for node in reads}
     rewrites = [new for node in reads for new in _copy_of(source, node, copied, is_sure=sure[id(node)])]

@@ -100,21 +100,29 @@ class NoEmptyCache(Fix):
 
 def _emptied(place: Place, work: Work) -> list[Rewrite]:
     source = work.files.at(place)
-    change = Change(_without_empty_cache(source, place.line or 0), waits_at(source, place))
-    return before_clocks(change, work).rewrites
+    change = Change(_without_empty_cache(source, place.line or 0, work), waits_at(source, place))
+    with work.condition():
+        change = before_clocks(change, work)
+    return change.rewrites
 
 
-def _without_empty_cache(source: SourceFile, line: int) -> list[Rewrite]:
+def _without_empty_cache(source: SourceFile, line: int, work: Work) -> list[Rewrite]:
     """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises Refusal."""
     statement = statement_alone(source, line, EMPTY_CACHE)
     if cst.ensure_type(cst.ensure_type(statement.body[0], cst.Expr).value, cst.Call).args:
         raise NotSafe("the call has arguments")
     if any(isinstance(each, cst.ExceptHandler | cst.ExceptStarHandler) for each in source.around(statement)):
         raise NotSafe("it follows an error, and is not for each step")
+    with work.condition():
+        _check_nobody_needs_memory(source)
+    return [removal(source, statement)]
+
+
+def _check_nobody_needs_memory(source: SourceFile) -> None:
+    """Raise Refusal where a program may need the memory that torch keeps, or looks at it."""
     other = source.imported(LIBRARIES) or source.mentions(SHORT)
     if other:
         raise NotSafe(f"the program may need the memory that torch keeps ({other})")
     looked_at = source.mentions(OF_MEMORY)
     if looked_at:
         raise NotSafe(f"the program looks at memory ({looked_at}), and would see the memory that torch keeps")
-    return [removal(source, statement)]

@@ -11,8 +11,7 @@ from pinprof.fix.core.order import comes_after, loop_of_read
 from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
 from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of, parts_of
 from pinprof.fix.core.source import Loop, Scope, SourceFile
-from pinprof.fix.core.uses import Uses, check_is_builtin, uses_of
-from pinprof.fix.core.values import is_tensor
+from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_local, local_uses
 from pinprof.fix.core.waits import check_may_come_later
 from pinprof.fix.fixes.sums import LATER, SAFE_LATER
 from pinprof.trace.lines import Place
@@ -77,36 +76,36 @@ class ListOnGpu(LineFix):
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
         """Return the change that keeps the tensors of a list, and reads them where it is used. Raises Refusal."""
-        del work
-        return _kept_in_list(source, read_at(source, place.line or 0))
+        return _kept_in_list(source, read_at(source, place.line or 0), work)
 
 
-def _kept_in_list(source: SourceFile, read: Read) -> Change:
+def _kept_in_list(source: SourceFile, read: Read, work: Work) -> Change:
     name, node = _grown(source, read)
     inner = loop_of_read(source, node, f"fills {name.value}")
-    uses = uses_of(source, name)
-    behind = _read_behind(source, read, name, node, uses, inner)
-    check_may_come_later(source, read.node, inner)
-    check_is_tensor(source, read)
-    if read.function != "item" and not is_tensor(source, read.tensor, read.node):
-        raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
+    with work.condition():
+        check_is_local(source, name)
+    uses = local_uses(source, name)
+    loop = _filling(source, name, node, uses)
+    with work.condition():
+        _check_memory(source, loop, inner)
+    _check_uses(source, name, node, uses, loop)
+    with work.condition():
+        check_may_come_later(source, read.node, inner)
+    with work.condition():
+        check_is_tensor(source, read)
+    behind = _read_behind(source, name.value, loop, read.function)
     kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
     lost = tuple(start for start, _ in uses.set)
     return Change([kept, behind], Waits(source.file, (read.node,), (behind.node,), lost))
 
 
-def _read_behind(
-    source: SourceFile, read: Read, name: cst.Name, node: cst.BaseSmallStatement, uses: Uses, inner: Loop
-) -> Rewrite:
-    """Return the rewrite that reads a list behind its loop, where nothing uses it before. Raises Refusal."""
-    loop = _filling(source, name, node, uses)
-    _check_memory(source, loop, inner)
-    _check_uses(source, name, node, uses, loop)
+def _read_behind(source: SourceFile, name: str, loop: cst.For, function: str) -> Rewrite:
+    """Return the rewrite that reads a list behind its loop."""
 
-    def followed(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
-        return cst.FlattenSentinel([cst.ensure_type(made, cst.For), _numbers_of(name.value, read.function)])
+    def followed(new: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        return cst.FlattenSentinel([cst.ensure_type(new, cst.For), _numbers_of(name, function)])
 
-    return source.rewrite(loop, f"{name.value} is read behind it", followed)
+    return source.rewrite(loop, f"{name} is read behind it", followed)
 
 
 def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) -> cst.For:

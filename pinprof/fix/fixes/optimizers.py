@@ -106,9 +106,7 @@ class FusedOptimizer(Fix):
         if made is None or not made.optimizers:
             yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
-        rewrites, refused = at_each(
-            finding, made.optimizers, lambda each: _fewer_launches(work.files, each, work.facts)
-        )
+        rewrites, refused = at_each(finding, made.optimizers, lambda each: _fewer_launches(each, work))
         yield from refused
         if rewrites:
             what = ", ".join(dict.fromkeys(each.what for each in rewrites))
@@ -136,9 +134,10 @@ def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile,
     return source, calls[0]
 
 
-def _fewer_launches(files: Files, optimizer: MadeOptimizer, facts: TraceFacts) -> list[Rewrite]:
+def _fewer_launches(optimizer: MadeOptimizer, work: Work) -> list[Rewrite]:
     """Return the rewrites that let an optimizer make few launches. Raises Refusal where it may not, or does."""
-    source, call = _made_optimizer(files, optimizer)
+    facts = work.facts
+    source, call = _made_optimizer(work.files, optimizer)
     name = optimizer.kind.rpartition(".")[2]
     check_plain(call, MOST_OF_FUSED if optimizer.kind in FUSED else MOST_POSITIONAL, name)
     _check_options(source, call, optimizer)
@@ -152,8 +151,12 @@ def _fewer_launches(files: Files, optimizer: MadeOptimizer, facts: TraceFacts) -
     foreach = argument(call, "foreach")
     said = source.code(foreach.value) if foreach is not None else None
     if optimizer.kind in FUSED and not (said == "False" and _has_scaler(facts, source)):
-        _check_fusible(name, facts, source)
-        _check_state(source, call)
+        if facts.torch_version < FIRST_FUSED:
+            raise NotSafe(f"it is unknown whether this version of torch has a fused {name}")
+        with work.condition():
+            _check_fusible(name, facts, source)
+        with work.condition():
+            _check_state(source, call)
         if said is None:
             return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
         if argument(call, "fused") is not None:
@@ -184,8 +187,6 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
 
 
 def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
-    if facts.torch_version < FIRST_FUSED:
-        raise NotSafe(f"it is unknown whether this version of torch has a fused {name}")
     if facts.has_sparse_gradients:
         raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
     library = source.imported(LIBRARIES)

@@ -5,7 +5,7 @@ import libcst.matchers as m
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits
+from pinprof.fix.core.rewrite import Change, NotSafe, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.trace.lines import Place
 
@@ -62,19 +62,25 @@ class SecondWait(LineFix):
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
         """Return the change; another synchronization may still wait there. Raises Refusal."""
-        del work
-        return Change(_without_second_wait(source, place.line or 0), Waits(source.file, ()), part=True)
+        statement = statement_alone(source, place.line or 0, SYNCHRONIZE)
+        second = _second_of_two(source, statement)
+        with work.condition():
+            if second is None:
+                raise NotSafe(
+                    "the source does not show what relies on the wait: a measured time, or memory that is used again"
+                )
+        return Change([removal(source, second or statement)], Waits(source.file, ()), part=True)
 
 
-def _without_second_wait(source: SourceFile, line: int) -> list[Rewrite]:
-    statement = statement_alone(source, line, SYNCHRONIZE)
+def _second_of_two(source: SourceFile, statement: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:
+    """Return the second of two synchronizations in a row, of which a statement is one; None where it is alone."""
     block = source.parent(statement)
     body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else [statement]
     place = next(number for number, each in enumerate(body) if each is statement)
     for first, second in ((place, place + 1), (place - 1, place)):
         if first >= 0 and second < len(body) and _are_alike(source, body[first], body[second]):
-            return [removal(source, cst.ensure_type(body[second], cst.SimpleStatementLine))]
-    raise NotSafe("the source does not show what relies on the wait: a measured time, or memory that is used again")
+            return cst.ensure_type(body[second], cst.SimpleStatementLine)
+    return None
 
 
 def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:

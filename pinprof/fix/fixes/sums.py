@@ -12,8 +12,8 @@ from pinprof.fix.core.order import comes_after, is_seldom, loop_of_read
 from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
 from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of, parts_of
 from pinprof.fix.core.source import Loop, SourceFile
-from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_not_shown, uses_of
-from pinprof.fix.core.values import has_real_format, is_count, is_host_number, is_real, is_tensor
+from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_local, check_is_not_shown, local_uses
+from pinprof.fix.core.values import has_real_format, is_count, is_host_number, is_real
 from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
 from pinprof.trace.lines import Place
 
@@ -122,8 +122,9 @@ class SumOnGpu(LineFix):
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
         """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises Refusal."""
-        change = _kept_on_gpu(source, place.line or 0)
-        check_is_of_one_gpu(work)
+        change = _kept_on_gpu(source, place.line or 0, work)
+        with work.condition():
+            check_is_of_one_gpu(work)
         return change._replace(part=change.part and work.facts.waits_in_a_loop(place))
 
 
@@ -133,33 +134,41 @@ def check_is_of_one_gpu(work: Work) -> None:
         raise NotSafe("the process uses several GPUs, and a sum must stay on one")
 
 
-def _kept_on_gpu(source: SourceFile, line: int) -> Change:
+def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
     read = read_at(source, line)
     added = sum_of(source, statement_of(source, read))
     if added is None:
         raise other_form(source, read)
     loop = loop_of_read(source, added.node, "makes the sum")
-    uses = uses_of(source, added.total)
+    with work.condition():
+        check_is_local(source, added.total)
+    uses = local_uses(source, added.total)
     _check_is_number(source, uses)
     check_sum(source, uses, added, loop)
-    check_may_come_later(source, read.node, loop)
-    check_is_of_one_mode(source, read.node)
+    with work.condition():
+        check_may_come_later(source, read.node, loop)
+        check_is_of_one_mode(source, read.node)
+    with work.condition():
+        check_factor(source, read.node, added.value)
+    with work.condition():
+        _check_kind(source, read)
     kind = _kind(source, read, added, uses)
     check_is_builtin(source, kind)
-    if kind == "float":
-        check_has_float64(source)
+    with work.condition():
+        check_has_float64(source, kind)
     changed = [each for each in uses.changed if each is not added.node]
     apart = [each for each in changed if not _is_apart_already(source, each, added, changed)]
     if kind == "int":
         _check_shares(source, added, changed, uses)
     elif any(isinstance(each.operator, cst.MultiplyAssign) for each in apart) and _begins_whole(source, uses):
         raise NotSafe(f"{source.code(added.total)} begins at the whole number 0, which times a number is a whole one")
-    rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     waiting = [node for node in uses.read if _waits(source, node, added, apart)]
-    for node in waiting:
-        if not is_added_before(source, node, added, loop, uses):
-            _check_read(source, node, kind, uses)
-        rewrites.append(source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)))
+    with work.condition():
+        for node in waiting:
+            if not is_added_before(source, node, added, loop, uses):
+                _check_read(source, node, kind, uses)
+    rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
+    rewrites += [source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)) for node in waiting]
     rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
     outer, read_in = source.loop(loop), [*waiting, *apart]
     still = outer is not None and any(
@@ -171,9 +180,9 @@ def _kept_on_gpu(source: SourceFile, line: int) -> Change:
     return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
 
 
-def check_has_float64(source: SourceFile) -> None:
-    """Raise Refusal where a program may run on a GPU that cannot sum as Python does."""
-    if source.mentions(NO_FLOAT64):
+def check_has_float64(source: SourceFile, kind: Kind) -> None:
+    """Raise Refusal where a program may run on a GPU that cannot sum real numbers as Python does."""
+    if kind == "float" and source.mentions(NO_FLOAT64):
         raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
 
 
@@ -218,15 +227,17 @@ def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: 
     return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
-def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
-    """Return what the sum is of, as Python has it. Raises Refusal where the source does not show it."""
-    check_factor(source, read.node, added.value)
-    tensor = check_is_tensor(source, read)
-    if read.function != "item" and not is_tensor(source, tensor, read.node):
-        raise NotSafe(f"{source.code(tensor)} may be no tensor")
-    is_whole = not is_real(source, tensor, read.node)
-    if is_whole and not is_count(source, tensor):
+def _check_kind(source: SourceFile, read: Read) -> None:
+    """Raise Refusal where the source does not show what the sum is of."""
+    check_is_tensor(source, read)
+    tensor = read.tensor
+    if not (is_real(source, tensor, read.node) or is_count(source, tensor)):
         raise NotSafe(f"the source does not show whether {source.code(tensor)} is a whole number")
+
+
+def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
+    """Return what the sum is of, as Python has it: real numbers, unless it is a count. Raises Refusal."""
+    is_whole = is_count(source, read.tensor)
     if read.function == "int" and not is_whole:
         raise NotSafe("int() cuts the number off")
     if not is_whole or is_divided(added.value) or read.function == "float":

@@ -8,8 +8,7 @@ from pinprof.fix.core.order import is_seldom, loop_of_read
 from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
 from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, call_of
 from pinprof.fix.core.source import Loop, SourceFile
-from pinprof.fix.core.uses import Uses, check_is_not_shown, uses_of
-from pinprof.fix.core.values import is_tensor
+from pinprof.fix.core.uses import Uses, check_is_local, check_is_not_shown, local_uses
 from pinprof.fix.core.waits import check_may_come_later
 from pinprof.fix.fixes.sums import LATER, SAFE_LATER
 from pinprof.trace.lines import Place
@@ -63,11 +62,10 @@ class NumberWhereUsed(LineFix):
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
         """Return the change that lets a number be read where it is used. Raises Refusal."""
-        del work
-        return _read_where_used(source, read_at(source, place.line or 0))
+        return _read_where_used(source, read_at(source, place.line or 0), work)
 
 
-def _read_where_used(source: SourceFile, read: Read) -> Change:
+def _read_where_used(source: SourceFile, read: Read, work: Work) -> Change:
     small = statement_of(source, read)
     if not (isinstance(small, cst.Assign) and len(small.targets) == 1 and small.value is read.node):
         raise other_form(source, read)
@@ -75,25 +73,23 @@ def _read_where_used(source: SourceFile, read: Read) -> Change:
     if not isinstance(name, cst.Name):
         raise NotSafe(f"{source.code(name)} is not a variable of the function: other code may read it")
     loop = loop_of_read(source, small, "reads the number")
-    uses = uses_of(source, name)
+    with work.condition():
+        check_is_local(source, name)
+    uses = local_uses(source, name)
     if len(uses.set) != 1 or uses.changed:
         raise NotSafe(f"{name.value} is set in several places")
     if not uses.read:
         raise NotSafe(f"nothing uses {name.value}; remove the line")
-    _check_tensor(source, read)
     _check_uses(source, small, uses, loop)
-    check_may_come_later(source, read.node, loop)
+    with work.condition():
+        check_is_tensor(source, read)
+    with work.condition():
+        check_may_come_later(source, read.node, loop)
     kept = call_of("X.detach().clone()", X=atom(read.tensor))
     text = "X.item()" if read.function == "item" else f"{read.function}(X)"
     remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]
     waits = Waits(source.file, (read.node,), tuple(uses.read))
     return Change([source.anew(read.node, "stays on the GPU", kept), *remade], waits)
-
-
-def _check_tensor(source: SourceFile, read: Read) -> None:
-    check_is_tensor(source, read)
-    if read.function != "item" and not is_tensor(source, read.tensor, read.node):
-        raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
 
 
 def _check_uses(source: SourceFile, small: cst.CSTNode, uses: Uses, loop: Loop) -> None:

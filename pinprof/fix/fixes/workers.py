@@ -111,14 +111,15 @@ def _yields_the_same(loader: MadeLoader, saving_ns: float, facts: TraceFacts) ->
     return saving_ns * loader.length >= PAYS * RESTART_NS
 
 
-def _more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[str, str]:
+def _more_workers(loader: MadeLoader, work: Work) -> dict[str, str]:
     """Return the options that give a DataLoader more workers. Raises Refusal where that may change its batches."""
+    cpus = work.facts.made.cpus if work.facts.made else None
     if loader.iterable:
         raise NotSafe("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
     if not cpus:
         raise NotSafe("the trace does not show how many cores the program has")
-    wanted = workers_wanted(loader.num_workers, cpus, processes)
-    if loader.num_workers == 0:
+    wanted = workers_wanted(loader.num_workers, cpus, work.facts.processes)
+    with work.condition():
         _check_can_be_shared(loader)
     if wanted <= loader.num_workers:
         raise NotSafe(f"its {loader.num_workers} workers already share {cpus} cores with the program")
@@ -127,7 +128,9 @@ def _more_workers(loader: MadeLoader, cpus: int | None, processes: int) -> dict[
 
 
 def _check_can_be_shared(loader: MadeLoader) -> None:
-    """Raise Refusal unless other processes can make its batches: by torch and torchvision alone."""
+    """Raise Refusal unless other processes can make its batches, or do: by torch and torchvision alone."""
+    if loader.num_workers:
+        return
     foreign = (loader.dataset,) if loader.foreign is None and loader.dataset != IN_MEMORY else loader.foreign
     if foreign:
         makers = listed(foreign, MOST_NAMED)
@@ -166,16 +169,17 @@ def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
 
 def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite]:
     """Return the rewrites that give a DataLoader more workers; such that it yields the `same`, or that persist."""
-    cpus = work.facts.made.cpus if work.facts.made else None
-    options = _more_workers(loader, cpus, work.facts.processes)
+    options = _more_workers(loader, work)
     if any(each.iterable for each in work.facts.loaders_at(loader.place)):
         raise NotSafe("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
     source, call = made_loader(work.files, loader)
-    if not loader.num_workers:
-        _check_can_start(source, work.facts.made.starts_by if work.facts.made else None)
+    with work.condition():
+        if not loader.num_workers:
+            _check_can_start(source, work.facts.made.starts_by if work.facts.made else None)
     changes = _may_change_data(source, call)
-    if same and changes:
-        raise NotSafe(f"the program may change the data set while workers read it; {ALLOWED}")
+    with work.condition():
+        if same and changes:
+            raise NotSafe(f"the program may change the data set while workers read it; {ALLOWED}")
     if same or changes:
         options.pop("persistent_workers", None)
     return with_options(work.files, loader, options)

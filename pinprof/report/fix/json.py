@@ -43,6 +43,12 @@ class FixPatch(FixChange):
     diff: Annotated[str, doc("the change as a unified diff, which applies after those before it")]
 
 
+class FixProposal(FixPatch):
+    """A change that is not certain."""
+
+    doubts: Annotated[Sequence[Words], doc("why it is not certain")]
+
+
 class FixRefused(Document):
     """A place that stays as it is."""
 
@@ -63,6 +69,10 @@ class Fix(Document, kw_only=True):
     step_ms: Annotated[Ms | None, doc("the step without the profiler; null where it is not known")]
     root: Annotated[str, doc("the folder to which the paths in the diffs are relative")]
     patches: Annotated[Sequence[FixPatch], doc("the changes, in the order in which they apply")]
+    proposals: Annotated[
+        Sequence[FixProposal],
+        doc("with --propose: changes that are not certain; each applies behind all patches, by itself"),
+    ]
     refused: Annotated[Sequence[FixRefused], doc("what is not changed")]
     saving_ms: Annotated[
         Ms | None, doc("what all changes together save of a step; null where no replay tells of one of them")
@@ -84,6 +94,14 @@ def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), ba
         patches=[
             FixPatch(**asdict(change(patch.mend, step_ns)), diff=patch.diff.decode(errors="replace"))
             for patch in patches.patches
+        ],
+        proposals=[
+            FixProposal(
+                **asdict(change(patch.mend, step_ns)),
+                diff=patch.diff.decode(errors="replace"),
+                doubts=list(patch.mend.doubts),
+            )
+            for patch in patches.proposals
         ],
         refused=refused(patches),
         **saving_fields(patches.saving, step_ns),

@@ -28,7 +28,21 @@ def to_text(patches: Patches, profile: Profile) -> bytes:
         ("\n" + "\n".join(lines_of_change(patch.mend, profile.step_ns)) + "\n").encode() + patch.diff
         for patch in patches.patches
     ]
-    return b"".join((*parts, not_changed(patches)))
+    return b"".join((*parts, *_proposed(patches, profile), not_changed(patches)))
+
+
+def _proposed(patches: Patches, profile: Profile) -> Iterator[bytes]:
+    """Yield the proposals with their diffs behind a #, so that nobody applies them by a pipe."""
+    if patches.proposals:
+        yield b"\n# Proposed, and not certain; pinprof try --propose measures and checks each of them:\n"
+    for patch in patches.proposals:
+        yield ("#\n" + "\n".join(lines_of_change(patch.mend, profile.step_ns)) + "\n").encode()
+        yield commented(patch.diff)
+
+
+def commented(diff: bytes) -> bytes:
+    """Return a diff that no program applies: behind a # in each line."""
+    return b"".join(b"# | " + line + b"\n" for line in diff.removesuffix(b"\n").split(b"\n"))
 
 
 def not_changed(patches: Patches) -> bytes:
@@ -41,8 +55,9 @@ def not_changed(patches: Patches) -> bytes:
 def _head(patches: Patches, profile: Profile) -> Iterator[str]:
     changes, kept = len(patches.patches), len({(each.place, each.rule.id) for each in patches.refused})
     step = f" of a step of {duration(profile.step_ns)}" if profile.step_ns else ""
+    offers = f"; {counted(len(patches.proposals), 'proposal')}" if patches.proposals else ""
     rest = f"; {counted(kept, 'place')} {'stays' if kept == 1 else 'stay'} as {'it is' if kept == 1 else 'they are'}"
-    yield f"# pinprof fix: {counted(changes, 'change')}{step}{rest if kept else ''}"
+    yield f"# pinprof fix: {counted(changes, 'change')}{step}{offers}{rest if kept else ''}"
     if changes > 1 and patches.saving:
         yield from folded(f"all together {_predicted(patches.saving, profile.step_ns)}")
     shared = profile.doubt("shared_gpu")
@@ -65,6 +80,8 @@ def lines_of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
     yield from folded(_saving_of(mend, step_ns), "  ")
     yield f"#   {NUMBERS[mend.numbers]}"
     yield from folded(f"safe if: {mend.safe_if}", "  ")
+    if mend.doubts:
+        yield from folded(f"not certain: {'; '.join(mend.doubts)}", "  ")
 
 
 def _saving_of(mend: Mend, step_ns: float | None) -> str:

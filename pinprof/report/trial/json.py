@@ -39,6 +39,7 @@ class TryFix(FixChange):
     diff: Annotated[
         str | None, doc("the change as a unified diff, which applies after those before it; null if left out")
     ]
+    doubts: Annotated[Sequence[Words], doc("why it is not certain; a proposal has some")]
     fate: Annotated[elimination.Fate, doc("what became of it")]
     fate_reason: Annotated[Words | None, doc("why it was not measured by itself")]
     measured: Annotated[
@@ -160,6 +161,7 @@ def _fix(share: elimination.Share, step_ns: float | None, diff: bytes | None) ->
     return TryFix(
         **asdict(change(share.mend, step_ns)),
         diff=None if diff is None else diff.decode(errors="replace"),
+        doubts=list(share.mend.doubts),
         fate=share.fate,
         fate_reason=share.why or None,
         measured=judgement(share.judgement) if share.judgement else None,

@@ -8,7 +8,7 @@ from math import inf
 
 from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Contest, Judgement
 from pinprof.report.ab.text import advice, how_measured, usual_ns
-from pinprof.report.fix.text import folded, lines_of_change, not_changed, on_one_line
+from pinprof.report.fix.text import commented, folded, lines_of_change, not_changed, on_one_line
 from pinprof.report.words import NO_GPU_WORK
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.elimination import Share
@@ -73,7 +73,8 @@ def sentence(certificate: Certificate) -> str:
     if verdict == "nothing_to_change" and not certificate.analysis.profile.gpus:
         return f"nothing to change: {NO_GPU_WORK}"
     if verdict == "nothing_to_change":
-        return "nothing to change: no finding has a change that is mechanical and certain"
+        unproven = ", and no proposal is proven" if certificate.shares else ""
+        return f"nothing to change: no finding has a change that is mechanical and certain{unproven}"
     known = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
     if verdict == "take_it":
         return f"{', '.join(known)}: take it{_by_itself(certificate)}"
@@ -104,11 +105,13 @@ def _by_itself(certificate: Certificate) -> str:
 def of_share(tried: Share) -> str:
     """Return what the measurement of one fix among several says."""
     said = f": {speed(tried.judgement)} with it" if tried.judgement else ""
+    why = f": {tried.why}" if tried.why else ""
     return {
         "kept": f"measured by itself{said}" if said else f"measured by the whole ({tried.why or 'with the others'})",
         "kept_unmeasured": f"not measured by itself ({tried.why})",
         "dropped_no_gain": f"left out, it brings nothing{said}",
-        "dropped_not_shown": f"left out, nothing could be shown in the time{said}",
+        "dropped_not_shown": f"left out, nothing could be shown in the time{said or why}",
+        "dropped_not_safe": f"left out, it is not proven{why}",
     }[tried.fate]
 
 
@@ -229,16 +232,14 @@ def _patch(certificate: Certificate, *, is_proven: bool) -> Iterator[bytes]:
         if share is not None and len(of) > 1:
             about += folded(of_share(share), "  ")
         yield ("\n".join(about) + "\n").encode()
-        yield (patch.diff if is_proven else _commented(patch.diff)) + b"\n"
+        yield (patch.diff if is_proven else commented(patch.diff)) + b"\n"
     left_out = [share for share in certificate.shares if not share.is_kept]
     if left_out:
         yield b"# Left out:\n"
         for share in left_out:
-            yield ("\n".join(folded(f"{share.mend.rule.id} {share.mend.what}: {of_share(share)}")) + "\n").encode()
-
-
-def _commented(diff: bytes) -> bytes:
-    return b"".join(b"# | " + line + b"\n" for line in diff.removesuffix(b"\n").split(b"\n"))
+            doubts = f" (not certain: {'; '.join(share.mend.doubts)})" if share.mend.doubts else ""
+            text = f"{share.mend.rule.id} {share.mend.what} at {share.mend.places[0]}{doubts}: {of_share(share)}"
+            yield ("\n".join(folded(text)) + "\n").encode()
 
 
 def _certificate(certificate: Certificate) -> bytes:
