@@ -111,70 +111,189 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         )
     recording = recording_of(path, options, on_progress)
     recording.time_steps, recording.beyond_epoch = time_steps, beyond_epoch
-    membership = Membership(recording, lambda: marks.place, options.force)
-    alone = membership if agreement is None else None
     notes = Notes(Notes.new_name())
-    stepper = Stepper(
-        recording,
-        agreement,
-        keep_going=keep_going,
-        membership=alone,
-        is_training=lambda: marks.trains,
-        is_needed=lambda: bool(notes.running),
-    )
-    marks = Marks(
-        step_marker,
-        stepper.end_step,
-        group=agreement is None,
-        may_move=lambda: recording.may_move,
-        stop=stepper.stop,
-    )
-    may_stop = not keep_going and agreement is None  # without a step, the other ranks wait somewhere for this one
-    stop = stepper.stop if may_stop else None
-    watchdog = Watchdog(
-        marks,
-        recording,
-        stretch_after,
-        stop=stop,
-        body=ending_of.__code__,
-        waits_for_others=lambda: bool(notes.running) or notes.have_trained,
-    )
-    recording.join(agreement, lambda: marks.place)
     config = ChildConfig(str(recording.path), step_marker, keep_going, options, str(notes.folder))
-
-    def leaves(how: str) -> None:
-        recording.end()
-        membership.leave()
-        notes.remove()
-        faults.say(_told_of_end(how, recording))
-
-    with _following(config, notes) as ended, told_of_departure(leaves):
-        try:
-            ending = _run_to_its_end(program, marks, stepper, watchdog)
-        finally:
-            membership.leave()
+    recorder = _Recorder(recording, notes, config, agreement, stretch_after)
+    with recorder.following() as ended:
+        ending = recorder.run(program)
         ended(ending)
-        children, remarks = notes.children(), notes.remarks()
-    if stepper.is_faulty:
-        remarks.append(FAULTY)
-    has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
-    run = ScriptRun(
-        path=recording.path if has_trace else None,
-        steps_seen=recording.steps_seen,
-        recorded_steps=recording.recorded_steps,
-        regular=recording.regular,
-        marker=recording.marker,
-        stopped=ending.stopped,
-        exit_status=ending.exit_status,
-        children=children,
-        remarks=tuple(remarks),
-        trains=stepper.trains,
-    )
-    if not run.path and not run.exit_status and not stepper.is_faulty and not any(child.path for child in children):
-        command = [*(["-m"] if module else []), os.fspath(script), *args]
-        why = _why_nothing_recorded(recording, marks, _way_out(watchdog.worked_s, command))
-        raise CaptureError(_why_no_child_recorded(children) or why)
-    return _as_its_own(run, recording.path) if membership.rank is None else _among_ranks(run, membership.rank)
+        run = recorder.outcome(ending)
+    is_recorded = run.path or any(child.path for child in run.children)
+    if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
+        raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded(program))
+    rank = recorder.membership.rank
+    return _as_its_own(run, recording.path) if rank is None else _among_ranks(run, rank)
+
+
+class _Recorder:
+    """The parts that record one script: what finds its steps, advances its recording, ends it, and follows children."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        notes: Notes,
+        config: ChildConfig,
+        agreement: Agreement | None,
+        stretch_after: float,
+    ) -> None:
+        alone = agreement is None
+        self.recording, self.notes, self.config = recording, notes, config
+        self.membership = Membership(recording, lambda: self.marks.place, config.options.force)
+        self.stepper = Stepper(
+            recording,
+            agreement,
+            keep_going=config.keep_going,
+            membership=self.membership if alone else None,
+            is_training=lambda: self.marks.trains,
+            is_needed=lambda: bool(notes.running),
+        )
+        self.marks = Marks(
+            config.step_marker,
+            self.stepper.end_step,
+            group=alone,
+            may_move=lambda: recording.may_move,
+            stop=self.stepper.stop,
+        )
+        may_stop = alone and not config.keep_going  # without a step, the other ranks wait somewhere for this one
+        self.watchdog = Watchdog(
+            self.marks,
+            recording,
+            stretch_after,
+            stop=self.stepper.stop if may_stop else None,
+            body=ending_of.__code__,
+            waits_for_others=lambda: bool(notes.running) or notes.have_trained,
+        )
+        recording.join(agreement, lambda: self.marks.place)
+
+    @contextmanager
+    def following(self) -> Iterator[Callable[[Ending], None]]:
+        """Follow the processes of a script in the block, which gets a function to call when the script has ended."""
+        notes, keep_going = self.notes, self.config.keep_going
+
+        def ended(ending: Ending) -> None:
+            if stuck.interrupted:
+                notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
+            if ending.stopped:
+                notes.wait(WAIT_AFTER_FAILURE_S, first_step_s=0.0)  # for ranks that were stopped at the same step
+            end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
+            notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
+
+        stuck = StuckScript(lambda: not keep_going and notes.are_stopped, notes.remove)
+        try:
+            with stuck.watched(), followed(self.config, stuck), told_of_departure(self._leave):
+                yield ended
+        finally:
+            notes.remove()
+
+    def run(self, program: UserProgram) -> Ending:
+        """Run the program in the recording, and end the recording however the program ends."""
+        stepper, process = self.stepper, os.getpid()
+        self.recording.watch()
+        try:
+            with program.as_main() as main, self.marks.placed():
+                self.recording.start(with_step=False)
+                with self.watchdog.awake():
+                    ending = ending_of(program, main, self.marks.change)
+                    if os.getpid() == process:
+                        self._join_threads()
+            if os.getpid() != process:
+                exit_as_fork(ending.exit_status)
+            if stepper.stops > POLITE_STOPS:
+                sys.settrace(None)
+            if stepper.stops and not ending.exit_status:
+                ending = Ending(0, stopped=True)
+                leave_job()
+            self._end_recording(ending)
+        finally:
+            self.membership.leave()
+        return ending
+
+    def outcome(self, ending: Ending) -> ScriptRun:
+        """Return how the script ended, and what was recorded."""
+        recording, has_failed = self.recording, self.stepper.is_faulty
+        has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
+        return ScriptRun(
+            path=recording.path if has_trace else None,
+            steps_seen=recording.steps_seen,
+            recorded_steps=recording.recorded_steps,
+            regular=recording.regular,
+            marker=recording.marker,
+            stopped=ending.stopped,
+            exit_status=ending.exit_status,
+            children=self.notes.children(),
+            remarks=(*self.notes.remarks(), *([FAULTY] if has_failed else [])),
+            trains=self.stepper.trains,
+        )
+
+    def _join_threads(self) -> None:
+        """Wait for the program's threads, as python does at its exit; after a stop for those that it ends, too."""
+        if self.stepper.stops:
+            join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
+        else:
+            join_threads()
+
+    def _end_recording(self, ending: Ending) -> None:
+        if ending.exit_status:
+            with suppress(CaptureError):  # the user must see the script's own failure
+                contained(self.recording.end)()
+            return
+        stepper = self.stepper
+        try:
+            self.recording.end()
+        except CaptureError:
+            if not stepper.is_faulty:
+                raise
+        except Exception as error:  # noqa: BLE001  the program has ended well, and has its exit status
+            stepper.is_faulty = True
+            faults.note(error)
+        if stepper.failure is not None and not stepper.is_faulty:
+            raise stepper.failure
+
+    def _leave(self, how: str) -> None:
+        """End the recording of a program that leaves its process at once, and say what there is of it."""
+        recording = self.recording
+        recording.end()
+        self.membership.leave()
+        self.notes.remove()
+        if recording.recorded_steps:
+            path = shortest(recording.path)
+            faults.say(f"The program {how}; wrote {path}. Next: pinprof report {shlex.quote(path)}")
+        else:
+            faults.say(f"The program {how} before a step was recorded; pinprof does not see what comes after")
+
+    def why_nothing_recorded(self, program: UserProgram) -> str:
+        """Return why a script that ended without failure was not recorded, and the way out."""
+        recording, marks = self.recording, self.marks
+        if recording.steps_seen:
+            chosen = marks.function is None and recording.steps_seen < recording.windows.needed
+            uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
+            return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
+        if marks.function is not None:
+            return (
+                f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
+            )
+        seen, way_out = marks.finder.seen, self._way_out(program)
+        if not seen.total():
+            return (
+                "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no "
+                f"step was recorded; {way_out}"
+            )
+        steps = f"{seen[OPTIMIZER]} optimizer steps"
+        if not seen[OPTIMIZER] and seen[BACKWARD]:
+            steps = counted(seen[BACKWARD], "call") + " of backward"
+        return (
+            f"the program ended after {steps} and {seen[LOADER]} batches, too few to tell what one training step is. "
+            f"Run it longer, or {way_out}"
+        )
+
+    def _way_out(self, program: UserProgram) -> str:
+        """Return how to record a program like this one, which worked for so long."""
+        worked_s = self.watchdog.worked_s
+        if worked_s < WORTH_A_STRETCH_S:
+            return MARK_STEPS
+        command = shlex.join([*(["-m"] if program.module else []), program.name, *program.args])
+        after_s = float(f"{worked_s / 4:.1g}")
+        return f"{MARK_STEPS}, or record a stretch of its time: pinprof run --stretch-after {after_s:g} {command}"
 
 
 def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
@@ -193,108 +312,9 @@ def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
     return replace(run, path=path, marker=recorded[0].marker, children=others, trains=recorded[0].trains)
 
 
-def _run_to_its_end(program: UserProgram, marks: Marks, stepper: Stepper, watchdog: Watchdog) -> Ending:
-    """Run the program in the recording, and end the recording however the program ends."""
-    recording, process = stepper.recording, os.getpid()
-    recording.watch()
-    with program.as_main() as main, marks.placed():
-        recording.start(with_step=False)
-        with watchdog.awake():
-            ending = ending_of(program, main, marks.change)
-            if os.getpid() == process:
-                _join_threads(marks, is_stopped=bool(stepper.stops))
-    if os.getpid() != process:
-        exit_as_fork(ending.exit_status)
-    if stepper.stops > POLITE_STOPS:
-        sys.settrace(None)
-    if stepper.stops and not ending.exit_status:
-        ending = Ending(0, stopped=True)
-        leave_job()
-    if ending.exit_status:
-        with suppress(CaptureError):  # the user must see the script's own failure
-            contained(recording.end)()
-        return ending
-    try:
-        recording.end()
-    except CaptureError:
-        if not stepper.is_faulty:
-            raise
-    except Exception as error:  # noqa: BLE001  the program has ended well, and has its exit status
-        stepper.is_faulty = True
-        faults.note(error)
-    if stepper.failure is not None and not stepper.is_faulty:
-        raise stepper.failure
-    return ending
-
-
-def _join_threads(marks: Marks, *, is_stopped: bool) -> None:
-    """Wait for the program's threads, as python does at its exit; after a stop for those that it ends, too."""
-    join_threads(marks.threads if is_stopped else None, STOPPED_THREADS_END_WITHIN_S if is_stopped else None)
-
-
-def _told_of_end(how: str, recording: Recording) -> str:
-    """Return what there is of a program that has left its process at once."""
-    if not recording.recorded_steps:
-        return f"The program {how} before a step was recorded; pinprof does not see what comes after"
-    path = shortest(recording.path)
-    return f"The program {how}; wrote {path}. Next: pinprof report {shlex.quote(path)}"
-
-
 def _why_no_child_recorded(children: Sequence[ChildRun]) -> str:
     """Return why none of the processes that made steps was recorded; empty without such processes."""
     if not children:
         return ""
     reasons = "; ".join(dict.fromkeys(f"{child.name}: {child.why}" for child in children))
     return f"the processes that the script started made steps, and none of them was recorded. {reasons}"
-
-
-def _way_out(worked_s: float, command: Sequence[str]) -> str:
-    """Return how to record a program like this one, which worked for so long."""
-    if worked_s < WORTH_A_STRETCH_S:
-        return MARK_STEPS
-    after_s = float(f"{worked_s / 4:.1g}")
-    return (
-        f"{MARK_STEPS}, or record a stretch of its time: pinprof run --stretch-after {after_s:g} {shlex.join(command)}"
-    )
-
-
-def _why_nothing_recorded(recording: Recording, marks: Marks, way_out: str) -> str:
-    if recording.steps_seen:
-        chosen = marks.function is None and recording.steps_seen < recording.windows.needed
-        uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
-        return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
-    if marks.function is not None:
-        return f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
-    seen = marks.finder.seen
-    if not seen.total():
-        return (
-            "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no step "
-            f"was recorded; {way_out}"
-        )
-    steps = f"{seen[OPTIMIZER]} optimizer steps"
-    if not seen[OPTIMIZER] and seen[BACKWARD]:
-        steps = counted(seen[BACKWARD], "call") + " of backward"
-    return (
-        f"the program ended after {steps} and {seen[LOADER]} batches, too few to tell "
-        f"what one training step is. Run it longer, or {way_out}"
-    )
-
-
-@contextmanager
-def _following(config: ChildConfig, notes: Notes) -> Iterator[Callable[[Ending], None]]:
-    """Follow the processes of a script in the block, which gets a function to call when the script has ended."""
-
-    def ended(ending: Ending) -> None:
-        if stuck.interrupted:
-            notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
-        if ending.stopped:
-            notes.wait(WAIT_AFTER_FAILURE_S, first_step_s=0.0)  # for ranks that were stopped at the same step
-        end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
-        notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
-
-    stuck = StuckScript(lambda: not config.keep_going and notes.are_stopped, notes.remove)
-    try:
-        with stuck.watched(), followed(config, stuck):
-            yield ended
-    finally:
-        notes.remove()
