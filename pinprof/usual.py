@@ -24,6 +24,9 @@ CONFIDENCE = 0.95
 OF_95_PERCENT = 1.959964
 """Quantile of the normal distribution for this confidence."""
 
+STUDENT = {2: 4.3027, 3: 3.1824, 4: 2.7764}
+"""Quantiles of Student's distribution for this confidence, by the degrees of freedom for which no expansion holds."""
+
 EXTRA = 1.1
 """Work every so many steps shows itself if all steps with it take at least this many times the usual one."""
 FEWEST_RETURNS = 5
@@ -99,8 +102,23 @@ def half_width(times: Times) -> float:
     return widest
 
 
+def range_of_another(times: Times) -> tuple[float, float] | None:
+    """Return where one more of such positive times lies with 95 % confidence; None for fewer than `FEWEST`.
+
+    It takes their logarithms for normal and independent (Student's t, for a prediction). Of two times the range would
+    reach from nothing to anything.
+    """
+    if len(times) < FEWEST:
+        return None
+    logs = np.log(times)
+    half = _student(len(logs) - 1) * float(logs.std(ddof=1)) * np.sqrt(1 + 1 / len(logs))
+    return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
+
+
 def _student(degrees: int) -> float:
     """Return the quantile of Student's distribution for 95 %, by the first terms of its Cornish-Fisher expansion."""
+    if degrees in STUDENT:
+        return STUDENT[degrees]
     normal = OF_95_PERCENT
     second = (normal**3 + normal) / 4
     third = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96

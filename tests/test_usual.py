@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.usual import half_width, returning, unlike
+from pinprof.usual import half_width, range_of_another, returning, unlike
 
 
 def test_times_much_longer_than_the_usual_one_are_unlike_it() -> None:
@@ -64,6 +64,19 @@ def test_nothing_comes_back_where_all_are_equal(times: list[float]) -> None:
 def test_the_range_of_independent_times_is_that_of_students_distribution() -> None:
     times = np.tile([9.0, 11.0], 8)  # 16 times, standard deviation 1.0328; with 15 degrees of freedom t is 2.131
     assert half_width(times) == pytest.approx(2.131 * 1.0328 / 4, rel=0.002)
+
+
+def test_the_range_of_one_more_time_holds_as_often_as_it_says() -> None:
+    logs = np.random.default_rng(1).normal(3.0, 0.1, size=(4000, 5))
+    for count in (3, 4):
+        ranges = [range_of_another(np.exp(row[:count])) for row in logs]
+        held = [low <= np.exp(row[4]) <= high for row, (low, high) in zip(logs, filter(None, ranges), strict=True)]
+        assert np.mean(held) == pytest.approx(0.95, abs=0.012)
+
+
+def test_two_times_tell_no_range_of_another() -> None:
+    assert range_of_another(np.array([9.0, 11.0])) is None
+    assert range_of_another(np.array([10.0, 10.0, 10.0])) == pytest.approx((10.0, 10.0))
 
 
 def test_bursts_make_the_mean_less_certain_than_their_steps_alone() -> None:

@@ -87,7 +87,7 @@ def running(
         try:
             yield Running(process, printed)
         finally:
-            _end(process)
+            end_process(process)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _standard_input() -> Iterator[int]:
         os.close(ours)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def end_process(process: "subprocess.Popen[bytes]") -> None:
     """End a process and all that it started; a rank of a launcher is in a session of its own."""
     family = _descendants(process.pid) if process.poll() is None else []
     if process.poll() is None:

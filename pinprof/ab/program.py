@@ -44,10 +44,9 @@ class Program:
 
         Raises MeasureError if it is no command of this Python.
         """
-        command, file = self.python_command(), output.with_name(CONFIG)
-        config = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
-        file.write_bytes(msgspec.json.encode(config))
-        return [*command.python, "-c", PINPROF.format(home=HOME), "worker", str(file)]
+        command = self.python_command()
+        work = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
+        return worker_command(command.python, work, output.parent)
 
     def python_command(self) -> Command:
         """Return its command as one of this Python. Raises MeasureError if it is none, or has no script."""
@@ -66,6 +65,13 @@ class Program:
         if not command.module and not (self.folder / command.name).is_file():
             raise MeasureError(f"{self.name}: there is no script {command.name}")
         return command
+
+
+def worker_command(python: Sequence[str], work: WorkerConfig, folder: Path) -> list[str]:
+    """Return the command of a worker that does this work; its config becomes a file in the folder."""
+    file = folder / CONFIG
+    file.write_bytes(msgspec.json.encode(work))
+    return [*python, "-c", PINPROF.format(home=HOME), "worker", str(file)]
 
 
 def with_python(words: Sequence[str]) -> list[str]:

@@ -43,6 +43,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
     """How steps are timed in turns with another program."""
     beyond_epoch: bool = False
     """Whether to time steps beyond the first epoch, however short it is."""
+    keep_going: bool = False
+    stretch_after: float | None = None
+    """As of `pinprof run`; None: what that takes."""
+    outcome: str | None = None
+    """The file that gets how the program ended, as a `ScriptRun`."""
 
 
 class NoteNumbers(msgspec.Struct, frozen=True, kw_only=True, tag="numbers"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog
-from pinprof.usual import Bools, Times, half_width, returning, unlike_others
+from pinprof.usual import Bools, Times, half_width, range_of_another, returning, unlike_others
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
 """Further reasons why a step is unlike the others; `logging` is any work that returns every so many steps."""
@@ -32,6 +32,9 @@ QUICK = 25
 """Percentile of a step's time in a DataLoader."""
 A_PART = 0.1
 """A reason for a smaller share of what makes a step longer is not named."""
+PART_NS, FEWEST_IN_PART, FEWEST_PARTS = 250_000_000, 8, 3
+"""Steps are looked at in parts, one after the other, of so many ns and steps at least, to see whether the machine's
+speed changes: a thread loses its core for some milliseconds, and neighbours come and go in seconds."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class RegularStep:
     """How many steps were timed besides, and left out because they are unlike these."""
     other_ns: float = 0.0
     """The mean of the others."""
+    parts_ns: tuple[float, float] | None = None
+    """The shortest and the longest mean step of parts of the run; None for too few steps."""
 
     @property
     def input_ns(self) -> float:
@@ -90,6 +95,15 @@ class RegularStep:
     def precision(self) -> float:
         """The share by which the mean is certain."""
         return (self.range_ns[1] - self.step_ns) / self.step_ns if self.range_ns else np.inf
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The regular step of several runs of a program, each in a fresh process; times in ns."""
+
+    step_ns: tuple[float, ...]
+    range_ns: tuple[float, float] | None
+    """Where the step of one more run lies, with 95 % confidence; None for two runs, which do not tell."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,8 @@ class Course:
     wall_ns: int
     unavoidable: str | None
     """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+    runs: Runs | None = None
+    """The other runs of the program; None where it ran once."""
 
 
 class Seen(NamedTuple):
@@ -205,7 +221,24 @@ def _figure(steps: Seen) -> RegularStep | None:
     fraction = min(float(kept.input_ns.sum() / kept.time_ns.sum()), 1.0)
     quick = min(float(np.percentile(kept.input_ns, QUICK)), fraction * mean)
     other = float(others.mean()) if len(others) else 0.0
-    return RegularStep(len(kept.time_ns), mean, around, fraction, quick, len(others), other)
+    parts = _parts(kept.time_ns)
+    return RegularStep(len(kept.time_ns), mean, around, fraction, quick, len(others), other, parts)
+
+
+def _parts(times: Times) -> tuple[float, float] | None:
+    """Return the shortest and the longest mean of parts of the steps, one after the other; None for too few parts."""
+    means, begin, until_ns = [], 0, np.cumsum(times)
+    for end in range(FEWEST_IN_PART, len(times) + 1):
+        took_ns = float(until_ns[end - 1] - (until_ns[begin - 1] if begin else 0))
+        if end - begin >= FEWEST_IN_PART and took_ns >= PART_NS:
+            means.append(took_ns / (end - begin))
+            begin = end
+    return (min(means), max(means)) if len(means) >= FEWEST_PARTS else None
+
+
+def runs_of(log: RunLog) -> Runs | None:
+    """Return the steps of the runs of which this is one; None where the program ran once."""
+    return Runs(log.runs_ns, range_of_another(np.array(log.runs_ns))) if len(log.runs_ns) > 1 else None
 
 
 def _agree(one: RegularStep, other: RegularStep) -> bool:
@@ -226,6 +259,7 @@ def follow_course(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()
         ledger=tuple(entry for entry in _ledger(log, steps, rows) if entry.ns),
         wall_ns=_wall(log),
         unavoidable=log.unavoidable,
+        runs=runs_of(log),
     )
 
 

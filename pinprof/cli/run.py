@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -119,6 +120,14 @@ LONGEST_PLAIN_S = 20.0
 )
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
+@click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Record the script N times, each time in a fresh process: the report gives a range that holds for other runs.",
+)
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
 @click.option("--job-report", is_flag=True, help="Report on all ranks of the job together.")
 @click.option(
@@ -161,6 +170,10 @@ def run(
     trace: out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops these processes after the recording, all
     ranks at the same step; the script itself runs to its end. Then pinprof reports on all ranks.
 
+    With --repeat N pinprof runs the script N times, each time in a fresh process, and reports on the run whose step is
+    the middle one. The step of one process tells that of another to some 15 %; N runs tell how much it differs. A run
+    that fails or is interrupted is the last, and does not count.
+
     With --guard pinprof records nothing. The script runs to its end, but slower. pinprof reports each use of host
     memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both stacks
     and the fix. The exit status is the script's own. The guard sees only the script's own process, not its children.
@@ -170,6 +183,7 @@ def run(
       pinprof run train.py --epochs 1
       pinprof run -m my_package.train --epochs 1
       pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
+      pinprof run --repeat 3 train.py
       pinprof run --step-marker Trainer.train_step train.py
       torchrun --nproc-per-node 2 -m pinprof run train.py
       torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
@@ -193,29 +207,26 @@ def run(
         refuse_no_script(script, args)
     from pinprof.capture.job import agreement_of_process
 
-    agreement = agreement_of_process()
+    agreement, repeat = agreement_of_process(), options["repeat"]
+    if agreement is not None and repeat > 1:
+        fail("--repeat: a launcher starts the ranks once; let pinprof start it: pinprof run --repeat N -m torch...")
     if outputs.is_first and "lean" in chosen:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
-    outcome = recorded(
-        outputs,
-        agreement,
-        script=script,
-        args=args,
-        module=options["module"],
-        step_marker=options["step_marker"],
-        stretch_after=options["stretch_after"],
-        keep_going=options["keep_going"],
-        options=_recording_options(chosen, options, force=force),
-    )
-    for remark in outcome.remarks:
-        say(remark)
+    how = {name: options[name] for name in ("step_marker", "stretch_after", "keep_going")}
+    how["options"] = _recording_options(chosen, options, force=force)
+    if repeat > 1:
+        outcome, status = _repeated(script, args, outputs, repeat, module=options["module"], **how)
+    else:
+        outcome = recorded(outputs, agreement, script=script, args=args, module=options["module"], **how)
+        status = outcome.exit_status
+        for remark in outcome.remarks:
+            say(remark)
     if "lean" in chosen:
         _tell(outcome, outputs, agreement, machine, code, job_report=job_report)
     else:
         _say_times(outcome)
-    status = outcome.exit_status
-    if status:
+    if status and repeat == 1:
         say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
     sys.exit(status)
 
@@ -257,13 +268,33 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) ->
     return outcome
 
 
+def _repeated(
+    script: str, args: tuple[str, ...], outputs: Outputs, times: int, *, module: bool, **how: Any
+) -> "tuple[ScriptRun, int]":
+    """Run and record the script so often; return the run to report on, and the exit status. The runs say the rest."""
+    from pinprof.ab.repeated import record_repeatedly
+    from pinprof.ab.tasks import Record
+    from pinprof.capture.program import UserProgram
+
+    program = UserProgram.found(script, args, module=module)
+    repeated = record_repeatedly(program, Record(**how), Path(outputs.trace), times, say)
+    if repeated.run is None:
+        sys.exit(repeated.status)
+    return repeated.run, repeated.status
+
+
 def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "Code") -> "Analysis":
     """Report on one trace, and return what was found."""
+    from pinprof.report.trace.course import unsteady
+
     path = outputs.trace
     analysis = read(path, analysing(machine))
     print_report(analysis, code=code)
     write_page(outputs.page, [analysis], code)
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
+    remark = unsteady(analysis.profile)
+    if remark:
+        say(remark)
     return analysis
 
 

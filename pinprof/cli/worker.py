@@ -1,4 +1,4 @@
-"""`pinprof worker CONFIG.json`: runs a version of a program for `ab`, `bisect` and `try`, in a process of its own."""
+"""`pinprof worker CONFIG.json`: runs a program for `ab`, `try` or `run --repeat`, in a process of its own."""
 
 import sys
 from functools import partial
@@ -57,6 +57,8 @@ def _turns(turns: "Turns | None") -> "tuple[TimeSteps | None, QuickExit | None]"
 
 
 def _record(work: "WorkerConfig", task: "Record", time_steps: "TimeSteps | None") -> int:
+    import msgspec
+
     from pinprof.capture.job import agreement_of_process
 
     outcome = recorded(
@@ -69,7 +71,11 @@ def _record(work: "WorkerConfig", task: "Record", time_steps: "TimeSteps | None"
         options=task.options,
         time_steps=time_steps,
         beyond_epoch=task.beyond_epoch,
+        keep_going=task.keep_going,
+        **({} if task.stretch_after is None else {"stretch_after": task.stretch_after}),
     )
+    if task.outcome:
+        Path(task.outcome).write_bytes(msgspec.json.encode(outcome, enc_hook=str))
     for remark in outcome.remarks:
         say(remark)
     return outcome.exit_status

@@ -77,9 +77,24 @@ class Regular(Document):
 
     count: Annotated[Count, doc("steps timed")]
     step_ms: Annotated[Ms, doc("their mean")]
-    range_ms: Annotated[RangeMs | None, doc("where the mean lies with 95 % confidence; null for too few steps")]
+    range_ms: Annotated[
+        RangeMs | None,
+        doc(
+            "where the mean lies in this run with 95 % confidence; another run may differ more; null for too few steps"
+        ),
+    ]
     confidence: Annotated[Share, doc("how often such a range holds")]
     input_fraction: Annotated[Share, doc("the share of their time in a DataLoader")]
+
+
+class Runs(Document):
+    """The regular step of each run of `pinprof run --repeat`, each in a fresh process."""
+
+    step_ms: Annotated[Sequence[Ms], doc("the mean of each run, in order; the report is on the run of the middle one")]
+    range_ms: Annotated[
+        RangeMs | None, doc("where the mean of one more run lies, by Student's t of the logarithms; null for two runs")
+    ]
+    confidence: Annotated[Share, doc("how often such a range holds, if the runs differ by chance alone")]
 
 
 class Entry(Document):
@@ -110,6 +125,7 @@ class Steps(Document):
     range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies")]
     bound: Annotated[Bound | None, doc("what sets the pace")]
     regular: Annotated[Regular | None, doc("the regular step as it was timed; null in traces of others")]
+    runs: Annotated[Runs | None, doc("the same of all runs of `pinprof run --repeat`; null for a single run")]
     irregular: Annotated[Sequence[Irregular], doc("steps unlike the others, by reason")]
     ledger: Annotated[Sequence[Entry] | None, doc("where the time of the whole run went; null in traces of others")]
 

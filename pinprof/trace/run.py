@@ -80,6 +80,8 @@ class RunLog:
     later: Later = field(default_factory=Later)
     unavoidable: str | None = None
     """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+    runs_ns: tuple[float, ...] = ()
+    """The regular step of each run of `pinprof run --repeat`, of this one too, in order; empty for a single run."""
 
     def noted_in(self, window: str) -> list[set[str]]:
         """Return for each step of a window, of its last occurrence, the kinds of irregular work in it."""
@@ -115,10 +117,12 @@ class RunLog:
             *vars(self.later).values(),
             *(count for _, count in self.windows),
             *(each.ns for each in self.work),
+            *self.runs_ns,
             *chain.from_iterable(times),
         )
         return (
             all(0 <= number <= MOST for number in numbers)
+            and all(self.runs_ns)
             and all(len(each) == steps for each in times)
             and sum(count for _, count in self.windows) == steps
             and all(0 <= each.step <= steps and NOWHERE <= each.place < len(self.places) for each in self.work)

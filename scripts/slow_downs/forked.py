@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pinprof.ab import measuring
-from pinprof.ab.process import Running, _end
+from pinprof.ab.process import Running, end_process
 
 LOOK_S = 0.01
 LOADED = "torch._dynamo", "pinprof.ab.turns", "pinprof.cli.run"
@@ -76,7 +76,7 @@ def running(
         try:
             yield Running(cast("subprocess.Popen[bytes]", child), printed)
         finally:
-            _end(child)
+            end_process(child)
 
 
 def _become(words: Sequence[str], folder: Path, environment: Mapping[str, str], kept: Sequence[int], out: int) -> None:

@@ -50,6 +50,28 @@ def test_the_regular_step_leaves_an_evaluation_out() -> None:
     assert row.per_step_ns == 490 * MS / 25
 
 
+def test_the_other_runs_of_a_program_give_a_range_for_one_more() -> None:
+    course = follow_course(replace(run(*[10.0] * 20), runs_ns=(9 * MS, 10 * MS, 11 * MS)))
+    assert course.runs is not None
+    assert course.runs.step_ns == (9 * MS, 10 * MS, 11 * MS)
+    assert course.runs.range_ns is not None
+    low, high = course.runs.range_ns
+    # the logarithms: their mean 2.2992, and 0.4987 around it: t = 4.303, times their deviation 0.1004, times sqrt(4/3)
+    assert (low / MS, high / MS) == pytest.approx((6.05, 16.41), abs=0.01)
+    assert follow_course(run(*[10.0] * 20)).runs is None
+
+
+def test_parts_of_a_run_show_that_the_machine_changes() -> None:
+    steady, slower = (regular_figure(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
+    assert steady is not None
+    assert slower is not None
+    assert steady.parts_ns == (20 * MS, 20 * MS)
+    assert slower.parts_ns == (20 * MS, 24 * MS)
+    short = regular_figure(run(*[20.0] * 25))
+    assert short is not None
+    assert short.parts_ns is None  # of 0.25 s each, there is one
+
+
 def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     """Behind a profiler launches are slower, so that all steps from there on are longer."""
     log = run(*[10.0] * 80, *[18.0] * 20, windows=(("plain", 80), ("watch", 20)))

@@ -155,6 +155,13 @@ def store(path: Path, sections: Mapping[str, object]) -> None:
             written.write(line + b",\n" + text.removeprefix(b"{"))
 
 
+def sections_of(path: Path) -> dict[str, object]:
+    """Return the sections that `store` has stored in a trace file."""
+    with trace_file(path, "rb") as recorded:
+        first = recorded.readline()
+    return msgspec.json.decode(first.rstrip().removesuffix(b",") + b"}") if first.startswith(OPENING) else {}
+
+
 SUFFIXES = (".json", ".json.gz")
 
 

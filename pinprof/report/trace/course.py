@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
-from pinprof.analyses.course import Course, Entry, Irregular
+from pinprof.analyses.course import Course, Entry, Irregular, Runs
+from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import WORTH_NAMING
 from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
 from pinprof.units import between, counted, duration, listed, percent
 
+UNSTEADY = 0.15
+"""Parts of a run whose steps differ by this share of the step show that more than the program sets its pace."""
+MOST_RUNS = 9
 MOST_PLACES = 3
 """More places of a kind of work are counted, not named."""
 OF_STEPS = {
@@ -33,15 +37,51 @@ OF_RUN = {
 
 
 def precision(course: Course) -> Iterator[Fact]:
-    """Yield of which steps the measured one is the mean, and where it lies; nothing where it was not timed."""
+    """Yield of which steps the measured one is the mean, and where it lies; nothing where it was not timed.
+
+    A range of this run does not hold for other processes: on virtual machines with H100s, the steps of eight programs
+    differed by up to 15 % from one process to the next.
+    """
     timed = course.timed
     if timed is None or timed.range_ns is None:
         return
     share = timed.input_fraction
     in_loader = f"; {percent(share)} of it in the DataLoader" if share >= WORTH_NAMING else ""
-    lies = f"{between(*timed.range_ns)} with 95 % confidence"
+    lies = f"{between(*timed.range_ns)} with 95 % confidence in this run"
+    if course.runs is None:
+        in_loader += "; another process may differ by 15 % (pinprof run --repeat 3)"
     meaning = f"the mean of {counted(timed.steps, 'regular step')}, {lies}{in_loader}"
     yield Fact("precision", f"±{100 * timed.precision:.1f} %", meaning, is_named=False)
+    if course.runs:
+        yield _runs(course.runs)
+
+
+def _runs(runs: Runs) -> Fact:
+    """Return the step of each run of the program, and where that of one more lies."""
+    steps = listed([duration(step_ns) for step_ns in runs.step_ns], MOST_RUNS)
+    tells = (
+        f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
+    )
+    return Fact("runs", counted(len(runs.step_ns), "run"), f"of {steps} per step; {tells}", is_named=False)
+
+
+def unsteady(profile: Profile) -> str:
+    """Return how much the step changed within a run whose pace the host sets; empty where that is not much."""
+    timed = profile.course.timed if profile.course else None
+    if timed is None or timed.parts_ns is None or (profile.gpus and profile.bound != "host"):
+        return ""
+    low, high = timed.parts_ns
+    if high - low < UNSTEADY * timed.step_ns:
+        return ""
+    return (
+        f"The host sets the pace, and it was unsteady: parts of this run took {between(low, high)} per step. Do other "
+        "programs use this machine?"
+    )
+
+
+def of_runs(runs: Runs) -> str:
+    """Return where the step of other runs lies; of two runs, where theirs lie."""
+    return between(*(runs.range_ns or (min(runs.step_ns), max(runs.step_ns))))
 
 
 def course_sections(course: Course) -> Iterator[Section]:

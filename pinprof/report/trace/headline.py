@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
+from pinprof.report.trace.course import of_runs
 from pinprof.report.trace.host import time_of_host
 from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
 from pinprof.report.words import either, step_known
@@ -76,6 +77,10 @@ def length_of(profile: Profile) -> str:
     known, step = step_known(profile.estimate), profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
+    runs = profile.course.runs if profile.course else None
+    if known and runs and profile.estimate.source == "measured":
+        which = "other runs" if runs.range_ns else f"{len(runs.step_ns)} runs"
+        return f"{known[0]} {per} ({of_runs(runs)} in {which})"
     if known:
         return f"{known[0]} {per}" + (" (estimated)" if profile.estimate.source == "estimated" else "")
     if step:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from msgspec import UNSET, UnsetType
 
-from pinprof.analyses.course import Course, Irregular, RegularStep
+from pinprof.analyses.course import Course, Irregular, RegularStep, Runs
 from pinprof.analyses.parts import MeanStep
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import report as documents
@@ -112,6 +112,7 @@ def _steps(profile: Profile) -> documents.Steps:
         range_ms=range_ms(step.range_ns),
         bound=profile.bound,
         regular=_regular(course.timed) if course and course.timed else None,
+        runs=_runs(course.runs) if course and course.runs else None,
         irregular=[_irregular(row) for row in profile.unlike],
         ledger=_ledger(course) if course else None,
     )
@@ -120,6 +121,11 @@ def _steps(profile: Profile) -> documents.Steps:
 def _regular(timed: RegularStep) -> documents.Regular:
     """Return the regular step as it was timed without the profiler."""
     return filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE)
+
+
+def _runs(runs: Runs) -> documents.Runs:
+    """Return the regular step of each run of the program."""
+    return filled(documents.Runs, runs, step_ms=[ms(step_ns) for step_ns in runs.step_ns], confidence=CONFIDENCE)
 
 
 def _irregular(row: Irregular) -> documents.Irregular:

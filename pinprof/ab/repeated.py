@@ -1,0 +1,132 @@
+"""Runs a program several times, each in a fresh process, and records each run as `pinprof run` does."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from pinprof.ab.process import end_process
+from pinprof.ab.program import worker_command
+from pinprof.ab.tasks import Record, WorkerConfig
+from pinprof.analyses.course import regular_figure
+from pinprof.capture.program import UserProgram
+from pinprof.capture.script import ScriptRun
+from pinprof.capture.window.trace_file import sections_of, store
+from pinprof.outputs import unfinished
+from pinprof.temporary import temporary_folder
+from pinprof.trace.run import RUN_KEY, run_of_metadata
+
+OUTCOME = "outcome"
+"""The file of a worker that says how its program ended."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The run to report on, None if none was recorded; the exit status of the last run; the steps of all that count."""
+
+    run: ScriptRun | None
+    status: int
+    steps_ns: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that was recorded, and the regular step of each of its traces, in ns, by the name of the file."""
+
+    outcome: ScriptRun
+    step_ns: Mapping[str, float]
+
+    @property
+    def traces(self) -> list[Path]:
+        """The files that it wrote: of the script itself, and of its children."""
+        return [path for path in (self.outcome.path, *(child.path for child in self.outcome.children)) if path]
+
+    @property
+    def first_step_ns(self) -> float:
+        """The step that runs are compared by: of several traces, of the first."""
+        return next(iter(self.step_ns.values()), 0.0)
+
+
+def record_repeatedly(
+    program: UserProgram, task: Record, output: Path, times: int, say: Callable[[str], None]
+) -> Repeated:
+    """Record a program so often, and write the trace `output` of the run whose step is the middle one.
+
+    Traces of its children go beside it. The steps of all runs are stored in the traces. A run that fails, or that
+    Ctrl-C ends, is the last; the report is on those before, or on the first run itself.
+    """
+    runs: list[_Run] = []
+    status = 0
+    with temporary_folder("repeat") as folder:
+        for number in range(1, times + 1):
+            say(f"Run {number} of {times}")
+            run, status = _run(program, task, folder / str(number) / output.name)
+            if run and not (status and runs):
+                runs.append(run)
+            if status:
+                if number > 1:
+                    say(f"Run {number} of {times} ended with exit status {status}, and does not count")
+                break
+        if not runs:
+            return Repeated(None, status)
+        steps_ns = tuple(run.first_step_ns for run in runs)
+        middle = sorted(runs, key=lambda run: run.first_step_ns)[(len(runs) - 1) // 2]
+        return Repeated(_moved(middle, runs, output.absolute().parent), status, steps_ns)
+
+
+def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None, int]:
+    """Run the program once; return its recording, if it has one, and its exit status."""
+    output.parent.mkdir()
+    outcome = output.with_name(OUTCOME)
+    task = msgspec.structs.replace(task, outcome=str(outcome))
+    work = WorkerConfig(program.name, list(program.args), program.module, task, str(output))
+    status = _exit_status(worker_command([sys.executable], work, output.parent))
+    if not outcome.exists():
+        return None, status or 1
+    ended = msgspec.json.decode(outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
+    run = _Run(ended, {})
+    return _Run(ended, {path.name: step_ns for path in run.traces if (step_ns := _step_ns(path))}), status
+
+
+def _exit_status(command: Sequence[str]) -> int:
+    """Run a command in this terminal; return its exit status, as a shell gives it.
+
+    Ctrl-C goes to both processes, and ends the program alone; a second one, or another signal, ends this one, too.
+    """
+    process = subprocess.Popen(command)  # noqa: S603  this Python, and the user's program
+    try:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt as interruption:
+            if getattr(interruption, "number", signal.SIGINT) != signal.SIGINT:
+                raise
+            status = process.wait()
+        return status if status >= 0 else 128 - status
+    finally:
+        end_process(process)
+
+
+def _step_ns(trace: Path) -> float | None:
+    """Return the regular step of a recording; None if it was not timed."""
+    log = run_of_metadata(sections_of(trace).get(RUN_KEY))
+    regular = regular_figure(log) if log else None
+    return regular.step_ns if regular else None
+
+
+def _moved(middle: _Run, runs: Sequence[_Run], folder: Path) -> ScriptRun:
+    """Store the steps of all runs in the traces of one, and move these into the folder; return how that run ended."""
+    for trace in middle.traces:
+        log = run_of_metadata(sections_of(trace).get(RUN_KEY))
+        steps_ns = tuple(run.step_ns[trace.name] for run in runs if trace.name in run.step_ns)
+        if log and len(steps_ns) > 1:
+            store(trace, {RUN_KEY: replace(log, runs_ns=steps_ns)})
+        with unfinished(folder / trace.name) as temporary:
+            shutil.copyfile(trace, temporary)
+    ended = middle.outcome
+    children = tuple(replace(child, path=child.path and folder / child.path.name) for child in ended.children)
+    return replace(ended, path=ended.path and folder / ended.path.name, children=children)
