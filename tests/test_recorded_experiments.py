@@ -9,7 +9,7 @@ from recordings import TRACES, analysis_of
 from pinprof.analysis import analyse
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known
-from pinprof.report.trace.changes import to_do
+from pinprof.report.trace.actions import to_do
 from pinprof.report.whatif.text import to_text
 from pinprof.whatif import Scenario, predict
 from pinprof.whatif.fixes import changes_of

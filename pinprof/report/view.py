@@ -91,6 +91,8 @@ class Section:
     """What to say in a terminal of the rows that are not listed there."""
     name: str = ""
     """To what links on the page lead."""
+    brief: Sequence[Sentence] = ()
+    """Its rows that the short report has, too, as sentences."""
 
 
 class Shown(NamedTuple):
@@ -107,7 +109,7 @@ class Shown(NamedTuple):
 def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
     """Yield a section as a terminal shows it; what is `drawn` stands above its facts."""
     yield layout.section(section.title)
-    yield from map(_text, section.sentences)
+    yield from map(in_words, section.sentences)
     yield from drawn
     for fact in section.facts:
         meaning = f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning
@@ -117,7 +119,7 @@ def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Itera
         if rows:
             yield _grid(table.columns, rows, is_named=table.is_named)
     for note in (*section.left_out, *section.notes):
-        yield layout.hanging(Text("  - "), _text(note))
+        yield layout.hanging(Text("  - "), in_words(note))
 
 
 def _grid(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, is_named: bool) -> RenderableType:
@@ -133,7 +135,8 @@ def _short(cell: Cell) -> Cell:
     return cut(cell, MAX_CELL) if isinstance(cell, str) else cell._replace(text=cut(cell.text, MAX_CELL))
 
 
-def _text(sentence: Sentence) -> Text:
+def in_words(sentence: Sentence) -> Text:
+    """Return a sentence as a terminal shows it."""
     pieces = (sentence,) if isinstance(sentence, str | Styled | Sited) else sentence
     return Text.assemble(*map(_piece, pieces))
 
@@ -157,7 +160,7 @@ def on_page(section: Section, drawn: Markup | str = "", shown: Shown | None = No
             elements.remarks("", map(marked_up, listed)),
             drawn,
             *(_page_table(table, shown) for table in section.tables if table.rows),
-            elements.remarks("", map(marked_up, map(_begun, section.notes))),
+            elements.remarks("", map(marked_up, map(begun_row, section.notes))),
         )
     )
 
@@ -172,8 +175,14 @@ def _page_table(table: Table, shown: Shown) -> Markup:
     return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched", plain)
 
 
-def _begun(sentence: Sentence) -> Sentence:
-    return begun(sentence) if isinstance(sentence, str) else sentence
+def begun_row(sentence: Sentence) -> Sentence:
+    """Return a sentence with a capital at the beginning, as `begun`."""
+    if isinstance(sentence, str):
+        return begun(sentence)
+    if isinstance(sentence, Styled | Sited):
+        return sentence._replace(text=begun(sentence.text))
+    first, *others = sentence
+    return (begun(first) if isinstance(first, str) else first._replace(text=begun(first.text)), *others)
 
 
 def marked_up(sentence: Sentence, quoting: Quoting | None = None) -> Markup:

@@ -253,13 +253,17 @@ NOT_TOLD = "the saving is unknown"
 HAZARD = "numbers may be wrong"
 
 
-def worth(finding: Finding, profile: Profile) -> str:
-    """Return what fixing a finding alone brings; where no replay tells, what goes with it."""
-    if finding.saving is None:
+def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
+    """Return what fixing a finding alone brings, `in_short` without its range; where no replay tells, what it is of."""
+    saving, step_ns = finding.saving, profile.step_ns
+    if saving is None:
         return untold(finding) or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
-    if not finding.saving.saving_ns:
-        return f"fixing {'these' if finding.evidence.sites else 'this'} alone saves nothing"
-    return _saves(finding.saving, profile)
+    if not saving.saving_ns:
+        return "saves nothing alone"
+    if not in_short:
+        return _saves(saving, profile)
+    verb = "may save" if saving.range_ns[0] <= 0 else "saves"
+    return f"{verb} {duration(saving.saving_ns)}" + (f", {percent(saving.saving_ns / step_ns)}" if step_ns else "")
 
 
 def untold(finding: Finding) -> str:

@@ -192,12 +192,12 @@ def test_the_headline_counts_the_sites(tmp_path: Path) -> None:
     assert "() and 9 more sites (PIN201); fixing it saves " in said
 
 
-def test_sites_that_save_nothing_together_are_these(tmp_path: Path) -> None:
+def test_sites_that_save_nothing_together_are_said_to(tmp_path: Path) -> None:
     analysis = analysed(scene(copies_at("one", "two", memory="Pinned")), tmp_path)
     found = next(each for each in analysis.findings if each.rule.id == "PIN301")
     finding = replace(found, saving=Saving(0.0, (0.0, 9.0)))
     assert len(finding.sites) == 2
-    assert worth(finding, analysis.profile) == "fixing these alone saves nothing"
+    assert worth(finding, analysis.profile) == "saves nothing alone"
 
 
 def test_every_rule_has_a_family() -> None:

@@ -1,104 +1,95 @@
-"""What to do, as pieces of the page: each finding in full, with its fix as code, and what all bring together."""
+"""What to do: each finding as a row, in the order of what it saves, with whether the short report has it, too."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from markupsafe import escape
+from pinprof.measurement.profile import Profile
+from pinprof.report.words import worth
+from pinprof.rules import Finding, Findings
+from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches
 
-from pinprof.analysis import Analysis
-from pinprof.report.elements import Markup, note, unbroken
-from pinprof.report.source import Quoting
-from pinprof.report.timeline import zoom_attribute
-from pinprof.report.trace.advice import advice, unfound
-from pinprof.report.words import MAX_CELL, begun, cut, joint_worth, place, rates_of, site_figures, then_worth, worth
-from pinprof.rules import Finding
-
-BEST = 3
-"""Findings whose fix is unfolded."""
-MAX_BUTTONS = 10
-"""Sites of a finding that the timeline shows one by one."""
-MAX_QUOTES = 3
-"""Sites of a finding whose lines are quoted."""
+MOST = 3
+"""Findings of the short report, beside one that may give wrong numbers."""
+WORTH = 0.01
+"""One that saves a smaller share of the step is left to the full report."""
+BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpinned_batches.RULE.id
+"""Rules of which the first brings something only where the second is mended, too: what to do says both of either."""
+_BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 
 
-def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
-    """Return a button that shows the finding's worst instance in the timeline."""
-    zoom = zoom_attribute(analysis, finding)
-    button = Markup('<button type="button" class="see"{}>see it in the timeline</button>')
-    return button.format(zoom) if zoom else Markup()
+class Action(NamedTuple):
+    """A finding as a row of what to do."""
+
+    place: int
+    """Among all findings, from 0."""
+    finding: Finding
+    saves: str
+    """What it saves alone, with its share of the step."""
+    do: str
+    """What to change, in a few words."""
+    is_brief: bool
+    """Whether the short report has it."""
+    is_left_out: bool
+    """Whether the short report has it not, and no other row that says the same."""
 
 
-def cards(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
-    """Yield all findings of a trace, the best first, and what they bring together."""
-    profile, findings = analysis.profile, analysis.findings
-    remark = unfound(profile, findings)
-    if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
-        return
-    yield Markup('<h3 id="findings-{}">What to do</h3>').format(number)
-    if remark:
-        yield note(remark)
-    for rank, finding in enumerate(findings, start=1):
-        yield _card(number, rank, finding, analysis, quoting)
-    together = joint_worth(findings, profile)
-    if together:
-        yield Markup("<p><strong>{}.</strong></p>").format(begun(together))
-    rates = rates_of(findings, profile)
-    if rates:
-        yield note(f"{begun(rates)}.")
-
-
-def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
-    profile, in_timeline = analysis.profile, _in_timeline(finding, analysis)
-    at = "" if finding.evidence.sites else cut(place(finding.evidence.place), MAX_CELL)
-    rule, further = finding.rule, then_worth(finding, profile)
-    where = Markup('<p class="place"><code>{}</code> {}</p>').format(
-        quoting.linked(finding.evidence.place, at), in_timeline
-    )
-    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
-    return Markup("""<article class="finding {severity}" id="finding-{number}-{rank}">
-<h4><span class="cost">{worth}</span> <span>{title}</span>
-<span class="kind">{rule.id}{suspected}</span></h4>
-{where}
-{quote}<p>{evidence}.</p>{sites}
-<p><strong>Fix:</strong> {fix}</p>{then}
-<details{unfolded}><summary>The fix as code, and when it is safe</summary>
-<div class="codes">{codes}</div>
-<p><strong>Why:</strong> {rule.why}</p>
-<p><strong>Safe if:</strong> {rule.safe_if}</p></details>
-</article>""").format(
-        number=number,
-        rank=rank,
-        rule=rule,
-        fix=finding.fix,
-        title=unbroken(finding.title),
-        severity=finding.severity,
-        suspected=", suspected" if finding.severity == "suspect" else "",
-        worth=unbroken(worth(finding, profile)),
-        where=where if at or in_timeline else "",
-        quote="" if finding.evidence.sites else quoting.quoted(finding.evidence.place, rule.change),
-        evidence=unbroken(finding.evidence.text),
-        sites=_sites(finding, analysis, quoting) if finding.evidence.sites else "",
-        then=then if further else "",
-        unfolded=" open" if rank <= BEST else "",
-        codes=_code("Before", rule.before) + _code("After", rule.code),
-    )
-
-
-def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
-    """Return the sites of a finding with several, the costliest of them with a button."""
-    items = Markup().join(
-        Markup("<li>{}{} {}{}</li>").format(
-            Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
-            if (at := cut(place(site.evidence.place), MAX_CELL))
-            else "",
-            unbroken(site_figures(site)),
-            _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
-            quoting.quoted(site.evidence.place, finding.rule.change) if rank < MAX_QUOTES else "",
+def actions(profile: Profile, findings: Findings) -> list[Action]:
+    """Return all findings as rows."""
+    brief = set(_important(profile, findings))
+    both = any(findings[place].rule.id in _BOTH for place in brief)
+    return [
+        Action(
+            place,
+            finding,
+            worth(finding, profile, in_short=True),
+            to_do(finding, findings),
+            is_brief=place in brief,
+            is_left_out=place not in brief and not (both and finding.rule.id in _BOTH),
         )
-        for rank, (site, alone) in enumerate(zip(finding.sites, finding.by_site, strict=True))
-    )
-    return Markup('\n<ol class="sites">{}</ol>').format(items)
+        for place, finding in enumerate(findings)
+    ]
 
 
-def _code(title: str, code: str) -> Markup:
-    """Return code of a rule, which wide lines may scroll; unlike other texts it has lines."""
-    return Markup('<div><h5>{}</h5><pre tabindex="0"><code>{}</code></pre></div>').format(title, escape(code))
+def brief_actions(profile: Profile, findings: Findings) -> list[Action]:
+    """Return the rows of the short report."""
+    return [action for action in actions(profile, findings) if action.is_brief]
+
+
+def _important(profile: Profile, findings: Findings) -> Iterator[int]:
+    """Yield the places of the findings that save most, and of one that may give wrong numbers.
+
+    Where none alone saves much but all do together, these are the first ones.
+    """
+    least, joint = WORTH * (profile.step_ns or 0.0), findings.joint.saving_ns if findings.joint else 0.0
+    worth_it = [place for place, finding in enumerate(findings) if _brings(finding) >= least]
+    copies = next((findings[place].rule.id for place in worth_it if findings[place].rule.id in _BOTH), None)
+    worth_it = [place for place in worth_it if findings[place].rule.id not in _BOTH - {copies}]
+    yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
+    yield from [place for place in worth_it[MOST:] if findings[place].rule.is_hazard][:1]
+
+
+def _brings(finding: Finding) -> float:
+    """Return what a fix saves in ns, at most or for certain; one whose worth nothing tells may be worth any time."""
+    if finding.saving is not None:
+        return finding.saving.saving_ns
+    if finding.most_ns is not None:
+        return finding.most_ns
+    return finding.evidence.cost_ns or float("inf")
+
+
+def to_do(finding: Finding, findings: Findings) -> str:
+    """Return what to change, in a few words; `findings` are all of the trace."""
+    change = finding.rule.change if not finding.evidence.fix else None
+    short = change.to if change else finding.fix.split(". ")[0].rstrip(".")
+    keep = f". But {finding.evidence.keep}" if finding.evidence.keep else ""
+    return short + _pinned_by(finding, findings) + keep
+
+
+def _pinned_by(finding: Finding, findings: Findings) -> str:
+    """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding tells."""
+    unpinned = next((each for each in findings if each.rule.id == UNPINNED_BATCHES), None)
+    if finding.rule.id != BLOCKING_COPIES or unpinned is None:
+        return ""
+    if unpinned.evidence.fix:
+        return f" ({unpinned.rule.id})"
+    return f": {unpinned.rule.fix.split(', and')[0]} ({unpinned.rule.id})"

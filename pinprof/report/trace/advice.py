@@ -7,11 +7,11 @@ from pinprof.analyses.pause import MEANING
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.changes import WORTH, chosen, saves
+from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.headline import how_to_tell, is_cut, lost, of_causes
 from pinprof.report.trace.host import first_line
 from pinprof.report.trace.step import of_step
-from pinprof.report.words import all_together, at_sites, begun, printable, untold
+from pinprof.report.words import all_together, at_sites, begun, printable, untold, worth
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import between, duration, how_many
@@ -97,8 +97,7 @@ def _place(profile: Profile, findings: Findings) -> int | None:
     answer = finding_of_verdict(findings)
     if answer is not None or verdict.cause is not None or verdict.between:
         return answer
-    worth = chosen(findings, profile)
-    return findings.index(worth[0]) if worth else None
+    return next((action.place for action in brief_actions(profile, findings)), None)
 
 
 def _change(profile: Profile, findings: Findings, place: int) -> str:
@@ -112,8 +111,8 @@ def _change(profile: Profile, findings: Findings, place: int) -> str:
 
 def _brings(finding: Finding, profile: Profile) -> str:
     if finding.saving:
-        return f"fixing it {saves(finding, profile)}"
-    return untold(finding) or f"it {saves(finding, profile)}"
+        return f"fixing it {worth(finding, profile, in_short=True)}"
+    return untold(finding) or f"it {worth(finding, profile)}"
 
 
 def _together(finding: Finding, findings: Findings, profile: Profile) -> str:

@@ -1,29 +1,26 @@
 """The report in some twenty lines: the verdict, the step as a bar, what to change, and what to know of the trace."""
 
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from pinprof import urls
 from pinprof.measurement.profile import Profile
-from pinprof.report.layout import hanging, laid_out, unbroken
+from pinprof.report.layout import hanging, laid_out, unbroken, whole_words
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.trace.actions import Action, actions
 from pinprof.report.trace.advice import advice, is_of_verdict, removes_more, way_to_gpu
-from pinprof.report.trace.changes import INDENT, change_lines, chosen, fix_command, left_out
-from pinprof.report.trace.course import OF_STEPS, often
+from pinprof.report.trace.commands import fix_command, named_again
 from pinprof.report.trace.headline import how_to_tell, sentence
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
 from pinprof.report.trace.step import step_bar
-from pinprof.report.trace.waits import seen_elsewhere
+from pinprof.report.trace.view import doubt_sections, event_sections
+from pinprof.report.view import Sentence, begun_row, in_words
 from pinprof.report.words import (
-    absences,
     all_together,
     begun,
-    consequence,
-    doubts,
     joint_worth,
     place,
     printable,
@@ -32,14 +29,14 @@ from pinprof.report.words import (
 )
 from pinprof.rules import Finding, Findings
 from pinprof.trace.sources import Sources
-from pinprof.units import between, counted, duration, percent
+from pinprof.units import between, counted, percent, shortened
 
-LINES = ("copies", "waits")
-"""Families of rules whose findings are at a line of the program."""
-ESTIMATED = "the step is estimated from the trace: pinprof run and pinprof.profile measure it"
-NO_LINES = "this trace has no lines of waits and copies: pinprof run and pinprof.profile record them"
-MATTERS = 0.05
-"""Steps unlike the others are named if they add at least this share to each step."""
+INDENT = 5
+LONGEST = 220
+"""Characters of what was seen of a finding without a place."""
+CHANGED = "(the source has changed since the recording)"
+LEAST_CODE = 24
+"""Characters of a line of code that tell it; with less room it stands below its place."""
 
 
 def to_text(
@@ -61,19 +58,20 @@ def to_text(
 def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diffs: bool) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
-    shown, quoting = chosen(findings, profile), Quoting(Sources(profile.path, profile.info.made), code)
+    rows = actions(profile, findings)
+    shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)
     if shown:
-        yield Text.assemble(("\nWhat to change", "bold"), _of_first(findings, shown[0]))
-    for number, finding in enumerate(shown, start=1):
-        yield from change_lines(number, finding, findings, profile, quoting, width)
-    yield from _together(profile, findings, shown)
-    yield from _notes(profile, findings, shown)
+        yield Text.assemble(("\nWhat to change", "bold"), _of_first(findings, shown[0].finding))
+    for number, row in enumerate(shown, start=1):
+        yield from _change(number, row, quoting, width)
+    yield from _together(profile, findings, rows)
+    yield from _notes(profile, findings)
     yield Text("")
     if shown:
-        yield Text(f"The fix as code: pinprof explain {shown[0].rule.id}", "dim")
+        yield Text(f"The fix as code: pinprof explain {shown[0].finding.rule.id}", "dim")
     if diffs:
         yield unbroken(f"Diffs, where a change is certain: {printable(fix_command(profile))}", "dim")
     yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
@@ -103,11 +101,6 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
             yield hanging(Text(f"{' ' * INDENT}→ "), Text(begun(remedy)))
 
 
-def named_again(profile: Profile) -> str:
-    """Return a trace as a command takes it."""
-    return "-" if profile.path == urls.shown(urls.STANDARD_INPUT) else shlex.quote(printable(profile.path))
-
-
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
     yield Text(printable(f"{sentence(profile, findings.verdict)}."), "bold")
@@ -125,23 +118,60 @@ def _of_what(profile: Profile, width: int) -> list[str]:
     return [line] if cell_len(line) <= width or not details else [path, details]
 
 
-def _advice(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
+def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> Iterator[RenderableType]:
     """Yield what to do first where no change that follows is that."""
     if not profile.gpus:
         yield Text(f"\n{printable(way_to_gpu(profile))}")
         return
     first = advice(profile, findings)
-    if first.finding is None or findings[first.finding] not in shown[:1]:
+    if first.finding is None or first.finding not in [row.place for row in shown[:1]]:
         yield Text(f"\n{printable(first.sentence)}")
 
 
-def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
+def _change(number: int, action: Action, quoting: Quoting, width: int) -> Iterator[RenderableType]:
+    """Yield one of the findings in up to three lines for a terminal of this width."""
+    what, rule = f": {action.finding.title} ", f"({action.finding.rule.id})"
+    yield hanging(Text(f"{number:>3}. "), Text.assemble((action.saves, "green"), what, (rule, "dim")))
+    yield from _where(action.finding, quoting, width)
+    yield hanging(Text(" " * INDENT + "→ "), Text(begun(action.do)))
+
+
+def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
+    """Yield the place of a finding with its line of code, as far as they are known."""
+    at = finding.evidence.place
+    named = printable(str(at)) if at.line is not None else printable(place(at))
+    if not named and finding.rule.family == "gpu" and finding.most_ns is None:
+        return  # what its title says, and the name of a kernel
+    if not named:
+        shown = finding.evidence.text.split("; ")[0] if finding.rule.family == "gpu" else _evidence(finding)
+        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, INDENT))
+        return
+    more = len(finding.sites) - 1
+    others = f"  and {counted(more, 'more place')}" if more else ""
+    others += f"  {CHANGED}" if quoting.is_changed(at) else ""
+    where, code = whole_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
+    room = width - INDENT - cell_len(where) - cell_len(others) - 2
+    if code and room < LEAST_CODE:
+        yield Padding(Text(where + others, "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(shortened(code, width - INDENT - 2)), (0, 0, 0, INDENT + 2))
+        return
+    shown = f"  {code if cell_len(code) <= room else code[: room - 1] + '…'}" if code else ""
+    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, INDENT))
+
+
+def _evidence(finding: Finding) -> str:
+    """Return what was seen of a finding that has no place, in a line or two."""
+    first, *more = printable(finding.evidence.text).split("; ")
+    both = "; ".join((first, *more[:1]))
+    return both if len(both) <= LONGEST else shortened(first, LONGEST)
+
+
+def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
     step, joint = profile.step_ns, findings.joint
-    together = ""
+    shown, left, together = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows), ""
     if joint_worth(findings, profile) and step and joint and joint.saving_ns and shown:
         after = f"{between(step, step - joint.saving_ns)} {profile.steps.per}"
         together = f"{all_together(joint)}: {after}, {percent(joint.saving_ns / step)} less"
-    left = len(left_out(findings, shown))
     more = f"{counted(left, 'more finding')}: --full" if left else ""
     if left and not shown:
         more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
@@ -150,52 +180,14 @@ def _together(profile: Profile, findings: Findings, shown: list[Finding]) -> Ite
             yield hanging(Text("  "), Text(f"{begun(text)}."))
 
 
-def _notes(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[RenderableType]:
-    """Yield what changes what one may believe, and what the recorded steps do not show."""
-    notes = [
-        how_to_tell(findings.verdict) if shown else "",
-        *_believed(profile, findings, shown),
-        *_unlike(profile),
-        *_elsewhere(profile),
-        rates_of(findings, profile),
-    ]
-    said = " ".join(f"{begun(note)}." for note in notes if note)
-    if said:
+def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
+    """Yield what changes what one may believe, and what the recorded steps do not show: rows of the full report."""
+    sections = (*doubt_sections(profile, findings), *event_sections(profile, findings, full=False))
+    notes: list[Sentence] = [row for section in sections for row in section.brief]
+    if advice(profile, findings).finding is not None and findings.verdict.between:
+        notes.insert(0, f"{how_to_tell(findings.verdict)}.")
+    rates = rates_of(findings, profile)
+    notes += [f"{rates}."] if rates else []
+    if notes:
         yield Text("")
-        yield hanging(Text("Note: ", "bold"), Text(printable(said)))
-
-
-def _believed(profile: Profile, findings: Findings, shown: list[Finding]) -> Iterator[str]:
-    said = {"no_gpu", "no_step_marks"} if not profile.gpus else set()  # the first lines say it
-    said |= {"profiler_cost"} if _is_measured(profile) or findings.verdict.between else set()
-    grave = [entry for entry in doubts(profile) if entry.check not in said]
-    if grave:
-        first, *others = grave
-        yield ESTIMATED if first.check == "profiler_cost" else f"{first.what}: {consequence(first)}"
-        if others:
-            yield f"also: {'; '.join(entry.what for entry in others)}; see --full"
-    if any(finding.evidence.line is None and finding.rule.family in LINES for finding in shown):
-        lines = [entry for entry in absences(profile) if entry.check == "source_lines"]
-        yield from (f"{entry.effect}: {entry.remedy}" if profile.info.by_pinprof else NO_LINES for entry in lines)
-
-
-def _is_measured(profile: Profile) -> bool:
-    """Return whether nothing in the short report has the profiler's cost in it."""
-    return profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
-
-
-def _unlike(profile: Profile) -> Iterator[str]:
-    step = profile.step_ns
-    for row in profile.course.irregular if profile.course and step else ():
-        if step and row.per_step_ns >= MATTERS * step:
-            yield f"{OF_STEPS[row.reason]} adds {duration(row.per_step_ns)} to each step on average: {often(row)}"
-
-
-def _elsewhere(profile: Profile) -> Iterator[str]:
-    seen = [wait for wait in seen_elsewhere(profile) if wait.is_outside]
-    if seen:
-        first, more = seen[0], len(seen) - 1
-        also = f", and at {counted(more, 'more line')} (--full)" if more else ""
-        called = f"`{first.called}` at " if first.called else ""
-        where = f"{called}{place(first.place)}, {first.how_often}"
-        yield f"the host also waits outside of the recorded steps: {where}{also}"
+        yield hanging(Text("Note: ", "bold"), Text(" ").join(in_words(begun_row(note)) for note in notes))

@@ -14,7 +14,8 @@ from pinprof.ranks import Ranks
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.job.words import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.changes import chosen, fix_command, next_command, saves, to_do
+from pinprof.report.trace.actions import Action, actions, brief_actions
+from pinprof.report.trace.commands import fix_command, next_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of
 from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.host import named_lines, of_kind, share_of, way_out
@@ -103,7 +104,7 @@ def _trace(told: Told, quoting: Quoting, room: Room) -> documents.BriefTrace:
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
         step=_step(profile),
         verdict=_verdict(profile, findings, at),
-        findings=[_finding(place, finding, told, quoting) for place, finding in enumerate(findings[: room.findings])],
+        findings=[_finding(action, told, quoting) for action in actions(profile, findings)[: room.findings]],
         more_findings=max(len(findings) - room.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
         lines=[] if profile.gpus else [_line(line, told, quoting) for line in named_lines(profile)],
@@ -137,11 +138,12 @@ def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVe
     )
 
 
-def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> documents.BriefFinding:
+def _finding(action: Action, told: Told, quoting: Quoting) -> documents.BriefFinding:
+    finding = action.finding
     file, line, function = finding.evidence.place
     step_ns = told.profile.step_ns
     return documents.BriefFinding(
-        id=f"/traces/{told.place}/findings/{number}",
+        id=f"/traces/{told.place}/findings/{action.place}",
         rule=finding.rule.id,
         title=_short(finding.title),
         severity=finding.severity,
@@ -150,11 +152,11 @@ def _finding(number: int, finding: Finding, told: Told, quoting: Quoting) -> doc
         function=function and _short(function),
         code=quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
-        says=begun(saves(finding, told.profile)),
+        says=begun(action.saves),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
         numbers=finding.rule.numbers,
-        do=_short(begun(to_do(finding, told.findings))),
+        do=_short(begun(action.do)),
         evidence=list(_rows(finding, told)),
     )
 
@@ -220,9 +222,9 @@ def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[docu
     """Yield the commands to go on with; none on standard input, which can be read once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return
-    shown, predicted = chosen(findings, profile), next_command(profile, findings)
+    shown, predicted = brief_actions(profile, findings), next_command(profile, findings)
     if shown:
-        explain = f"pinprof explain {shown[0].rule.id}"
+        explain = f"pinprof explain {shown[0].finding.rule.id}"
         yield documents.BriefNext(explain, "the first finding: the fix as code, when safe")
     if predicted:
         yield documents.BriefNext(printable(predicted), "predicts the step after a change")

@@ -13,6 +13,8 @@ from pinprof.units import between, counted, duration, listed, percent
 UNSTEADY = 0.15
 """Parts of a run whose steps differ by this share of the step show that more than the program sets its pace."""
 MOST_RUNS = 9
+MATTERS = 0.05
+"""The short report names steps unlike the others if they add at least this share to each step."""
 MOST_PLACES = 3
 """More places of a kind of work are counted, not named."""
 OF_STEPS = {
@@ -84,25 +86,27 @@ def of_runs(runs: Runs) -> str:
     return between(*(runs.range_ns or (min(runs.step_ns), max(runs.step_ns))))
 
 
-def course_sections(course: Course) -> Iterator[Section]:
-    """Yield what steps that are unlike the others add, and where the time of the run went."""
+def course_sections(course: Course, step_ns: float | None) -> Iterator[Section]:
+    """Yield what steps that are unlike the others add to one of this length, and where the time of the run went."""
     unlike = list(_unlike(course))
+    matter = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MATTERS * step_ns}
     if unlike:
-        yield Section("Steps unlike the others, which the step leaves out", facts=unlike)
+        brief = [f"Steps unlike the others: {fact.number} {fact.meaning}." for fact in unlike if fact.name in matter]
+        yield Section("Steps unlike the others, which the step leaves out", facts=unlike, brief=brief)
     title = f"Where the run's {duration(course.wall_ns)} went"
     yield Section(title, facts=[_spent(entry, course) for entry in course.ledger], name="course")
 
 
 def _unlike(course: Course) -> Iterator[Fact]:
     for row in course.irregular:
-        meaning = f"added per step by {OF_STEPS[row.reason]}: {often(row)}{_at(row.places)}"
+        meaning = f"added per step ({OF_STEPS[row.reason]}): {_often(row)}{_at(row.places)}"
         yield Fact(row.reason, duration(row.per_step_ns), meaning, is_named=False)
     if course.unavoidable:
         meaning = f"the recorded steps may contain such work: {course.unavoidable}"
         yield Fact("recorded", NOTHING, meaning, is_named=False)
 
 
-def often(row: Irregular) -> str:
+def _often(row: Irregular) -> str:
     """Return how much longer steps of a kind are, and how often they come."""
     when = f"every {row.every} steps" if row.every else f"in {counted(row.count, 'step')}"
     return f"{duration(row.ns / row.count)} more {when}"

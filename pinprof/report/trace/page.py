@@ -17,8 +17,8 @@ from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.trace.actions import cards
 from pinprof.report.trace.advice import advice, evidence
+from pinprof.report.trace.cards import cards
 from pinprof.report.trace.charts import drawn, lengths_of_steps, overlap_of_steps
 from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.step import because, bound, of_what, step
@@ -112,7 +112,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         note(_recorded(profile)),
         Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(_sentence(entry)), do),
         _evidence(profile, findings),
-        *map(on_page, doubt_sections(profile)),
+        *map(on_page, doubt_sections(profile, findings)),
         facts(fact[:3] for part in step_sections(profile, is_drawn=True) for fact in part.facts),
         *_shares(profile),
         contents(links),
@@ -149,7 +149,7 @@ def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
     ):
         if chart:
             yield PagePart(f"{name}-{number}", title, heading.format(name, number, title, chart))
-    for part in event_sections(entry.profile):
+    for part in event_sections(entry.profile, entry.findings):
         named = replace(part, name=f"{part.name}-{number}" if part.name else "")
         title = part.title.split(",", maxsplit=1)[0]
         yield PagePart(named.name, title, on_page(named, drawn(part.name, entry), shown))

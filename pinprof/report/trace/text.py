@@ -44,11 +44,11 @@ def to_text(
 def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
     yield from _heading(profile)
     yield from _verdict(profile, findings)
-    for part in (*doubt_sections(profile), *step_sections(profile)):
+    for part in (*doubt_sections(profile, findings), *step_sections(profile)):
         yield from in_terminal(part, step_drawn(profile, width) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
-    for part in event_sections(profile, waits_by, full=full):
+    for part in event_sections(profile, findings, waits_by, full=full):
         yield from in_terminal(part)
 
 

@@ -8,14 +8,16 @@ from pinprof.analyses.parts import MeanStep
 from pinprof.measurement.division import busiest, idle_outside
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import GpuSums, Profile
+from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import LINE
+from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.course import course_sections, precision
 from pinprof.report.trace.host import host_section
 from pinprof.report.trace.spent import kernel_sections, op_sections
 from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, stalls, step, where_it_goes
 from pinprof.report.trace.waits import wait_sections
-from pinprof.report.view import Fact, Section, Styled, Table
+from pinprof.report.view import Fact, Section, Sentence, Styled, Table
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
@@ -27,19 +29,37 @@ from pinprof.report.words import (
     exposed_rows,
     why_not,
 )
+from pinprof.rules import Findings
 from pinprof.units import counted, duration, percent
 
 PARTS = "parts"
 """The section that a bar of the step belongs to."""
+LINES = ("copies", "waits")
+"""Families of rules whose findings are at a line of the program."""
 MAX_DEVICES = 16
 """More GPUs are counted, not listed."""
 
 
-def doubt_sections(profile: Profile) -> Iterator[Section]:
+def doubt_sections(profile: Profile, findings: Findings) -> Iterator[Section]:
     """Yield what to know before the figures are read."""
-    notes = [(Styled(entry.what, "strong"), f": {consequence(entry)}.") for entry in doubts(profile)]
-    if notes:
-        yield Section(DISTRUST, notes=notes)
+    all_doubts, told = doubts(profile), _told(profile, findings)
+    grave = [entry for entry in all_doubts if entry.check not in told]
+    brief = [_doubt(entry) for entry in grave[:1]]
+    if len(grave) > 1:
+        brief.append(f"Also: {'; '.join(entry.what for entry in grave[1:])}; see --full.")
+    if all_doubts:
+        yield Section(DISTRUST, notes=list(map(_doubt, all_doubts)), brief=brief)
+
+
+def _doubt(entry: Doubt) -> Sentence:
+    return Styled(entry.what, "strong"), f": {consequence(entry)}."
+
+
+def _told(profile: Profile, findings: Findings) -> set[str]:
+    """Return the doubts of which the first lines of a short report say all."""
+    told = set() if profile.gpus else {"no_gpu", "no_step_marks"}
+    is_measured = profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
+    return told | ({"profiler_cost"} if is_measured or findings.verdict.between else set())
 
 
 def step_sections(profile: Profile, *, is_drawn: bool = False) -> Iterator[Section]:
@@ -55,14 +75,16 @@ def step_sections(profile: Profile, *, is_drawn: bool = False) -> Iterator[Secti
     yield Section(of_what(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
 
 
-def event_sections(profile: Profile, waits_by: str = LINE, *, full: bool = True) -> Iterator[Section]:
+def event_sections(
+    profile: Profile, findings: Findings, waits_by: str = LINE, *, full: bool = True
+) -> Iterator[Section]:
     """Yield what was recorded: the run, copies, waits, input, host, idle time, kernels and ops, and what is absent.
 
     Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
     a terminal has all rows of waits, kernels and ops.
     """
     if profile.course:
-        yield from course_sections(profile.course)
+        yield from course_sections(profile.course, profile.step_ns)
     if profile.copies:
         yield _copies(profile)
     yield from wait_sections(profile, waits_by, full=full)
@@ -76,9 +98,14 @@ def event_sections(profile: Profile, waits_by: str = LINE, *, full: bool = True)
         yield from kernel_sections(profile, full=full)
     if profile.counts.get("cpu_op"):
         yield from op_sections(profile, full=full)
-    absent = [(Styled(entry.what, "strong"), f": {consequence(entry)}.") for entry in absences(profile)]
+    absent = absences(profile)
     if absent:
-        yield Section(ABSENT, notes=absent)
+        lacks_lines = any(
+            row.finding.evidence.line is None and row.finding.rule.family in LINES
+            for row in brief_actions(profile, findings)
+        )
+        brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
+        yield Section(ABSENT, notes=list(map(_doubt, absent)), brief=brief)
 
 
 def _lengths(profile: Profile) -> Iterator[Fact]:

@@ -165,7 +165,9 @@ def _elsewhere(title: str, seen: Sequence[SeenWait]) -> Section:
         )
         for wait in seen[:MAX_ROWS]
     ]
-    left = len(seen) - MAX_SEEN
+    left, first, more = len(seen) - MAX_SEEN, seen[0], len(seen) - 1
+    called = f"`{first.called}` at " if first.called else ""
+    also = f", and at {counted(more, 'more line')} (--full)" if more else ""
     return Section(
         f"{title}, in {counted(seen[0].of, 'step')} without profiler",
         tables=[
@@ -177,6 +179,7 @@ def _elsewhere(title: str, seen: Sequence[SeenWait]) -> Section:
             )
         ],
         left_out=[f"and {counted(left, 'more line')}, all in the JSON and HTML reports"] if left > 0 else [],
+        brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if first.is_outside else [],
     )
 
 
