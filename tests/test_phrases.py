@@ -10,10 +10,11 @@ from pinprof.analyses.syncs import VERDICTS, WAITS
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURES
 from pinprof.report.trace.course import OF_STEPS as UNLIKE
-from pinprof.report.whatif.text import EDITS, SPEEDS
+from pinprof.report.whatif.text import SPEEDS
 from pinprof.report.words import PARTS
 from pinprof.rules import RULES
 from pinprof.verdict import LIMITS
+from pinprof.whatif.fixes import FIXES
 
 SHORT = {
     "waits": [cause.label for cause in WAITS.values()],
@@ -54,7 +55,8 @@ def _most_common() -> Iterator[str]:
         "why a copy is exposed": {name: exposure.sentence for name, exposure in EXPOSED.items()},
         "steps unlike the others": UNLIKE,
         "what a trace cannot tell": {str(figure): words for figure, words in FIGURES.items()},
-        "what a prediction assumes": {name: edit.assumes for name, edit in EDITS.items()} | SPEEDS,
+        "what a prediction assumes": {name: fix.assumes for name, fix in FIXES.items()}
+        | {name: assumes for name, (_, assumes) in SPEEDS.items()},
         "findings": {rule.id: rule.title for rule in RULES},
         "what to change": {rule.id: rule.change.to for rule in RULES if rule.change},
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import mean, median, stdev, variance
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -247,10 +247,9 @@ class Machine(Struct, frozen=True):
         return pcie(self.pcie_generation, self.pcie_width)
 
 
-class Bench(Struct, frozen=True, kw_only=True):
+class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.bench/1"):
     """The results of one machine."""
 
-    schema: Annotated[Literal["pinprof.bench/1"], doc("name and number of this schema")] = "pinprof.bench/1"
     pinprof_version: Annotated[str, doc("what measured it")]
     machine: Annotated[Machine, doc("where it was measured")]
     results: Annotated[Sequence[Result], doc("by experiment")]

@@ -109,7 +109,7 @@ def whatif(
       pinprof whatif trace.json.gz --cuda-graph step --drop-syncs all
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from pinprof.whatif import Scenario, predict_scenario, replay_of
     from pinprof.whatif.fixes import changes_of, predict_usual
@@ -166,10 +166,8 @@ def _refuse_unfit(replay: "Replay") -> None:
 
 def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
     """Return the options that make a scenario."""
-    from dataclasses import fields
-
     words = [f"--drop-syncs {shlex.quote(place)}" for place in scenario.drop_syncs]
-    flags = [field.name for field in fields(scenario) if getattr(scenario, field.name) is True]
+    flags = [name for name in scenario.__struct_fields__ if getattr(scenario, name) is True]
     words += [f"--{name.replace('_', '-')}" for name in flags]
     if scenario.cuda_graph:
         words.append(f"--cuda-graph {scenario.cuda_graph}")

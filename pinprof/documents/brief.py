@@ -1,7 +1,7 @@
 """`pinprof report --json --brief`: what the short report says, in a few kB, with ids of the evidence."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import Bound, Placed, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
@@ -126,12 +126,9 @@ class BriefRanks(Document):
     evidence: Evidence
 
 
-class ReportBrief(Document, kw_only=True):
+class ReportBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.report-brief/1"):
     """What `pinprof report --json --brief` writes: at most 6 kB."""
 
-    schema: Annotated[Literal["pinprof.report-brief/1"], doc("name and number of this schema")] = (
-        "pinprof.report-brief/1"
-    )
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     traces: Annotated[Sequence[BriefTrace], doc("the traces")]
     more_traces: Annotated[Count, doc("traces that have no room here: of a job, the other ranks")]

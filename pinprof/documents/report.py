@@ -1,7 +1,7 @@
 """`pinprof report --json`: the whole document."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
@@ -267,10 +267,9 @@ class MeasuredOn(Document):
     gpu: Annotated[str, doc("its GPU")]
 
 
-class Report(Document, kw_only=True):
+class Report(Document, kw_only=True, tag_field="schema", tag=SCHEMA):
     """What `pinprof report --json` writes."""
 
-    schema: Annotated[Literal["pinprof.report/1"], doc("name and number of this schema")] = SCHEMA
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     machine: Annotated[MeasuredOn | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
     traces: Annotated[Sequence[Trace], doc("the traces")]

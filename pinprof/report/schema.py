@@ -56,6 +56,8 @@ def _name(name: str, shape: Mapping[str, Any]) -> str:
 def _described(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the schema of an object; only fields that may be UNSET have no default and need not be there."""
     properties = shape["properties"]
+    if "schema" in properties:
+        properties["schema"]["description"] = "name and number of this schema"
     required = [name for name, field in properties.items() if name in shape["required"] or "default" in field]
     return {
         "description": shape["description"].split("\n\n")[0].removesuffix("."),

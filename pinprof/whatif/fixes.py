@@ -1,9 +1,11 @@
 """The fixes that people make: as scenarios, and what each changes in a trace."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from pinprof.analyses.syncs import Site
 from pinprof.details import Details
@@ -16,8 +18,87 @@ from pinprof.whatif.predict import Prediction, predict_scenario
 from pinprof.whatif.regions import Blocker, capture_of
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
-FIXES = ("drop_syncs", "pin", "non_blocking", "overlap_copies", "drop_allocs", "fused_optimizer", "cuda_graph")
-"""Options of a scenario that edit the program; the others set the speed of what runs it."""
+
+class Fix(NamedTuple):
+    """An option of a scenario in words: one thing that it changes, several, and how; if there is none; its premise."""
+
+    one: str
+    several: str
+    how: str
+    none: str
+    assumes: str
+    is_sized: bool = False
+    """Whether these things are copies, or waits for them, which have a size."""
+
+
+FIXES: Mapping[str, Fix] = {
+    "drop_syncs": Fix(
+        "wait of the host",
+        "waits of the host",
+        "dropped",
+        "no wait to drop but for allocations (--drop-allocs) and copies in flight (PIN216)",
+        assumes=(
+            "no code needs the awaited values before the step ends: a logged value can be read later, a value"
+            " that decides what to launch cannot"
+        ),
+    ),
+    "pin": Fix(
+        "copy of pageable memory",
+        "copies of pageable memory",
+        "pinned",
+        "no copy to pin: none is of pageable memory",
+        assumes=(
+            "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a "
+            "buffer that is refilled), and pinning costs the training loop no time of its own"
+        ),
+        is_sized=True,
+    ),
+    "non_blocking": Fix(
+        "blocking copy",
+        "blocking copies",
+        "made non-blocking",
+        "no copy to make non-blocking: none blocks the host",
+        assumes="nothing on the host reads or overwrites the memory until the copy is done",
+        is_sized=True,
+    ),
+    "overlap_copies": Fix(
+        "HtoD copy",
+        "HtoD copies",
+        "made one step ahead on a stream of its own",
+        "no copy to make ahead: none goes to the GPU",
+        assumes="the next batch is ready one step early, and the GPU has memory for two batches",
+        is_sized=True,
+    ),
+    "drop_allocs": Fix(
+        "allocating or freeing call",
+        "allocating or freeing calls",
+        "dropped",
+        "no allocation to drop: none is in the trace",
+        assumes="the caching allocator keeps the memory, so that no step asks the driver for it",
+    ),
+    "fused_optimizer": Fix(
+        "launch of optimizers",
+        "launches of optimizers",
+        "made by one",
+        "no launch for a fused optimizer to replace: torch marks no optimizer step with launches",
+        assumes=(
+            "the optimizer has a fused form (fused=True), and its Python time stays; pinprof does not predict"
+            " what the fused kernel saves on the GPU"
+        ),
+    ),
+    "cuda_graph": Fix(
+        "launch",
+        "launches",
+        "made by CUDA graphs",
+        "no launch for a graph to replace: no kernel is launched there",
+        assumes=(
+            "the graph is captured once: shapes and memory stay the same, its Python no longer runs, and each"
+            " batch is copied to where the graph reads it. What cannot be captured splits it into several "
+            "graphs. Adam has capturable=True: the GPU time that this adds is counted, unless Adam is fused"
+        ),
+    ),
+}
+"""Options of a scenario that edit the program, by name; the others set the speed of what runs it."""
 EVERYTHING = Scenario(
     drop_syncs=(ALL,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
 )
@@ -71,10 +152,9 @@ def _change(option: str, details: Details, alone: Scenario) -> Change:
 
 
 def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
-    unset = Scenario()
-    for option in fields(scenario):
-        if option.name in FIXES and (value := getattr(scenario, option.name)):
-            yield option.name, replace(unset, **{option.name: value})
+    for option in Scenario.__struct_fields__:
+        if option in FIXES and (value := getattr(scenario, option)):
+            yield option, replace(Scenario(), **{option: value})
 
 
 def change_of(option: str, details: Details, edits: Edits) -> Change:

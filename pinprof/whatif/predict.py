@@ -1,7 +1,9 @@
 """What a change of the code would make of the step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError

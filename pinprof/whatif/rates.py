@@ -1,20 +1,22 @@
 """What copies of pinned memory were measured at on a machine."""
 
-from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
+from pinprof.document import doc
 from pinprof.trace.tables import DTOH, HTOD
 
-Rates = tuple[tuple[int, float], ...]
-"""Sizes in bytes, ascending, each with the rate of a copy of it in GB/s."""
+Rates: TypeAlias = Annotated[
+    tuple[tuple[float, ...], ...], doc("[bytes, GB/s] of the copies that were measured, by size")
+]
 
 
-@dataclass(frozen=True)
-class PinnedRates:
-    """The rates of a machine by direction; empty where they were not measured."""
+class PinnedRates(Struct, frozen=True):
+    """What pinned copies were measured at, by direction; empty where they were not."""
 
-    gpu: str
+    gpu: Annotated[str, doc("the GPU of the bench")]
     htod: Rates = ()
     dtoh: Rates = ()
 

@@ -1,13 +1,15 @@
 """Changes of the code, and which edits of a recorded program they are."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
+from typing import Annotated
 
 import numpy as np
+from msgspec import Struct
 
 from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, CAUSES, WAITS, Site, Syncs
 from pinprof.details import Details
+from pinprof.document import Gbps, doc
 from pinprof.errors import TraceError
 from pinprof.replay.feed import feed_of
 from pinprof.trace.calls import ALLOCATING
@@ -27,31 +29,31 @@ READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """Changes of the code, any of them together."""
+class Scenario(Struct, frozen=True):
+    """The changes that are asked for, as the options of `pinprof whatif`.
 
-    drop_syncs: tuple[str, ...] = ()
-    """Sites at which the host no longer waits, by a name of the user's place or the library's, `Site.names`; or ALL."""
-    pin: bool = False
-    """The host sides of copies are pinned."""
-    pinned_gbps: float | None = None
-    """Rate of pinned copies in GB/s; None: as measured on `machine`, else the best that the trace shows, else what the
-    GPU's link is known for."""
-    machine: PinnedRates | None = None
-    """What pinned copies were measured at, as `pinprof.bench.rates.pinned_rates` takes it from a bench."""
-    non_blocking: bool = False
-    """The host does not wait for copies; those of pageable memory still hold it."""
-    overlap_copies: bool = False
-    """HtoD copies are made one step ahead, on a stream of their own."""
-    drop_allocs: bool = False
-    """Neither device nor pinned memory is allocated or freed in the step."""
-    cuda_graph: Region | None = None
-    """The launches of this region become CUDA graphs: one, or as many as its waits cut it into."""
-    fused_optimizer: bool = False
-    """One launch makes all of each optimizer's step; Adam and AdamW read and write the GPU's memory once for it."""
-    host_speed: float = 1.0
-    gpu_speed: float = 1.0
+    Without `pinned_gbps` pinned copies run at the rates of `machine`, which `pinprof.bench.rates.pinned_rates` takes
+    from a bench; else at the best that the trace shows, else at what the GPU's link is known for.
+    """
+
+    drop_syncs: Annotated[
+        tuple[str, ...], doc("places at which the host no longer waits, yours or the library's, or `all`")
+    ] = ()
+    pin: Annotated[bool, doc("the host sides of copies are pinned")] = False
+    pinned_gbps: Annotated[Gbps | None, doc("the rate of pinned copies, if given")] = None
+    machine: Annotated[PinnedRates | None, doc("the bench of `--machine`")] = None
+    non_blocking: Annotated[bool, doc("copies do not block the host; those of pageable memory still hold it")] = False
+    overlap_copies: Annotated[bool, doc("copies to the GPU are made one step ahead, on a stream of their own")] = False
+    drop_allocs: Annotated[bool, doc("neither device nor pinned memory is allocated or freed in the step")] = False
+    cuda_graph: Annotated[
+        Region | None, doc("what CUDA graphs launch: one, or as many as the waits of this region cut it into")
+    ] = None
+    fused_optimizer: Annotated[
+        bool,
+        doc("one launch makes an optimizer's step; Adam and AdamW read and write the GPU's memory once for it"),
+    ] = False
+    host_speed: Annotated[float, doc("the host is so many times as fast")] = 1.0
+    gpu_speed: Annotated[float, doc("the kernels are so many times as fast")] = 1.0
 
 
 def edits_of(details: Details, scenario: Scenario) -> Edits:

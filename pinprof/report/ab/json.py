@@ -22,27 +22,26 @@ Side: TypeAlias = Literal["before", "after"]
 SIDES: tuple[Side, Side] = ("before", "after")
 WrittenBy: TypeAlias = Annotated[str, doc("the pinprof that wrote this")]
 
-VerdictOfPairs: TypeAlias = Annotated[Verdict, doc("what the pairs say")]
-Sentence: TypeAlias = Annotated[Words, doc("the verdict")]
-Ratio: TypeAlias = Annotated[float, doc("the step after, divided by the step before")]
 RatioRange: TypeAlias = Annotated[
     Range | None, doc("where the ratio lies, at all looks together; null after too few pairs")
 ]
-Limit: TypeAlias = Annotated[Share, doc("the share of the step that matters")]
-TooSlow: TypeAlias = Annotated[bool, doc("whether it is certainly slower, and by more than the limit: exit code 1")]
-PairCount: TypeAlias = Annotated[Count, doc("pairs of processes at the last look")]
 
 
-class AbJudgement(Document):
+class AbRatio(Document):
+    """The step of one version against that of the other."""
+
+    ratio: Annotated[float, doc("the step after, divided by the step before")]
+    range: RatioRange
+
+
+class AbJudgement(AbRatio):
     """A verdict."""
 
-    verdict: VerdictOfPairs
-    sentence: Sentence
-    ratio: Ratio
-    range: RatioRange
-    limit: Limit
-    too_slow: TooSlow
-    pair_count: PairCount
+    verdict: Annotated[Verdict, doc("what the pairs say")]
+    sentence: Annotated[Words, doc("the verdict")]
+    limit: Annotated[Share, doc("the share of the step that matters")]
+    too_slow: Annotated[bool, doc("whether it is certainly slower, and by more than the limit: exit code 1")]
+    pair_count: Annotated[Count, doc("pairs of processes at the last look")]
 
 
 class AbSide(Document):
@@ -54,13 +53,6 @@ class AbSide(Document):
     step_marker: Annotated[str, doc("what marks its steps")]
     gpu: Annotated[str | None, doc("the GPU")]
     ranks: Annotated[Count, doc("processes that make steps")]
-
-
-class AbMean(Document):
-    """The same of the means of all steps, with work that comes only in some."""
-
-    ratio: Ratio
-    range: RatioRange
 
 
 class AbPair(Document):
@@ -84,21 +76,13 @@ class AbCause(Document):
     time_ms: Annotated[RangeMs | None, doc("how long per step, before and after")]
 
 
-class Ab(Document, kw_only=True):
+class Ab(AbJudgement, kw_only=True, tag_field="schema", tag="pinprof.ab/1"):
     """What `pinprof ab --json` writes."""
 
-    schema: Annotated[Literal["pinprof.ab/1"], doc("name and number of this schema")] = "pinprof.ab/1"
     pinprof_version: WrittenBy = VERSION
     before: Annotated[AbSide, doc("the version compared with")]
     after: Annotated[AbSide, doc("the version that is judged")]
-    verdict: VerdictOfPairs
-    sentence: Sentence
-    ratio: Ratio
-    range: RatioRange
-    limit: Limit
-    too_slow: TooSlow
-    pair_count: PairCount
-    mean: Annotated[AbMean, doc("the means of all steps")]
+    mean: Annotated[AbRatio, doc("the same of the means of all steps, with work that comes only in some")]
     turns: Annotated[
         str, one_of(("steps", "runs")), doc("whether the versions took turns of some steps, or ran after each other")
     ]
@@ -135,10 +119,9 @@ class BisectSuspect(Document):
     subject: Annotated[str, doc("its first line")]
 
 
-class Bisect(Document, kw_only=True):
+class Bisect(Document, kw_only=True, tag_field="schema", tag="pinprof.bisect/1"):
     """What `pinprof bisect --json` writes."""
 
-    schema: Annotated[Literal["pinprof.bisect/1"], doc("name and number of this schema")] = "pinprof.bisect/1"
     pinprof_version: WrittenBy = VERSION
     found: Annotated[str | None, doc("the revision that made it slower")]
     subject: Annotated[str | None, doc("the first line of its message")]
@@ -157,7 +140,7 @@ def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str])
         before=_side(contest, 0),
         after=_side(contest, 1),
         **asdict(judgement(duel.judgement)),
-        mean=AbMean(duel.mean.ratio, _range(duel.mean)),
+        mean=AbRatio(duel.mean.ratio, _range(duel.mean)),
         turns=contest.turns,
         turns_reason=contest.why_runs or None,
         turn_count=contest.plan.turns,

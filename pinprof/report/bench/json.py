@@ -11,7 +11,7 @@ from pinprof.document import doc, filled
 from pinprof.links import Link
 
 
-class BenchDocument(Bench, frozen=True, kw_only=True):
+class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.bench/1"):
     """What `pinprof bench --json` writes, and `--machine` reads."""
 
     link: Annotated[Link | None, doc("the link; null where it is not known")]

@@ -1,7 +1,7 @@
 """`pinprof compare --json --brief`: the verdict and what changed, in a few kB, with ids of the evidence."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import differing
@@ -55,12 +55,9 @@ class BriefFindingChange(Placed):
     saving_ms: Annotated[whole.BriefFigure, doc("what its fix saves per step")]
 
 
-class CompareBrief(Document, kw_only=True):
+class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.compare-brief/1"):
     """What `pinprof compare --json --brief` writes: at most 6 kB, and only what changed beyond noise."""
 
-    schema: Annotated[Literal["pinprof.compare-brief/1"], doc("name and number of this schema")] = (
-        "pinprof.compare-brief/1"
-    )
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     before: Annotated[whole.BriefSide, doc("the trace before")]
     after: Annotated[whole.BriefSide, doc("the trace after")]

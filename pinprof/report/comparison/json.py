@@ -1,7 +1,7 @@
 """`pinprof compare --json`: with the names of the report, in milliseconds, bytes and GB/s."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pinprof import rules
 from pinprof.analyses.syncs import Site
@@ -175,10 +175,9 @@ class FindingChange(Document):
     saving_ms: Annotated[FigureChange, doc("what its fix saves per step")]
 
 
-class Compare(Document, kw_only=True):
+class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1"):
     """What `pinprof compare --json` writes; differences are after less before."""
 
-    schema: Annotated[Literal["pinprof.compare/1"], doc("name and number of this schema")] = "pinprof.compare/1"
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     before: Annotated[Side, doc("the trace before")]
     after: Annotated[Side, doc("the trace after")]
@@ -206,7 +205,6 @@ def compared(comparison: Comparison) -> Compare:
     return filled(
         Compare,
         comparison,
-        schema="pinprof.compare/1",
         pinprof_version=VERSION,
         before=_side(comparison.before),
         after=_side(comparison.after),

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from msgspec.structs import asdict
-
-from pinprof.document import Document, Ms, RangeMs, Share, Words, doc, encoded, filled, maybe_ms
-from pinprof.documents.fields import File, Function, Line, saving_fields
+from pinprof.document import Document, Ms, Words, doc, encoded, filled, maybe_ms
+from pinprof.documents.fields import File, Line, Placed, Saved, saving_fields
 from pinprof.fix import Mend, Patches
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Numbers
@@ -21,7 +19,7 @@ class FixPlace(Document):
     line: Line
 
 
-class FixChange(Document):
+class FixChange(Saved):
     """A change without its diff."""
 
     rule: Annotated[str, doc("the rule whose finding it mends")]
@@ -31,9 +29,6 @@ class FixChange(Document):
     safe_if: Annotated[Words, doc("on what condition it is right")]
     files: Annotated[Sequence[str], doc("the files that it changes")]
     places: Annotated[Sequence[FixPlace], doc("where it changes them, the place of the finding first")]
-    saving_ms: Annotated[Ms | None, doc("what it saves of a step; null where no replay tells")]
-    saving_fraction: Annotated[Share | None, doc("the same as a share of the step")]
-    range_ms: Annotated[RangeMs | None, doc("where the saving lies")]
     complete: Annotated[bool, doc("whether it mends all places of the finding")]
 
 
@@ -49,20 +44,16 @@ class FixProposal(FixPatch):
     doubts: Annotated[Sequence[Words], doc("why it is not certain")]
 
 
-class FixRefused(Document):
+class FixRefused(Placed):
     """A place that stays as it is."""
 
     rule: Annotated[str, doc("the rule of the finding")]
-    file: File
-    line: Line
-    function: Function
     why: Annotated[Words, doc("why it is not changed")]
 
 
-class Fix(Document, kw_only=True):
-    """What `pinprof fix --json` writes."""
+class Fix(Saved, kw_only=True, tag_field="schema", tag="pinprof.fix/1"):
+    """What `pinprof fix --json` writes; the saving is that of all changes together."""
 
-    schema: Annotated[Literal["pinprof.fix/1"], doc("name and number of this schema")] = "pinprof.fix/1"
     pinprof_version: Annotated[str, doc("the pinprof that wrote this")] = VERSION
     path: Annotated[str, doc("the trace")]
     by_pinprof: Annotated[bool, doc("whether pinprof recorded it, and with it the lines of waits and copies")]
@@ -74,11 +65,6 @@ class Fix(Document, kw_only=True):
         doc("with --propose: changes that are not certain; each applies behind all patches, by itself"),
     ]
     refused: Annotated[Sequence[FixRefused], doc("what is not changed")]
-    saving_ms: Annotated[
-        Ms | None, doc("what all changes together save of a step; null where no replay tells of one of them")
-    ]
-    saving_fraction: Annotated[Share | None, doc("the same as a share of the step")]
-    range_ms: Annotated[RangeMs | None, doc("where the saving lies")]
     written: Annotated[Sequence[str], doc("the files that --write wrote")]
     backups: Annotated[Sequence[str], doc("the copies of them that --backup made")]
 
@@ -92,12 +78,13 @@ def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), ba
         step_ms=maybe_ms(step_ns or None),
         root=str(patches.root),
         patches=[
-            FixPatch(**asdict(change(patch.mend, step_ns)), diff=patch.diff.decode(errors="replace"))
+            filled(FixPatch, change(patch.mend, step_ns), diff=patch.diff.decode(errors="replace"))
             for patch in patches.patches
         ],
         proposals=[
-            FixProposal(
-                **asdict(change(patch.mend, step_ns)),
+            filled(
+                FixProposal,
+                change(patch.mend, step_ns),
                 diff=patch.diff.decode(errors="replace"),
                 doubts=list(patch.mend.doubts),
             )

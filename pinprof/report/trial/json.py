@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Literal
-
-from msgspec.structs import asdict
+from typing import Annotated
 
 from pinprof.document import (
     Count,
@@ -89,10 +87,9 @@ class TryGuard(Document):
     original: Annotated[TryGuardOriginal | None, doc("the same of the original; null where nothing was found")]
 
 
-class Try(Document, kw_only=True):
+class Try(Document, kw_only=True, tag_field="schema", tag="pinprof.try/1"):
     """What `pinprof try --json` writes."""
 
-    schema: Annotated[Literal["pinprof.try/1"], doc("name and number of this schema")] = "pinprof.try/1"
     pinprof_version: Annotated[str, doc("the pinprof that wrote this")] = VERSION
     verdict: Annotated[Verdict, doc("whether to take the patch; `leave_it` exits with 1, `cannot_tell` with 2, else 0")]
     sentence: Annotated[Words, doc("the verdict in one line")]
@@ -158,8 +155,9 @@ def to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Ite
 
 
 def _fix(share: elimination.Share, step_ns: float | None, diff: bytes | None) -> TryFix:
-    return TryFix(
-        **asdict(change(share.mend, step_ns)),
+    return filled(
+        TryFix,
+        change(share.mend, step_ns),
         diff=None if diff is None else diff.decode(errors="replace"),
         doubts=list(share.mend.doubts),
         fate=share.fate,

@@ -1,7 +1,6 @@
 """Predictions for the terminal: what a change brings and takes for granted, and what was measured after it."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -15,7 +14,7 @@ from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
-from pinprof.whatif.fixes import Change
+from pinprof.whatif.fixes import FIXES, Change
 from pinprof.whatif.verification import Verification
 
 MAX_SITES = 5
@@ -37,86 +36,11 @@ NOTHING = 0.002
 """A step that changes by less than this share stays as it is."""
 
 
-class Edit(NamedTuple):
-    """What an option changes in the program: one thing, several, and how; if there is none; and what it assumes."""
-
-    one: str
-    several: str
-    how: str
-    none: str
-    assumes: str
-
-
-EDITS = {
-    "drop_syncs": Edit(
-        "wait of the host",
-        "waits of the host",
-        "dropped",
-        "no wait to drop but for allocations (--drop-allocs) and copies in flight (PIN216)",
-        assumes=(
-            "no code needs the awaited values before the step ends: a logged value can be read later, a value"
-            " that decides what to launch cannot"
-        ),
-    ),
-    "pin": Edit(
-        "copy of pageable memory",
-        "copies of pageable memory",
-        "pinned",
-        "no copy to pin: none is of pageable memory",
-        assumes=(
-            "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a "
-            "buffer that is refilled), and pinning costs the training loop no time of its own"
-        ),
-    ),
-    "non_blocking": Edit(
-        "blocking copy",
-        "blocking copies",
-        "made non-blocking",
-        "no copy to make non-blocking: none blocks the host",
-        assumes="nothing on the host reads or overwrites the memory until the copy is done",
-    ),
-    "overlap_copies": Edit(
-        "HtoD copy",
-        "HtoD copies",
-        "made one step ahead on a stream of its own",
-        "no copy to make ahead: none goes to the GPU",
-        assumes="the next batch is ready one step early, and the GPU has memory for two batches",
-    ),
-    "drop_allocs": Edit(
-        "allocating or freeing call",
-        "allocating or freeing calls",
-        "dropped",
-        "no allocation to drop: none is in the trace",
-        assumes="the caching allocator keeps the memory, so that no step asks the driver for it",
-    ),
-    "fused_optimizer": Edit(
-        "launch of optimizers",
-        "launches of optimizers",
-        "made by one",
-        "no launch for a fused optimizer to replace: torch marks no optimizer step with launches",
-        assumes=(
-            "the optimizer has a fused form (fused=True), and its Python time stays; pinprof does not predict"
-            " what the fused kernel saves on the GPU"
-        ),
-    ),
-    "cuda_graph": Edit(
-        "launch",
-        "launches",
-        "made by CUDA graphs",
-        "no launch for a graph to replace: no kernel is launched there",
-        assumes=(
-            "the graph is captured once: shapes and memory stay the same, its Python no longer runs, and each"
-            " batch is copied to where the graph reads it. What cannot be captured splits it into several "
-            "graphs. Adam has capturable=True: the GPU time that this adds is counted, unless Adam is fused"
-        ),
-    ),
-}
-"""By the name of the option in a scenario."""
 SPEEDS = {
-    "host_speed": "all of the host's own time scales; the replay gives its waits",
-    "gpu_speed": "all kernels scale alike; copies keep their rates",
+    "host_speed": ("host", "all of the host's own time scales; the replay gives its waits"),
+    "gpu_speed": ("GPU", "all kernels scale alike; copies keep their rates"),
 }
-"""What options assume that change no single thing."""
+"""Options that change no single thing: whose speed they are, and what they assume."""
 
 
 def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int = 100, color: bool = False) -> str:
@@ -128,19 +52,25 @@ def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int 
 
 
 def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
-    yield from _title([trace for trace, _ in ranks])
-    whole, bounded = _whole([trace for trace, _ in ranks]), _is_bound(ranks)
-    yield Text(f"{_verdict(prediction, whole, at_most=bounded)}.", "bold")
+    traces, scenario = [trace for trace, _ in ranks], prediction.scenario
+    whole, before, after = _whole(traces), prediction.baseline_ns, prediction.predicted_ns
+    certain, bounded = prediction.is_certain, _is_bound(ranks)
+    brings = difference(before, after, is_certain=certain, whole=whole, at_most=bounded)
+    yield from _title(traces)
+    yield Text(f"{duration(before)} now, {duration(after)} after the change: {brings}.", "bold")
     yield section("Step")
-    yield from _step(prediction, whole, at_most=bounded)
+    yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
+    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
+    for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
+        yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUNDS[bound]}")
     yield section("What changes")
-    yield from _changes(ranks, prediction.scenario)
-    yield from (bullet(text) for text in _speeds(prediction.scenario))
+    yield from _changes(ranks, scenario)
+    speeds = {name: factor for name in SPEEDS if (factor := getattr(scenario, name)) != 1}
+    yield from (bullet(f"the {SPEEDS[name][0]} is {factor:.3g} times as fast") for name, factor in speeds.items())
     yield section("What this assumes")
-    scenario = prediction.scenario
     edited = (change.option for _, changes in ranks for change in changes if change.per_step or change.sites)
-    yield from (bullet(EDITS[option].assumes) for option in dict.fromkeys(edited))
-    yield from (bullet(assumes) for option, assumes in SPEEDS.items() if getattr(scenario, option) != 1)
+    yield from (bullet(FIXES[option].assumes) for option in dict.fromkeys(edited))
+    yield from (bullet(SPEEDS[name][1]) for name in speeds)
     yield bullet(f"the rest of the {whole} stays as recorded")
 
 
@@ -150,7 +80,7 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
     if len(traces) > MAX_RANKS:
         yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
-    if size and len(traces) < size and len(traces) > 1:
+    if size and 1 < len(traces) < size:
         yield bullet(f"{len(traces)} of {size} ranks; the others reach each collective as late as they did")
 
 
@@ -165,7 +95,7 @@ def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[Rende
         if len(alike) > 1:
             shown = ", ".join(numbers[:MAX_RANKS]) + (" and others" if len(numbers) > MAX_RANKS else "")
             yield Text(f"rank {shown}")
-        yield from (bullet(line) for line in lines)
+        yield from map(bullet, lines)
 
 
 def _whole(traces: Sequence[Trace]) -> str:
@@ -177,22 +107,6 @@ def _is_bound(ranks: Sequence[RankChanges]) -> bool:
     """Return whether another wait must come in the place of one that is dropped, so that less is saved."""
     dropped = (change for _, changes in ranks for change in changes if change.option == "drop_syncs")
     return any(site.must_stay for change in dropped for site in change.sites)
-
-
-def _verdict(prediction: Prediction, whole: str, *, at_most: bool) -> str:
-    """Return what the change brings, without the last full stop."""
-    before, after = prediction.baseline_ns, prediction.predicted_ns
-    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole, at_most=at_most)
-    return f"{duration(before)} now, {duration(after)} after the change: {brings}"
-
-
-def _step(prediction: Prediction, whole: str, *, at_most: bool) -> Iterator[RenderableType]:
-    before, after = prediction.baseline_ns, prediction.predicted_ns
-    yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
-    brings = difference(before, after, is_certain=prediction.is_certain, whole=whole, at_most=at_most)
-    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
-    for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
-        yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUNDS[bound]}")
 
 
 def difference(
@@ -209,15 +123,15 @@ def difference(
 
 def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
     """Yield how many things a change is about per step, and at which places."""
-    edit = EDITS[change.option]
+    fix = FIXES[change.option]
     if not change.per_step and not change.sites:
-        yield edit.none
+        yield fix.none
         return
     per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
-    is_sized = change.bytes_per_step != 0 and change.option not in {"drop_syncs", "fused_optimizer", "cuda_graph"}
+    is_sized = fix.is_sized and change.bytes_per_step != 0
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
-    yield f"{counted(change.per_step, edit.one, edit.several)} {per}{details} {edit.how}{at_rate}{_at(change.sites)}"
+    yield f"{counted(change.per_step, fix.one, fix.several)} {per}{details} {fix.how}{at_rate}{_at(change.sites)}"
     kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
     if kept:
         yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
@@ -233,28 +147,18 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
     if scenario and scenario.pinned_gbps:
         return rate(scenario.pinned_gbps)
     usual = pinned_rate(trace)
-    assumed = "" if usual.is_known else ", an assumed rate: the link of this GPU is not known"
-    return f"{rate(usual.gbps)}{assumed}"
+    return rate(usual.gbps) + ("" if usual.is_known else ", an assumed rate: the link of this GPU is not known")
 
 
 def _at(sites: Sequence[Site]) -> str:
-    if not sites:
-        return ""
     named = list(dict.fromkeys(f"{WAITS[site.cause].label} {where(site)}" for site in sites))
-    more = f", and {len(named) - MAX_SITES} more" if len(named) > MAX_SITES else ""
-    return f": {', '.join(named[:MAX_SITES])}{more}"
+    return f": {listed(named, MAX_SITES)}" if named else ""
 
 
 def where(site: Site) -> str:
     """Return where a site is, as far as the trace tells."""
     named = place(site.place)
     return (f"at {named}" if named else f"in {site.op or site.call}") + within([site])
-
-
-def _speeds(scenario: Scenario) -> Iterator[str]:
-    for what, factor in (("host", scenario.host_speed), ("GPU", scenario.gpu_speed)):
-        if factor != 1:
-            yield f"the {what} is {factor:.3g} times as fast"
 
 
 def to_overview(
