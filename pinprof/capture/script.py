@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pinprof.analyses.course import RegularStep
@@ -114,6 +115,8 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     notes = Notes(Notes.new_name())
     config = ChildConfig(str(recording.path), step_marker, keep_going, options, str(notes.folder))
     recorder = _Recorder(recording, notes, config, agreement, stretch_after)
+    if on_progress is not None:
+        recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
     with recorder.following() as ended:
         ending = recorder.run(program)
         ended(ending)
@@ -159,7 +162,8 @@ class _Recorder:
             self.marks,
             recording,
             stretch_after,
-            stop=self.stepper.stop if may_stop else None,
+            stop=self.stepper.stop,
+            may_stop=may_stop,
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )

@@ -15,7 +15,7 @@ from pinprof.cli.guarded import run_guarded
 from pinprof.cli.job import give_up, report_job, say_where
 from pinprof.cli.machine import MachineFile, machine_option
 from pinprof.cli.script import BeforeScript, as_given, refuse_no_script, sent_to_script
-from pinprof.cli.step_counter import step_counter
+from pinprof.cli.step_counter import Spent, step_counter
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.cli.written import Outputs, name_of, outputs_of
@@ -213,19 +213,23 @@ def run(
     if outputs.is_first and "lean" in chosen:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
+    spent = Spent()
     how = {name: options[name] for name in ("step_marker", "stretch_after", "keep_going")}
     how["options"] = _recording_options(chosen, options, force=force)
     if repeat > 1:
         outcome, status = _repeated(script, args, outputs, repeat, module=options["module"], **how)
     else:
-        outcome = recorded(outputs, agreement, script=script, args=args, module=options["module"], **how)
+        outcome = recorded(outputs, agreement, spent, script=script, args=args, module=options["module"], **how)
         status = outcome.exit_status
         for remark in outcome.remarks:
             say(remark)
+    spent.begin("reporting")
     if "lean" in chosen:
         _tell(outcome, outputs, agreement, machine, code, job_report=job_report)
     else:
         _say_times(outcome)
+    if outputs.is_first and (text := spent.told()):
+        say(text)
     if status and repeat == 1:
         say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
     sys.exit(status)
@@ -247,12 +251,12 @@ def _say_without_gpu() -> None:
         say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
 
 
-def recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
+def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **options: Any) -> "ScriptRun":
     """Run and record the script, and tell the other ranks of its job how that ended."""
     from pinprof.capture.script import run_script
 
     try:
-        with step_counter() as show_step, users_program():
+        with step_counter(spent) as show_step, users_program():
             outcome = run_script(
                 path=outputs.trace, agreement=agreement, on_progress=show_step if outputs.is_first else None, **options
             )

@@ -1,5 +1,7 @@
-"""The line on the terminal that says what each step of a recording is used for."""
+"""What a recording does with each step: on one line of the terminal, and at the end what took long."""
 
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,11 +16,55 @@ WINDOW_NAMES = {
     "recorded": "recording",
     "lines": "learning source lines",
     "watch": "looking for waits that come only now and then",
+    "end": "waiting for the script to end",
 }
+
+RECORDED = "recorded"
+NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
+"""The windows without which there is no trace of measured steps."""
+
+LONG_S = 30.0
+"""A run that takes longer than this beyond the steps it needs says on what."""
+
+SHORT_S = 3.0
+"""What took less than this is not worth a word."""
+
+
+class Spent:
+    """How long a run did what beyond the steps that it needs."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._seconds = defaultdict[str, float](float)
+        self._doing: str | None = None
+        self._since = now()
+        self._has_recorded = False
+
+    def step(self, window: str, step: int, of: int) -> None:
+        """Note what the step that begins is used for."""
+        is_needed = window in NEEDED and step <= of and not (self._has_recorded and window != RECORDED)
+        self._has_recorded |= window == RECORDED
+        self.begin(None if is_needed else WINDOW_NAMES.get(window, window))
+
+    def begin(self, doing: str | None) -> None:
+        """Note what is done from now on; None for what is needed."""
+        now = self._now()
+        if self._doing is not None:
+            self._seconds[self._doing] += now - self._since
+        self._doing, self._since = doing, now
+
+    def told(self) -> str:
+        """Return what took long, with its seconds, if all of it together did; else nothing."""
+        self.begin(None)
+        total = sum(self._seconds.values())
+        if total <= LONG_S:
+            return ""
+        parts = (f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORT_S)
+        return f"Beyond the steps that it needs, pinprof took {total:.0f} s: {', '.join(parts)}"
 
 
 @contextmanager
-def step_counter() -> Iterator[Callable[[str, int, int], None]]:
+def step_counter(spent: Spent) -> Iterator[Callable[[str, int, int], None]]:
     """Give a callback that shows on one line of the terminal what each step is used for; clear it at the end."""
 
     def write(text: str) -> None:
@@ -28,7 +74,9 @@ def step_counter() -> Iterator[Callable[[str, int, int], None]]:
             stream.flush()
 
     def show(window: str, step: int, of: int) -> None:
-        write(f"pinprof: {WINDOW_NAMES.get(window, window)}, step {step}" + (f" of {of}" if step <= of else ""))
+        spent.step(window, step, of)
+        number = f", step {step}" + (f" of {of}" if step <= of else "") if step else ""
+        write(f"pinprof: {WINDOW_NAMES.get(window, window)}{number}")
 
     try:
         yield show

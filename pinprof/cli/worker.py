@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli.run import recorded
+from pinprof.cli.step_counter import Spent
 from pinprof.cli.terminal import say, show, users_program, write
 from pinprof.cli.written import outputs_of
 
@@ -64,6 +65,7 @@ def _record(work: "WorkerConfig", task: "Record", time_steps: "TimeSteps | None"
     outcome = recorded(
         outputs_of(work.output, work.output, of_job=False),
         agreement_of_process(),
+        Spent(),
         script=work.script,
         args=work.args,
         module=work.module,

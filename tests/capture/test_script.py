@@ -208,6 +208,13 @@ def test_a_script_that_catches_everything_is_stopped_all_the_same(tmp_path: Path
     assert ran.result["recorded_steps"] == 2
 
 
+def test_a_script_that_goes_on_long_after_its_stop_is_said_to_be_waited_for(tmp_path: Path) -> None:
+    source = TRAIN + "import time\n\ndef save():\n    time.sleep(7)\n\ntry:\n    train(1000)\nfinally:\n    save()"
+    ran = run(tmp_path, source)
+    assert (ran.status, ran.result["stopped"]) == (0, True)
+    assert ran.err.startswith("pinprof has its steps and waits for the script to end: it is in save (train.py:")
+
+
 @pytest.mark.parametrize("end", ["sys.exit(3)", "raise RuntimeError('the training broke off')", "raise"])
 def test_what_a_script_makes_of_its_stop_is_not_its_failure(tmp_path: Path, end: str) -> None:
     source = TRAIN + f"import sys\ntry:\n    train(1000)\nexcept BaseException:\n    print('saved')\n    {end}"

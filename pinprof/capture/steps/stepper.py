@@ -79,6 +79,8 @@ class Stepper:
         self.failure: CaptureError | None = None
         self.trains = False
         """Whether the steps that it has recorded train."""
+        self.on_stop: Callable[[], None] = lambda: None
+        """Called before it asks the script to end."""
         self.is_faulty = False
         """Whether pinprof itself has failed, so that nothing is recorded."""
         self.stop = Stop()
@@ -103,6 +105,8 @@ class Stepper:
                 faults.note(error)
                 self._give_up(CaptureError(unexpected(error)))
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
+            if not self.stops:
+                contained(self.on_stop)()
             self.stop()
 
     def _advance(self, marker: str) -> None:

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from pinprof.capture.bounds import NS_PER_S
 from pinprof.capture.hooks import contained, faults
+from pinprof.capture.observe.frames import calling_line
 from pinprof.capture.observe.machine import uses_cuda
-from pinprof.capture.program import OWN_FOLDERS
+from pinprof.capture.program import OWN_FOLDERS, Stop
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
 from pinprof.capture.window.recording import Recording
@@ -41,6 +42,11 @@ LONGER_THAN_ANY = 5
 """A marker that takes so many times as long as it ever did no longer comes."""
 
 LOOK_S = 0.25
+
+ENDS_WITHIN_S = 5.0
+"""A program that goes on for longer after it was stopped is told of."""
+
+LATE = "pinprof has its steps and waits for the script to end: it is in {line.function} ({line.file}:{line.line})"
 
 RETRY_S = 0.02
 """How soon to try again to act, where the main thread was in a function of pinprof."""
@@ -83,9 +89,10 @@ def _due(stretch_after_s: float, now: Situation, patience: float) -> Due | None:
 class Watchdog:
     """Lets modules mark steps, and records a stretch of time, while `awake()`, if nothing else marks steps.
 
-    It does so after some seconds of work, `stretch_after_s` for the stretch; 0 waits for ever. It calls `stop`, if any,
-    again and again after the stretch; this may raise. `body` is the code of the function that runs the program. Time in
-    which `waits_for_others`, for processes that it has started, is no work.
+    It does so after some seconds of work, `stretch_after_s` for the stretch; 0 waits for ever. If it `may_stop` the
+    program, it calls `stop` again and again after the stretch. `body` is the code of the function that runs it. Time in
+    which `waits_for_others`, for processes that it has started, is no work. It says where a program is that goes on
+    long after it was stopped.
     """
 
     def __init__(
@@ -94,22 +101,24 @@ class Watchdog:
         recording: Recording,
         stretch_after_s: float,
         *,
-        stop: Callable[[], None] | None,
+        stop: Stop,
+        may_stop: bool,
         body: CodeType,
         waits_for_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self._marks, self._recording, self._stretch_after_s = marks, recording, stretch_after_s
-        self._stop, self._body, self._waits_for_others = stop, body, waits_for_others
+        self._stop, self._may_stop, self._body, self._waits_for_others = stop, may_stop, body, waits_for_others
         self._work = Activity(time.perf_counter_ns())
         self._action: Callable[[], None] | None = None
         self._asleep = threading.Event()
         self._acts = self._has_recorded = self._has_optimizer = False
+        self._stopped_ns = 0
         self._main = threading.main_thread().ident or 0
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """Watch the program in the block; only where its main thread runs it, and not for steps marked otherwise."""
-        if threading.get_ident() != self._main or self._marks.step_marker != AUTO:
+        """Watch the program in the block; only where its main thread runs it."""
+        if threading.get_ident() != self._main:
             yield
             return
         before = signal.signal(SIGNAL, self._act)
@@ -142,19 +151,29 @@ class Watchdog:
 
     def _next(self) -> Callable[[], None] | None:
         """Return what the main thread has to do now."""
-        recording, marks, work = self._recording, self._marks, self._work
-        work.look(time.perf_counter_ns(), sys._current_frames().get(self._main), marks.pace.last_ns)  # noqa: SLF001  the public way
+        recording, marks, work, now_ns = self._recording, self._marks, self._work, time.perf_counter_ns()
+        frame = sys._current_frames().get(self._main)  # noqa: SLF001  the public way
+        if self._stop.times:
+            self._tell_if_late(now_ns, frame)
+        if marks.step_marker != AUTO or (recording.done and not self._has_recorded):
+            return None
+        work.look(now_ns, frame, marks.pace.last_ns)
         if recording.stretch.is_open:
             return self._end if recording.stretch.seconds >= STRETCH_S else None
-        if self._has_recorded and self._stop is not None:
-            return self._stop
-        if recording.done:
-            self._sleep()
-        elif self._waits_for_others():
+        if self._has_recorded:
+            return self._stop if self._may_stop else None
+        if self._waits_for_others():
             work.seconds = 0.0
         elif self._due(lambda: self._has_optimizer) is not None:
             return self._decide
         return None
+
+    def _tell_if_late(self, now_ns: int, frame: FrameType | None) -> None:
+        self._stopped_ns = self._stopped_ns or now_ns
+        line = calling_line(frame)
+        if line is not None and now_ns - self._stopped_ns >= ENDS_WITHIN_S * NS_PER_S:
+            faults.say(LATE.format(line=line))
+            self._stopped_ns = sys.maxsize  # once
 
     def _due(self, has_optimizer: Callable[[], bool]) -> Due | None:
         marks = self._marks

@@ -1,0 +1,61 @@
+"""What is said of a run that takes long beyond the steps that it needs."""
+
+import pytest
+
+from pinprof.cli.step_counter import Spent
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def run(clock: Clock, *steps: tuple[str, int, int, float]) -> Spent:
+    """Go through steps, each with its window, its number, their number, and the seconds that it takes."""
+    spent = Spent(clock)
+    for window, step, of, seconds in steps:
+        spent.step(window, step, of)
+        clock.now += seconds
+    return spent
+
+
+def test_needed_steps_may_take_as_long_as_they_take(clock: Clock) -> None:
+    needed = [
+        ("warm-up", 10, 10, 50.0),
+        ("plain", 20, 20, 50.0),
+        ("profiler warm-up", 1, 2, 50.0),
+        ("recorded", 1, 5, 50.0),
+    ]
+    assert run(clock, *needed).told() == ""
+
+
+def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> None:
+    spent = run(
+        clock,
+        ("warm-up", 11, 10, 2.0),
+        ("plain", 20, 20, 9.0),
+        ("plain", 21, 20, 5.0),
+        ("regular", 1, 100, 20.0),
+        ("recorded", 5, 5, 9.0),
+        ("plain", 30, 30, 8.0),
+        ("end", 0, 0, 4.0),
+    )
+    spent.begin("reporting")
+    clock.now += 1.0
+    assert spent.told() == (
+        "Beyond the steps that it needs, pinprof took 40 s: timing without profiler 13 s, "
+        "waiting for regular steps 20 s, waiting for the script to end 4 s"
+    )
+
+
+def test_half_a_minute_is_not_long(clock: Clock) -> None:
+    assert run(clock, ("watch", 1, 200, 30.0)).told() == ""
+    assert run(clock, ("watch", 1, 200, 30.5)).told() != ""
