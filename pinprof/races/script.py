@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
-from pinprof.capture.steps.first_steps import FirstSteps
+from pinprof.capture.steps.marks import FirstSteps
 from pinprof.races.watching import Guard
 
 

@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from pinprof.ab.tasks import Nudged
 from pinprof.capture.observe.machine import uses_cuda
 from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
-from pinprof.capture.steps.first_steps import FirstSteps
+from pinprof.capture.steps.marks import FirstSteps
 
 SEED = 0
 

@@ -172,20 +172,14 @@ class StepFinder:
         return self._groups.iterations.wants_calls
 
     @property
-    def first_source(self) -> Source | None:
-        """The best source so far of a program that has just begun; None before the first event."""
-        return next((source for source in CYCLES if self.seen[source]), None)
-
-    @property
-    def first_steps(self) -> int:
+    def provisional(self) -> int:
         """How many steps a program that has just begun has made, if its best source so far marks them."""
-        source = self.first_source
+        source = next((source for source in CYCLES if self.seen[source]), None)
         return max((times for event, times in self._all.items() if event.source is source), default=0)
 
-    @property
-    def first_steps_are_certain(self) -> bool:
-        """Whether no better source may still come: no step of an optimizer where there is one."""
-        return self.first_source is OPTIMIZER or not self._optimizers()
+    def has_made(self, steps: int) -> bool:
+        """Return whether a program has made so many provisional steps, and no better source can still come."""
+        return self.provisional >= steps and (self.seen[OPTIMIZER] > 0 or not self._optimizers())
 
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, final
 
 from torch.nn import Module
 
@@ -17,10 +17,12 @@ from pinprof.capture.program import Change, Stop, is_our_doing
 from pinprof.capture.steps.finder import StepFinder
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.sources import (
+    BACKWARD,
     BY_HAND,
     LOADER,
     MODULE,
     NAMED,
+    OPTIMIZER,
     SOURCES,
     Event,
     Observer,
@@ -39,6 +41,9 @@ MANY_CALLS = 12
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""
+
+LONGEST_FIRST_S = 120.0
+"""A program that makes few steps in so long is ended all the same."""
 
 
 class Marks(Observer):
@@ -212,6 +217,70 @@ class Marks(Observer):
             self._watch(type(subject))
         elif is_auto and finder.choice is not None and finder.source is not MODULE:
             self._watch(None)
+
+
+def _nothing(_: Any) -> None:
+    pass
+
+
+@final
+class FirstSteps(Observer):
+    """Ends the program after so many steps, which the best source so far marks.
+
+    `on_loss` gets the tensors that a call of backward differentiates, `on_step` the optimizer after its step, `on_call`
+    an outermost module before its call, and `on_output` what it returned.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        on_loss: Callable[[Any], None] = _nothing,
+        on_step: Callable[[Any], None] = _nothing,
+        on_call: Callable[[Any], None] = _nothing,
+        on_output: Callable[[Any], None] = _nothing,
+    ) -> None:
+        self.stop = Stop()
+        self._most = most
+        self._acts = {BACKWARD: on_loss, OPTIMIZER: on_step, MODULE: on_call}
+        self._on_output = on_output
+        self._begun: float | None = None
+        self._owner = (0, 0)
+        self._finder = StepFinder(count_optimizers)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the program has made."""
+        return self._finder.provisional
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Watch the program in the block."""
+        self._owner = here()
+        with ExitStack() as undo:
+            for source in self._acts:
+                undo.enter_context(source.hook(self))
+            yield
+
+    def saw(self, event: Event, subject: Any = None) -> None:
+        """Pass on what the program does; count it, if it has done it."""
+        if event.source is OPTIMIZER and here() != self._owner:
+            return
+        self._acts[event.source](subject)
+        if event.source is not MODULE:
+            self._count(event)
+
+    def returned(self, call: Event, output: Any) -> None:
+        """Pass on what a module returned, and count its call."""
+        self._on_output(output)
+        self._count(call)
+
+    def _count(self, event: Event) -> None:
+        now = time.monotonic()
+        self._begun = now if self._begun is None else self._begun
+        self._finder.see(event)
+        if now - self._begun > LONGEST_FIRST_S or self._finder.has_made(self._most):
+            self.stop()
 
 
 class Pace:
