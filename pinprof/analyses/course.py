@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog
-from pinprof.usual import Bools, Times, half_width, range_of_another, returning, unlike_others
+from pinprof.usual import FEWEST_BLOCKS, Bools, Times, half_width, range_of_another, returning, unlike_others
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
 """Further reasons why a step is unlike the others; `logging` is any work that returns every so many steps."""
@@ -135,6 +135,8 @@ class Seen(NamedTuple):
     """Whether an epoch begins in it."""
     noted: Bools
     """Whether any irregular work was noted in it."""
+    filling: Bools
+    """Whether its batch is one of those that workers began at the start of a DataLoader."""
 
     def of(self, rows: Times) -> "Seen":
         """Return these steps alone."""
@@ -212,7 +214,9 @@ def _plain_windows(log: RunLog) -> tuple[Times, Times]:
 
 def _figure(steps: Seen) -> RegularStep | None:
     regular = regular_steps(steps)
-    kept, others = steps.of(np.flatnonzero(regular)), steps.time_ns[~regular]
+    settled = regular & ~steps.filling
+    enough = settled.sum() >= max(FEWEST_BLOCKS, np.count_nonzero(regular) / 2)  # else they are a part of each epoch
+    kept, others = steps.of(np.flatnonzero(settled if enough else regular)), steps.time_ns[~regular]
     if not kept.time_ns.sum():
         return None
     mean = float(kept.time_ns.mean())
@@ -299,7 +303,8 @@ def _seen(log: RunLog) -> Seen:
     waited = np.minimum(np.array(log.input_ns, dtype=np.int64), on_host)
     if on_gpu.any():
         on_host = _without_lead(on_host, float(np.median(on_gpu[on_gpu > 0])))
-    return Seen(number, np.where(on_gpu > 0, on_gpu, on_host), waited, epoch, step)
+    filling = np.isin(number, log.filling)
+    return Seen(number, np.where(on_gpu > 0, on_gpu, on_host), waited, epoch, step, filling)
 
 
 def _steps_with_work(log: RunLog) -> tuple[list[int], list[int]]:

@@ -80,6 +80,8 @@ class RunLog:
     later: Later = field(default_factory=Later)
     unavoidable: str | None = None
     """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+    filling: tuple[int, ...] = ()
+    """Steps whose batches workers began at the start of a DataLoader, all at once: they do not show its pace."""
     runs_ns: tuple[float, ...] = ()
     """The regular step of each run of `pinprof run --repeat`, of this one too, in order; empty for a single run."""
 
@@ -125,6 +127,7 @@ class RunLog:
             and all(self.runs_ns)
             and all(len(each) == steps for each in times)
             and sum(count for _, count in self.windows) == steps
+            and all(0 <= step < steps for step in self.filling)
             and all(0 <= each.step <= steps and NOWHERE <= each.place < len(self.places) for each in self.work)
         )
 

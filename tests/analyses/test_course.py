@@ -61,6 +61,20 @@ def test_the_other_runs_of_a_program_give_a_range_for_one_more() -> None:
     assert follow_course(run(*[10.0] * 20)).runs is None
 
 
+def test_steps_whose_batches_waited_since_a_start_of_the_loader_do_not_count() -> None:
+    log = replace(run(*[1.0] * 8, *[10.0] * 12), filling=tuple(range(8)))
+    timed = regular_figure(log)
+    assert timed is not None
+    assert (timed.steps, timed.step_ns) == (12, 10 * MS)
+
+
+def test_steps_with_waiting_batches_count_where_most_steps_have_them() -> None:
+    log = replace(run(*[5.0] * 16, *[6.0] * 8), filling=tuple(range(16)))
+    timed = regular_figure(log)
+    assert timed is not None
+    assert timed.steps == 24
+
+
 def test_parts_of_a_run_show_that_the_machine_changes() -> None:
     steady, slower = (regular_figure(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
     assert steady is not None

@@ -53,6 +53,7 @@ class Journal:
         self._own_ns: list[int] = []
         self._input_ns: list[int] = []
         self._gpu_ns: list[int] = []
+        self._filling: list[int] = []
         self._work: list[Work] = []
         self._places: dict[Place, int] = {}
         self._later = Later()
@@ -104,8 +105,9 @@ class Journal:
     def begin_anew(self) -> None:
         """Take all steps so far for start-up, because they were marked otherwise than those that come."""
         self._start_up_ns += sum(self._step_ns) + sum(self._own_ns)
-        for noted in (self._windows, self._step_ns, self._own_ns, self._input_ns, self._gpu_ns, self._work):
-            noted.clear()
+        noted: tuple[list[Any], ...] = (self._windows, self._step_ns, self._own_ns, self._input_ns, self._gpu_ns)
+        for of_steps in (*noted, self._filling, self._work):
+            of_steps.clear()
         self._untimed.clear()
 
     def resume(self) -> None:
@@ -177,6 +179,7 @@ class Journal:
             places=tuple(self._places),
             later=self._later,
             unavoidable=self.unavoidable,
+            filling=tuple(self._filling),
         )
 
     def _note(self, window: str, took: int, own: int, waited: int, mark: Mark) -> None:
@@ -187,6 +190,8 @@ class Journal:
             self._windows.append((window, 1))
         if self._opened is not None and mark is not None:
             self._untimed.append((len(self), self._opened, mark))
+        if self.supply.is_filling:
+            self._filling.append(len(self))
         self._step_ns.append(took)
         self._own_ns.append(own)
         self._input_ns.append(waited)
@@ -223,6 +228,18 @@ class Supply:
     def end(self, iterator: Any) -> None:
         """Note that this iterator had no batch left: whoever goes on after it goes on for longer."""
         self._ended.add(id(iterator._index_sampler))  # noqa: SLF001  which the iterators of a DataLoader share
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the last batch is one that workers began when the DataLoader started, all at once.
+
+        While the first steps of a program are slow, such batches wait in queues: the steps with them find their input
+        ready, and those after them may wait for each batch.
+        """
+        iterator = self._last() if self._last else None
+        if iterator is None or not iterator._num_workers:  # noqa: SLF001
+            return False
+        return bool(iterator._num_yielded <= iterator._num_workers * iterator._prefetch_factor)  # noqa: SLF001
 
     @property
     def left(self) -> int | None:

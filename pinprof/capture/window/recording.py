@@ -317,7 +317,8 @@ class Recording:
     def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
         """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
         bounds, plain = self.windows.warmup, self.windows.plain
-        step_ns = yield from warm_up(self.journal.clock, bounds, self._may_wait)
+        journal = self.journal
+        step_ns = yield from warm_up(journal.clock, bounds, self._may_wait, lambda: journal.supply.is_filling)
         agreement = self._agreement
         if agreement is None:
             return plain

@@ -26,27 +26,30 @@ STEADY = 0.1
 
 
 def warm_up(
-    clock: Clock, bounds: WarmUpBounds, may_wait: Callable[[], bool] = lambda: True
+    clock: Clock,
+    bounds: WarmUpBounds,
+    may_wait: Callable[[], bool] = lambda: True,
+    is_filling: Callable[[], bool] = lambda: False,
 ) -> Generator[Progress, None, float]:
     """Wait at every step boundary until the steps are steady or a bound is reached; return the time of a step in ns.
 
     That is the median of the last steps. It does not touch the device. After the fewest steps, `may_wait` returns
-    whether to wait for steady ones.
+    whether to wait for steady ones; none is steady where a DataLoader `is_filling` its queues.
     """
     marks_ns = [clock.now_ns()]
-    while not _is_over(marks_ns, bounds) and (len(marks_ns) <= bounds.steps or may_wait()):
+    while not _is_over(marks_ns, bounds, is_filling) and (len(marks_ns) <= bounds.steps or may_wait()):
         yield Progress("warm-up", len(marks_ns), bounds.steps)
         marks_ns.append(clock.now_ns())
     times = [end - start for start, end in pairwise(marks_ns)]
     return median(times[-COMPARED_STEPS:]) if times else 0.0
 
 
-def _is_over(marks_ns: Sequence[int], bounds: WarmUpBounds) -> bool:
+def _is_over(marks_ns: Sequence[int], bounds: WarmUpBounds, is_filling: Callable[[], bool]) -> bool:
     steps = len(marks_ns) - 1
     if steps < bounds.steps:
         return False
     too_long = steps >= bounds.max_steps or marks_ns[-1] - marks_ns[0] >= bounds.max_seconds * NS_PER_S
-    return too_long or is_steady([end - start for start, end in pairwise(marks_ns)])
+    return too_long or (not is_filling() and is_steady([end - start for start, end in pairwise(marks_ns)]))
 
 
 def is_steady(times: Sequence[int]) -> bool:
