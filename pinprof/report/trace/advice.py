@@ -8,9 +8,8 @@ from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.actions import WORTH, brief_actions
-from pinprof.report.trace.headline import how_to_tell, is_cut, lost, of_causes
+from pinprof.report.trace.headline import MEASURE, is_cut, lost, of_causes, way_to_ranks
 from pinprof.report.trace.host import first_line
-from pinprof.report.trace.step import of_step
 from pinprof.report.words import all_together, at_sites, begun, printable, untold, worth
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
@@ -59,25 +58,23 @@ def advice(profile: Profile, findings: Findings) -> Advice:
     if verdict.cause is not None:
         return _to_do(_of_limit(profile, verdict.cause))
     if verdict.between:
-        return _to_do(how_to_tell(verdict))
+        return _to_do("; ".join([*way_to_ranks(verdict), MEASURE]))
     return Advice(unfound(profile, findings) or NONE_ALONE, None)
 
 
 def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
-    """Yield what shows why a step is long, and how to find it out where the trace cannot tell."""
+    """Yield what shows why a step is long, and where that is to be found that the trace cannot tell."""
     verdict = findings.verdict
-    mean, cost, step = busiest(profile), verdict.cost, verdict.step_ns or 1.0
+    cost, step = verdict.cost, verdict.step_ns or 1.0
     if cost and verdict.cause != "gpu" and cost.range_ns[1] > cost.range_ns[0]:
         yield f"it may cost {between(*cost.range_ns)}"
-    if mean and verdict.cause not in ("gpu", None):
-        yield f"the GPU works for {of_step(mean.work_ns, mean)} of the {profile.steps.whole}"
     named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
     also = [cost for cost in of_causes(verdict) if cost.cause not in named and cost.ns >= ALSO * step]
     if also:
         costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
         yield f"other causes, each alone (they overlap): {costs}"
-    if verdict.between and _place(profile, findings) is not None:  # else it is what to do
-        yield how_to_tell(verdict)
+    if _place(profile, findings) is not None:  # else it is what to do
+        yield from way_to_ranks(verdict)
 
 
 def _to_do(what: str, finding: int | None = None) -> Advice:

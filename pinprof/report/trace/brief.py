@@ -13,13 +13,12 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions
 from pinprof.report.trace.advice import advice, is_of_verdict, removes_more, way_to_gpu
 from pinprof.report.trace.commands import fix_command, named_again
-from pinprof.report.trace.headline import how_to_tell, sentence
+from pinprof.report.trace.headline import sentence, way_to_ranks
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.view import doubt_sections, event_sections
 from pinprof.report.view import Sentence, begun_row, in_words
 from pinprof.report.words import (
-    all_together,
     begun,
     joint_worth,
     place,
@@ -29,7 +28,7 @@ from pinprof.report.words import (
 )
 from pinprof.rules import Finding, Findings
 from pinprof.trace.sources import Sources
-from pinprof.units import between, counted, percent, shortened
+from pinprof.units import counted, shortened
 
 INDENT = 5
 LONGEST = 220
@@ -167,25 +166,20 @@ def _evidence(finding: Finding) -> str:
 
 
 def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
-    step, joint = profile.step_ns, findings.joint
-    shown, left, together = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows), ""
-    if joint_worth(findings, profile) and step and joint and joint.saving_ns and shown:
-        after = f"{between(step, step - joint.saving_ns)} {profile.steps.per}"
-        together = f"{all_together(joint)}: {after}, {percent(joint.saving_ns / step)} less"
+    shown, left = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows)
     more = f"{counted(left, 'more finding')}: --full" if left else ""
     if left and not shown:
         more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
-    for text in (together, more):
+    for text in (joint_worth(findings, profile) if shown else "", more):
         if text:
             yield hanging(Text("  "), Text(f"{begun(text)}."))
 
 
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     """Yield what changes what one may believe, and what the recorded steps do not show: rows of the full report."""
-    sections = (*doubt_sections(profile, findings), *event_sections(profile, findings, full=False))
-    notes: list[Sentence] = [row for section in sections for row in section.brief]
-    if advice(profile, findings).finding is not None and findings.verdict.between:
-        notes.insert(0, f"{how_to_tell(findings.verdict)}.")
+    sections = (*doubt_sections(profile), *event_sections(profile, findings, full=False))
+    ranks = way_to_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
+    notes: list[Sentence] = [*(f"{way}." for way in ranks), *(row for section in sections for row in section.brief)]
     rates = rates_of(findings, profile)
     notes += [f"{rates}."] if rates else []
     if notes:

@@ -132,7 +132,6 @@ def of_causes(verdict: Verdict) -> Iterator[Cost]:
     return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
-def how_to_tell(verdict: Verdict) -> str:
-    """Return how to find out which cause costs most, where the trace cannot tell; nothing where it can."""
-    ways = [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
-    return "; ".join([*ways, MEASURE]) if verdict.between else ""
+def way_to_ranks(verdict: Verdict) -> list[str]:
+    """Return where to look for what a trace cannot tell of collectives; nothing where they matter not."""
+    return [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []

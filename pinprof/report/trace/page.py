@@ -112,7 +112,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         note(_recorded(profile)),
         Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(_sentence(entry)), do),
         _evidence(profile, findings),
-        *map(on_page, doubt_sections(profile, findings)),
+        *map(on_page, doubt_sections(profile)),
         facts(fact[:3] for part in step_sections(profile, is_drawn=True) for fact in part.facts),
         *_shares(profile),
         contents(links),
@@ -180,10 +180,9 @@ def _recorded(profile: Profile) -> str:
 def _shares(profile: Profile) -> Iterator[Markup]:
     """Yield a bar for each GPU whose parts add up to the step."""
     for mean in profile.parts:
-        copies = bool(mean.both_ns + mean.copy_ns)
         why = because(profile, mean).lstrip(", ")
         parts = (
-            ("kernels alone" if copies else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns, ""),
+            ("kernels alone" if mean.both_ns else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns, ""),
             ("collectives alone", COLLECTIVE_ONLY, mean.talking_ns, ""),
             ("overlapped copies", BOTH, mean.both_ns, ""),
             ("exposed copies", COPY_ONLY, mean.copy_ns, ""),

@@ -44,7 +44,7 @@ def to_text(
 def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
     yield from _heading(profile)
     yield from _verdict(profile, findings)
-    for part in (*doubt_sections(profile, findings), *step_sections(profile)):
+    for part in (*doubt_sections(profile), *step_sections(profile)):
         yield from in_terminal(part, step_drawn(profile, width) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
@@ -62,8 +62,8 @@ def _heading(profile: Profile) -> Iterable[RenderableType]:
 def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield section("Why the step takes so long") if why_long(profile, findings.verdict) else Text("")
     yield Padding(Text(f"{sentence(profile, findings.verdict)}.", "bold"), (0, 0, 0, 2))
+    yield Padding(Text(printable(advice(profile, findings).sentence)), (0, 0, 0, 2))
     yield from (bullet(f"{line}.") for line in evidence(profile, findings))
-    yield bullet(advice(profile, findings).sentence)
 
 
 def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:

@@ -40,9 +40,9 @@ MAX_DEVICES = 16
 """More GPUs are counted, not listed."""
 
 
-def doubt_sections(profile: Profile, findings: Findings) -> Iterator[Section]:
+def doubt_sections(profile: Profile) -> Iterator[Section]:
     """Yield what to know before the figures are read."""
-    all_doubts, told = doubts(profile), _told(profile, findings)
+    all_doubts, told = doubts(profile), _told(profile)
     grave = [entry for entry in all_doubts if entry.check not in told]
     brief = [_doubt(entry) for entry in grave[:1]]
     if len(grave) > 1:
@@ -55,11 +55,11 @@ def _doubt(entry: Doubt) -> Sentence:
     return Styled(entry.what, "strong"), f": {consequence(entry)}."
 
 
-def _told(profile: Profile, findings: Findings) -> set[str]:
+def _told(profile: Profile) -> set[str]:
     """Return the doubts of which the first lines of a short report say all."""
     told = set() if profile.gpus else {"no_gpu", "no_step_marks"}
     is_measured = profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
-    return told | ({"profiler_cost"} if is_measured or findings.verdict.between else set())
+    return told | ({"profiler_cost"} if is_measured else set())
 
 
 def step_sections(profile: Profile, *, is_drawn: bool = False) -> Iterator[Section]:
