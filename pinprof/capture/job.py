@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from pinprof.capture.bounds import Progress, WarmUpBounds
 
@@ -142,7 +142,12 @@ LOOK_S = 0.05
 
 NO_STORE = "the ranks share no store of torch.distributed, so only their step counts align them"
 
+BEGIN, END = "begin", "end"
+"""The meetings of the ranks: where their windows begin, and where they stop."""
+
 Connect = Callable[[], "Store | None"]
+
+Answer = TypeVar("Answer")
 
 
 class Written(NamedTuple):
@@ -184,30 +189,28 @@ class Agreement:
         `place` counts the steps of the program. It waits for ranks that are not ready as long as a warm-up may take.
         """
         steps, start = 0, time.monotonic()
-        while (decided := self._reached(self._begin, place(), text)) is None:
+        while (decided := self._reached(BEGIN, place(), text)) is None:
             late = steps >= bounds.steps and time.monotonic() - start >= bounds.max_seconds
             if late or steps >= bounds.max_steps:
-                self._insist(self._begin)
+                self._ask(BEGIN, Rendezvous.insist, alone=None)
             steps += 1
             yield Progress("ranks", steps, bounds.max_steps)
-        self._note_missing()
+        if self._ask(BEGIN, Rendezvous.missing, alone=0) < 0:
+            self.apart = "not all ranks were ready for the windows in time"
         return decided
 
     def ends(self, place: int) -> bool:
         """Return whether all ranks stop at this place, which counts the steps of the program."""
-        return self._reached(self._end, place, "stop") is not None
+        return self._reached(END, place, "stop") is not None
 
     def leave(self, path: Path | None) -> None:
         """Tell the others where this rank has written its trace, if any, and let them go on without it."""
-        store = self._store
-        if store is None or self._lost:
-            return
+        for name in (BEGIN, END):
+            self._ask(name, Rendezvous.leave, alone=None)
+        written = Written(platform.node(), str(path or ""), path.stat().st_size if path else 0)
         with suppress(*LOST):
-            for meeting in (self._begin, self._end):
-                if meeting is not None:
-                    meeting.leave()
-            written = Written(platform.node(), str(path or ""), path.stat().st_size if path else 0)
-            store.set(_trace_of(self.rank), json.dumps(written))
+            if self._store is not None and not self._lost:
+                self._store.set(_trace_of(self.rank), json.dumps(written))
 
     def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, Written]:
         """Return where each rank has written its trace, for all that do so within so many seconds."""
@@ -215,9 +218,8 @@ class Agreement:
         end = time.monotonic() + seconds
         with suppress(*LOST):
             while self._store is not None and not self._lost:
-                missing = [rank for rank in range(self.ranks) if rank not in written]
-                for rank in missing:
-                    if self._store.check([_trace_of(rank)]):
+                for rank in range(self.ranks):
+                    if rank not in written and self._store.check([_trace_of(rank)]):
                         written[rank] = Written(*json.loads(self._store.get(_trace_of(rank))))
                 if len(written) == self.ranks or time.monotonic() >= end:
                     break
@@ -233,38 +235,30 @@ class Agreement:
         return store
 
     @cached_property
-    def _begin(self) -> Rendezvous | None:
-        return Rendezvous(self._store, "begin", self.ranks) if self._store is not None else None
+    def _meetings(self) -> dict[str, Rendezvous]:
+        store = self._store
+        return {name: Rendezvous(store, name, self.ranks) for name in (BEGIN, END)} if store is not None else {}
 
-    @cached_property
-    def _end(self) -> Rendezvous | None:
-        return Rendezvous(self._store, "end", self.ranks) if self._store is not None else None
-
-    def _reached(self, meeting: Rendezvous | None, place: int, text: str) -> str | None:
+    def _reached(self, name: str, place: int, text: str) -> str | None:
         """Return the decision, if any; a rank without contact decides alone."""
-        if meeting is None or self._lost:
-            return text
-        try:
+
+        def reached(meeting: Rendezvous) -> str | None:
             return meeting.reached(place, text)
-        except LOST as exc:
-            self._lose(exc)
-            return text
 
-    def _insist(self, meeting: Rendezvous | None) -> None:
-        with suppress(*LOST):  # the next question notices a lost store
-            if meeting is not None:
-                meeting.insist()
+        alone: str | None = text
+        return self._ask(name, reached, alone=alone)
 
-    def _note_missing(self) -> None:
+    def _ask(self, name: str, question: Callable[[Rendezvous], Answer], *, alone: Answer) -> Answer:
+        """Return the answer to a question about a meeting, or that of a rank without contact."""
+        meeting = self._meetings.get(name)
+        if meeting is None or self._lost:
+            return alone
         try:
-            if self._begin is not None and not self._lost and self._begin.missing() < 0:
-                self.apart = "not all ranks were ready for the windows in time"
+            return question(meeting)
         except LOST as exc:
-            self._lose(exc)
-
-    def _lose(self, exc: Exception) -> None:
-        self._lost = True
-        self.apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
+            self._lost = True
+            self.apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
+            return alone
 
 
 def agreement_of_process() -> Agreement | None:

@@ -98,8 +98,9 @@ class Cycles:
         self._watches = True
         ends = [place for place, one in enumerate(earlier) if one == optimizer]
         # a program may begin in its own way: what comes before the second step does not count
-        self._between = [_others(earlier[begin + 1 : end]) for begin, end in islice(pairwise(ends), 1, None)]
-        self._now: Counter[Hashable] = Counter(earlier[ends[-1] + 1 :] if ends else earlier)
+        others = [Counter(earlier[begin + 1 : end]) for begin, end in islice(pairwise(ends), 1, None)]
+        self._between: list[Between] = [frozenset(steps.items()) for steps in others]
+        self._now: Counter[Hashable] = Counter(earlier[ends[-1] + 1 :])
         self._look()
 
     @property
@@ -136,10 +137,6 @@ class Cycles:
         elif len(between) >= LONGEST_WATCH:
             self._watches = False
             between.clear()
-
-
-def _others(steps: Sequence[Hashable]) -> Between:
-    return frozenset(Counter(steps).items())
 
 
 LARGEST_GROUP = 64
@@ -183,7 +180,7 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
     return [place for place, gap in enumerate(gaps) if gap.ns >= bound]
 
 
-def group_size(gaps: Sequence[Gap], groups: int = MIN_REPEATS) -> int | None:
+def group_size(gaps: Sequence[Gap]) -> int | None:
     """Return how many optimizer steps make an iteration, if the last ones came in so many groups of that size.
 
     The last group has to be complete: its last step is that behind the last gap. Only the first steps may differ, as
@@ -193,7 +190,7 @@ def group_size(gaps: Sequence[Gap], groups: int = MIN_REPEATS) -> int | None:
     sizes = [later - earlier for earlier, later in pairwise([-1, *at, len(gaps)])]
     size = sizes[-1]
     alike = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
-    if not 1 < size <= LARGEST_GROUP or alike < groups or sum(sizes[:-alike]) > 2 * size:
+    if not 1 < size <= LARGEST_GROUP or alike < MIN_REPEATS or sum(sizes[:-alike]) > 2 * size:
         return None
     return size if _are_rollouts(at[1 - alike :], gaps) else None
 

@@ -33,9 +33,6 @@ from pinprof.capture.steps.sources import (
     reporting_modules,
 )
 
-EndStep = Callable[[str], None]
-"""Called where a step ends, with the name of its marker."""
-
 MANY_CALLS = 12
 """Where several threads call what marks the steps, the one counts that has called it so many times more."""
 
@@ -47,7 +44,7 @@ LONGEST_FIRST_S = 120.0
 
 
 class Marks(Observer):
-    """Calls `end_step` where the steps end, by the given marker, while a `with` block of `placed()` is open.
+    """Calls `end_step` with the name of the marker where steps end, while a `with` block of `placed()` is open.
 
     `step_marker` is AUTO, the option of a source, or names a `function`, whose calls mark the steps. Only the process
     that placed the marks counts, and in it one thread: the one that placed them, unless another makes better steps and
@@ -58,7 +55,7 @@ class Marks(Observer):
     def __init__(
         self,
         step_marker: str,
-        end_step: EndStep,
+        end_step: Callable[[str], None],
         *,
         group: bool = True,
         may_move: Callable[[], bool] = lambda: True,
@@ -136,16 +133,6 @@ class Marks(Observer):
     def threads(self) -> set[int]:
         """The threads that made steps, or may."""
         return set(self._finders)
-
-    @property
-    def thread(self) -> int:
-        """The thread whose steps count."""
-        return self._owner
-
-    @property
-    def has_signs(self) -> bool:
-        """Whether the program did anything that can mark a step."""
-        return any(finder.seen.total() > 0 for finder in self._finders.values())
 
     @property
     def has_marker(self) -> bool:
