@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from pinprof.capture.children.notes import NOT_TOLD, ChildEnd, ChildRun, ChildStart, Notes
+from pinprof.capture.hooks import faults
 from pinprof.capture.job import Rank
 
 
@@ -45,6 +46,21 @@ def test_without_children_there_is_nothing(tmp_path: Path) -> None:
     notes.end(ChildEnd())
     assert notes.start(tmp_path / "out.json", None) == "at work"
     notes.remove()
+
+
+def test_a_long_wait_for_a_process_is_said_once(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(faults, "tell", said.append)
+    monkeypatch.setattr(faults, "told", [])
+    monkeypatch.setattr("pinprof.capture.children.notes.SAID_AFTER_S", 0.1)
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
+        started_by(process.pid, notes, tmp_path / "out.json", None)
+        (notes.folder / f"{process.pid}.followed").touch()
+        notes.wait(0.05)
+        assert said == []
+        notes.wait(0.4)
+        process.communicate()
+    assert said == ["pinprof waits for processes that the script has started, for 0 s at most"]
 
 
 def test_ranks_come_in_order_before_children_which_are_numbered(notes: Notes, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from pinprof.capture.bounds import RecordingOptions
+from pinprof.capture.hooks import faults
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.program import HOME
 
@@ -99,6 +100,9 @@ LEFT_S = 86_400.0
 
 LOOK_S = 0.05
 """How often to look whether a child has ended."""
+
+SAID_AFTER_S = 5.0
+"""After so long it says that it waits."""
 
 
 class Notes:
@@ -194,8 +198,11 @@ class Notes:
         begin = time.monotonic()
         while running := self.running:
             at_work = any(start.process in running for start in self._starts().values())
-            if time.monotonic() - begin >= (seconds if at_work else min(seconds, first_step_s)):
+            waited_s, most_s = time.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
+            if waited_s >= most_s:
                 break
+            if waited_s >= SAID_AFTER_S:
+                faults.say(f"pinprof waits for processes that the script has started, for {most_s:.0f} s at most")
             time.sleep(LOOK_S)
 
     def remove(self) -> None:
