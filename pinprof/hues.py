@@ -31,6 +31,13 @@ SLATE, PALE = "#7A8799", "#B8BEC6"
 """For series that are no kinds of things. Masataka Okabe and Kei Ito, Color Universal Design (2008),
 https://jfly.uni-koeln.de/color/."""
 
+BUBBLE = "rgba(204,121,167,0.25)"
+"""Time in which the GPU is idle after a wait, where a finding marks it."""
+TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"
+"""Of the page in light, as page.css has them, for figures that are drawn without it."""
+HATCHES = {"/": 135, "\\": 45, "-": 0, "|": 90}
+"""Patterns as plotly names them, and the direction across their stripes, in degrees of CSS."""
+
 DARK = 0.179
 """Relative luminance (WCAG 2) up to which white has more contrast than black."""
 ON_IDLE = "#6E7780"
@@ -38,19 +45,16 @@ ON_IDLE = "#6E7780"
 
 
 def shades(colour: str) -> tuple[str, ...]:
-    """Return the shades of a colour as CSS colours.
-
-    Three tell neighbours of different names apart, the last is for blocks that are mostly gaps.
-    """
+    """Return the shades of a colour that tell neighbours of different names apart, as CSS colours, itself first."""
     if colour == IDLE:
-        return (IDLE,) * 4
+        return (IDLE,) * 3
     channels = _channels(colour)
 
-    def mixed(target: int, share: float, alpha: float = 1) -> str:
+    def mixed(target: int, share: float) -> str:
         red, green, blue = (round(channel + (target - channel) * share) for channel in channels)
-        return f"rgba({red},{green},{blue},{alpha:g})"
+        return f"rgb({red},{green},{blue})"
 
-    return mixed(0, 0), mixed(255, 0.22), mixed(0, 0.18), mixed(0, 0, 0.65)
+    return mixed(0, 0), mixed(255, 0.22), mixed(0, 0.18)
 
 
 def faded(colour: str) -> str:

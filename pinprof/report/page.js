@@ -19,8 +19,6 @@ const tellStep = (timeline, view) => {
   timeline.root.querySelector(".all").setAttribute("aria-pressed", String(isAll));
 };
 
-const ANGLES = { "/": 135, "\\": 45, "|": 90, "-": 0 }; // of the lines on a swatch
-
 // What each colour is in the timelines that share this one's view: buttons that hide and show a kind.
 const drawLegend = (timeline) => {
   const groups = new Map();
@@ -33,7 +31,7 @@ const drawLegend = (timeline) => {
     const swatch = made("span", "swatch");
     swatch.style.backgroundColor = shades[0];
     if (pattern) swatch.classList.add("hatched");
-    swatch.style.setProperty("--angle", `${ANGLES[pattern] ?? 0}deg`);
+    swatch.style.setProperty("--angle", `${HATCHES[pattern] ?? 0}deg`);
     swatch.style.setProperty("--ink", ink);
     button.append(swatch, label);
     button.addEventListener("click", () => {

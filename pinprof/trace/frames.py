@@ -5,7 +5,7 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
@@ -98,6 +98,13 @@ def is_user_file(file: str) -> bool:
         return False
     top = file.split("/", maxsplit=1)[0].removesuffix(".py")
     return top not in LIBRARIES and not ("/" in file and _is_installed(top))
+
+
+def origin_of(file: str) -> Literal["user", "torch", "library"]:
+    """Return whose code a file is, as a trace names it."""
+    if package_file(file).split("/", maxsplit=1)[0] in OF_TORCH:
+        return "torch"
+    return "user" if is_user_file(file) else "library"
 
 
 def is_generated(file: str) -> bool:

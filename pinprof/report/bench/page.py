@@ -10,7 +10,7 @@ from pinprof.report.bench.view import experiments, outcome_of
 from pinprof.report.bench.words import ADVICE, HOW, claimed, elsewhere, machine_line, not_run, ran, texts, value
 from pinprof.report.charts.bench import picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
-from pinprof.report.charts.rates import bandwidth_chart
+from pinprof.report.charts.copies import bandwidth_chart
 from pinprof.report.elements import Column, Markup, lines, note, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.view import marked_up, on_page

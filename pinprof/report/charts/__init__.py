@@ -1,8 +1,8 @@
 """Charts of a page: pure functions from what was measured to small figures, each with what it shows in words."""
 
 from pinprof.report.charts.chart import Chart, Key, shown
+from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.ranks import ranks_chart
-from pinprof.report.charts.rates import copies_chart
 from pinprof.report.charts.steps import outliers, overlap_chart, steps_chart
 from pinprof.report.charts.waits import idle_chart, syncs_chart
 

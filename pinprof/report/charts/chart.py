@@ -1,11 +1,13 @@
 """A chart: a plotly figure as plain data, its legend, and a caption that says the same in words."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pinprof.hues import HATCHES
 from pinprof.report.elements import Markup, unbroken
+from pinprof.units import ms
 
 SYMBOLS = {
     "circle": "\u25cf",
@@ -18,8 +20,6 @@ SYMBOLS = {
     "x-open": "\u2715",
 }
 """Marks of plotly, and what looks like them in text."""
-HATCHES = {"/": "135deg", "\\": "45deg", "-": "0deg", "|": "90deg"}
-"""Patterns of plotly, and the direction across stripes that look like them."""
 STANDOFF = 8
 """Pixels between the labels of an axis and its title: without it the title has a place of its own, and may hit them."""
 AROUND_ROWS = 70
@@ -114,6 +114,16 @@ def bars(name: str, key: Key, *, hover: Sequence[str] = (), **more: Any) -> dict
     return {"type": "bar", "name": name, "marker": marker, **_hovering(hover), **more}
 
 
+def stacked(key: Key, times_ns: Sequence[float], rows: Sequence[str], hover: Sequence[str]) -> dict[str, Any]:
+    """Return a series of times, given in ns, that lie beside those of the other series of their rows."""
+    return bars(key.label, key, x=[ms(time) for time in times_ns], y=list(rows), orientation="h", hover=hover)
+
+
+def stacked_layout(rows: int) -> dict[str, Any]:
+    """Return the layout of rows of stacked times of a trace."""
+    return layout(70 + 44 * rows, "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
+
+
 def points(
     name: str, key: Key, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str] = (), *, size: int = 8, **more: Any
 ) -> dict[str, Any]:
@@ -150,8 +160,6 @@ def shown(chart: Chart) -> Markup:
         content["columns"] = chart.columns
     if chart.config:
         content["config"] = chart.config
-    legend = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), unbroken(key.label)) for key in chart.keys)
-    keys = Markup('<ul class="keys">{}</ul>').format(legend) if legend else ""
     width = f";min-width:{chart.min_width}px" if chart.min_width else ""
     style = f"height:{chart.layout['height']}px{width}"
     canvas = Markup('<div class="canvas" role="img" aria-label="{}" style="{}"></div>').format(chart.caption, style)
@@ -160,7 +168,22 @@ def shown(chart: Chart) -> Markup:
     wide = " wide" if chart.min_width else ""
     return Markup(
         '<figure class="chart{}"><figcaption>{}</figcaption>{}{}{}<script type="application/json">{}</script></figure>'
-    ).format(wide, unbroken(chart.caption), keys, _buttons(chart.choices), canvas, _json(content))
+    ).format(
+        *(
+            wide,
+            unbroken(chart.caption),
+            legend(chart.keys),
+            _buttons(chart.choices),
+            canvas,
+            in_script(escaped(content)),
+        )
+    )
+
+
+def legend(keys: Iterable[Key]) -> Markup:
+    """Return the entries of a legend; nothing without any."""
+    entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), unbroken(key.label)) for key in keys)
+    return Markup('<ul class="keys">{}</ul>').format(entries) if entries else entries
 
 
 def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
@@ -187,9 +210,9 @@ def escaped(value: Any) -> Any:
     return Markup.escape(value) if isinstance(value, str) else value
 
 
-def _json(content: dict[str, Any]) -> Markup:
+def in_script(content: dict[str, Any]) -> Markup:
     """Return JSON that cannot end the script around it."""
-    text = json.dumps(escaped(content), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
 
 
@@ -198,7 +221,7 @@ def _swatch(key: Key) -> Markup:
         mark = Markup('<span class="symbol" style="color:{}" aria-hidden="true">{}</span>')
         return mark.format(key.colour, SYMBOLS[key.symbol])
     stripes = (
-        f"repeating-linear-gradient({HATCHES[key.pattern]},{key.colour} 0 3px,#fffb 3px 4px)"
+        f"repeating-linear-gradient({HATCHES[key.pattern]}deg,{key.colour} 0 3px,#fffb 3px 4px)"
         if key.pattern
         else key.colour
     )

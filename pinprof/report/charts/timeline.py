@@ -18,10 +18,10 @@ from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.drawing import MAX_BARS, arrange, in_words
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.hover import in_words as hovers_of
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import Drawing, Lane
 from pinprof.report.timeline.names import shown_numbers, step_names
+from pinprof.report.timeline.sources import in_words as hovers_of
 from pinprof.report.timeline.window import Window, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.tables import WHOLE_TRACE, Trace

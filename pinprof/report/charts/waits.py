@@ -1,13 +1,16 @@
 """What waits: each site that makes the host wait, with the idle time of the GPU after it; and idle time by cause."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout
+from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, stacked, stacked_layout
+from pinprof.report.timeline.kinds import COMPUTE_ONLY, KINDS
+from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
 from pinprof.report.words import idle_after, in_short
 from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms, percent
@@ -19,6 +22,8 @@ LONGEST = 44
 DRAIN = Key("host waits: for earlier work", hues.WAIT)
 OWN = Key("host waits: for its own copy", hues.COPY_OUT[0], pattern="/")
 OVERHEAD = Key("host waits: in the call", hues.CALL, pattern="-")
+BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
+IDLE_KEY = Key(KINDS[IDLE_KIND].label, KINDS[IDLE_KIND].colour)
 BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
 
 
@@ -67,29 +72,43 @@ def site_label(site: WaitSite) -> str:
     return f"{WAITS[site.cause].plain}: {where}"
 
 
-def idle_chart(profile: Profile) -> Chart | None:
-    """Return a chart of the idle time by cause, a bar for each GPU; None if none was idle."""
+def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
+    """Return a chart of the idle time by cause, a bar for each GPU, after the busy time if wanted; None without any.
+
+    Where causes are withheld, idle time is one part.
+    """
     gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     idle, span = sum(time.idle_ns for _, time in gpus), sum(time.span_ns for _, time in gpus)
-    if not idle:
-        return None
-    by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
-    sums = {cause: sum(causes.get(cause, 0) for causes in by_gpu) for cause in IDLE}
-    present = sorted((cause for cause in IDLE if sums[cause]), key=lambda cause: -sums[cause])
-    keys, data = [], []
-    for cause in present:
-        colour, pattern, name = IDLE[cause].colour, IDLE[cause].pattern, IDLE[cause].does
-        keys.append(Key(f"{name}: {duration(sums[cause])} ({percent(sums[cause] / span)})", colour, pattern=pattern))
-        times = [causes.get(cause, 0) for causes in by_gpu]
-        hover = [
-            f"GPU {time.device}, {name}: {duration(waited)} ({percent(waited / time.span_ns)} of its time)"
-            for (_, time), waited in zip(gpus, times, strict=True)
+    parts = [_Part(BUSY, BUSY.label, [time.busy_ns for _, time in gpus])] if with_busy else []
+    if profile.withheld.causes:
+        parts.append(_Part(IDLE_KEY, IDLE_KEY.label, [time.idle_ns for _, time in gpus]))
+    else:
+        by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
+        causes = [
+            _Part(Key(cause.does, cause.colour, pattern=cause.pattern), cause.why, times)
+            for name, cause in IDLE.items()
+            if any(times := [causes.get(name, 0) for causes in by_gpu])
         ]
-        rows = [f"GPU {time.device} " for _, time in gpus]
-        data.append(bars(name, keys[-1], x=[ms(time) for time in times], y=rows, orientation="h", hover=hover))
-    caption = (
-        f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}). "
-        f"The largest part: {IDLE[present[0]].why}."
-    )
-    shape = layout(70 + 44 * len(gpus), "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
-    return Chart(caption, data, shape, tuple(keys))
+        parts += sorted(causes, key=lambda part: -sum(part.times))
+    if not any(sum(part.times) for part in parts):
+        return None
+    keys, data = [], []
+    rows = [f"GPU {time.device} " for _, time in gpus]
+    for key, _, times in parts:
+        keys.append(key._replace(label=f"{key.label}: {duration(sum(times))} ({percent(sum(times) / span)})"))
+        hover = [
+            f"GPU {time.device}, {key.label}: {duration(part)} ({percent(part / time.span_ns)} of its time)"
+            for (_, time), part in zip(gpus, times, strict=True)
+        ]
+        data.append(stacked(key, times, rows, hover))
+    largest = next((f" The largest part: {why}." for key, why, _ in parts if key is not BUSY), "")
+    caption = f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}).{largest}"
+    return Chart(caption, data, stacked_layout(len(gpus)), tuple(keys))
+
+
+class _Part(NamedTuple):
+    """What GPUs do, why, and for how long each of them."""
+
+    key: Key
+    why: str
+    times: list[int]

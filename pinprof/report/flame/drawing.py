@@ -1,10 +1,9 @@
 """A flame graph drawn: as a piece of a page, whose boxes `flame.js` gets as JSON, or as an icicle of plotly."""
 
-import json
 from typing import Any
 
-from pinprof.hues import ink
-from pinprof.report.charts.chart import Chart, layout
+from pinprof.hues import TEXT, ink
+from pinprof.report.charts.chart import Chart, in_script, layout, legend
 from pinprof.report.elements import Markup
 from pinprof.report.flame.graph import Box, FlameGraph
 from pinprof.report.words import cut
@@ -18,8 +17,8 @@ ROW, MOST_HEIGHT = 24, 760
 """Pixels of a level of an icicle, and of all."""
 LONGEST = 48
 """Characters of a name in a rectangle."""
-TEXT, SMALLEST = "#1b2026", 9
-"""The colour of names, which all colours of code are light enough for, and their smallest size in pixels."""
+SMALLEST = 9
+"""Pixels of names."""
 
 
 def fragment(graph: FlameGraph) -> Markup:
@@ -31,10 +30,6 @@ def fragment(graph: FlameGraph) -> Markup:
         for number, measure in enumerate(graph.measures)
     )
     wide = Markup('<span class="measures" role="group" aria-label="Width">{}</span>').format(choices)
-    legend = Markup().join(
-        Markup('<li><span class="swatch" style="background:{}"></span>{}</li>').format(kind.colour, kind.label)
-        for kind in graph.kinds
-    )
     return Markup("""<figure class="flame">
 <figcaption>{caption}</figcaption>
 <div class="steer" role="group" aria-label="What the graph shows">{wide}
@@ -43,16 +38,16 @@ def fragment(graph: FlameGraph) -> Markup:
 <nav class="crumbs" aria-label="Callers of what is shown"></nav>
 <p class="told" aria-live="off"></p>
 <div class="boxes" role="tree" aria-label="{title}"></div>
-<ul class="keys">{legend}</ul>
+{legend}
 <p class="hint">{keys}</p>
 <script type="application/json">{data}</script>
 </figure>""").format(
         caption=graph.caption,
         wide=wide if len(graph.measures) > 1 else "",
         title=graph.title,
-        legend=legend,
+        legend=legend(graph.kinds),
         keys=KEYS,
-        data=_json(_content(graph)),
+        data=in_script(_content(graph)),
     )
 
 
@@ -75,12 +70,6 @@ def _content(graph: FlameGraph) -> dict[str, Any]:
 def _columns(rows: list[list[float]]) -> list[list[float]]:
     """Return rows as columns, with as many digits as can be told."""
     return [[float(f"{value:.6g}") for value in column] for column in zip(*rows, strict=True)]
-
-
-def _json(content: dict[str, Any]) -> Markup:
-    """Return JSON that cannot end the script around it."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
 
 
 def icicle(graph: FlameGraph) -> Chart:

@@ -4,15 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pinprof.report.charts.chart import Key
+
 LEAST = 1000
 """Boxes of less than one such part of the whole are left out: they are narrower than two pixels."""
-
-
-class FlameKind(NamedTuple):
-    """What a box may be: an entry of the legend."""
-
-    label: str
-    colour: str
 
 
 class FlameFrame(NamedTuple):
@@ -21,7 +16,7 @@ class FlameFrame(NamedTuple):
     name: str
     place: str
     """`FILE:LINE`, or the file alone; empty where it is not known."""
-    kind: FlameKind
+    kind: Key
 
 
 class Measure(NamedTuple):
@@ -68,9 +63,9 @@ class FlameGraph:
     measures: tuple[Measure, ...]
 
     @property
-    def kinds(self) -> list[FlameKind]:
+    def kinds(self) -> list[Key]:
         """The kinds of boxes, in order of their time."""
-        own: dict[FlameKind, float] = {}
+        own: dict[Key, float] = {}
         for box in self.boxes[1:]:
             own[box.frame.kind] = own.get(box.frame.kind, 0.0) + box.own[0]
         return sorted(own, key=lambda kind: -own[kind])

@@ -7,21 +7,21 @@ from pinprof import hues
 from pinprof.analyses.host import LOADER, Kind
 from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.report.flame.graph import FlameFrame, FlameGraph, FlameKind, Measure, Path, gathered
+from pinprof.report.charts.chart import Key
+from pinprof.report.flame.graph import FlameFrame, FlameGraph, Measure, Path, gathered
+from pinprof.report.timeline.kinds import KINDS, OF_ORIGIN
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
-from pinprof.trace.frames import OF_TORCH, called_name, is_user_file, package_file
+from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
 from pinprof.trace.host import HostFrame, HostProfile, HostStack
 from pinprof.trace.paths import ENTRY
 from pinprof.units import counted
 
-OF_CODE: dict[Kind, FlameKind] = {
-    "user": FlameKind("your code", hues.OWN_CODE),
-    "torch": FlameKind("torch", hues.TORCH_CODE),
-    "library": FlameKind("Python and other packages", hues.PACKAGES),
-    "input": FlameKind("DataLoader", hues.INPUT),
+OF_CODE: dict[Kind, Key] = {
+    **{origin: Key(KINDS[kind].label, KINDS[kind].colour) for origin, kind in OF_ORIGIN.items()},
+    "input": Key("DataLoader", hues.INPUT),
 }
-WHOLE = FlameKind("the whole", hues.PALE)
+WHOLE = Key("the whole", hues.PALE)
 FEWEST = 2
 """Of fewer places a flame graph of waits shows no more than the table."""
 MODULE = "<module>"
@@ -97,7 +97,7 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
 
 def _wait(site: WaitSite) -> FlameFrame:
     cause = WAITS[site.cause]
-    return FlameFrame(cut(f"{cause.plain}: {site.op or site.call}"), "", FlameKind(cause.plain, cause.colour))
+    return FlameFrame(cut(f"{cause.plain}: {site.op or site.call}"), "", Key(cause.plain, cause.colour))
 
 
 def _frames(site: WaitSite) -> Iterator[FlameFrame]:
@@ -139,6 +139,4 @@ def _frame(entry: str) -> FlameFrame | None:
 
 def _placed(file: str, line: int | None, function: str) -> FlameFrame:
     inside = package_file(file)
-    is_torch = inside.split("/", maxsplit=1)[0] in OF_TORCH
-    kind: Kind = "torch" if is_torch else "user" if is_user_file(file) else "library"
-    return FlameFrame(cut(function), cut(inside if line is None else f"{inside}:{line}"), OF_CODE[kind])
+    return FlameFrame(cut(function), cut(inside if line is None else f"{inside}:{line}"), OF_CODE[origin_of(file)])

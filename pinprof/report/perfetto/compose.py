@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.details import Details
 from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURES, OVERLAP, STALLS
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS, counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
@@ -13,7 +12,6 @@ from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
 from pinprof.report.timeline.instances import worst_instance
 from pinprof.report.timeline.names import shown_numbers
 from pinprof.report.words import printable, worth
-from pinprof.rules import Finding
 from pinprof.trace.insert import ROOM
 from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by
 from pinprof.units import counted, duration
@@ -76,9 +74,9 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     findings = analysis.findings
     if not findings:
         return
-    places = [_begin(analysis.details, finding) for finding in findings]
+    places = [worst_instance(analysis, finding) for finding in findings]
     elsewhere = _first_step(analysis.trace)
-    time = np.array([elsewhere if worst is None else worst for worst in places], np.int64)
+    time = np.array([place.marks[0].start_ns if place else elsewhere for place in places], np.int64)
     order = np.argsort(time, kind="stable")
 
     def describe(at: int) -> Label:
@@ -95,18 +93,6 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
         return Label(f"{finding.rule.id} {finding.title}", args)
 
     yield Track("findings, each at its worst place", time[order], time[order], describe, instants=True)
-
-
-def _begin(details: Details, finding: Finding) -> int | None:
-    """Return when a finding is at its worst, in ns; None if it is about no single wait or copy."""
-    worst = worst_instance(details, finding)
-    if worst is None:
-        return None
-    if worst.stall is not None:
-        return int(details.trace.calls.start_ns[details.syncs.stalls.call[worst.stall]])
-    if worst.copy is not None:
-        return int(details.trace.gpu.start_ns[details.overlap.row[worst.copy]])
-    return int(details.loader.times.start[worst.input_wait or 0])
 
 
 def _first_step(trace: Trace) -> int:

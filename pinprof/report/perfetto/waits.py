@@ -8,12 +8,12 @@ import numpy as np
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.report.perfetto.tracks import APART_NS, Arrow, Label, Track
+from pinprof.report.timeline.facts import awaited_rows
+from pinprof.report.timeline.kinds import KINDS, PROFILER
 from pinprof.report.words import place, printable
 from pinprof.rules import rule_of_wait
 from pinprof.trace.tables import NONE, Int64s, Trace, rows_by
 from pinprof.units import ms
-
-BY_ITSELF = "the profiler's own wait"
 
 
 def stall_tracks(analysis: Analysis) -> Iterator[Track]:
@@ -22,7 +22,8 @@ def stall_tracks(analysis: Analysis) -> Iterator[Track]:
         return
     stalls = analysis.details.syncs.stalls
     thread = analysis.trace.calls.thread[stalls.call]
-    awaited = awaited_rows(analysis)
+    known = not analysis.profile.withheld.drain
+    awaited = awaited_rows(analysis.trace, stalls, np.arange(len(stalls.call))) if known else None
     for rows in sorted(rows_by(thread), key=lambda rows: analysis.trace.threads[thread[rows[0]]].role != "main"):
         index = int(thread[rows[0]])
         call = stalls.call[rows]
@@ -30,7 +31,8 @@ def stall_tracks(analysis: Analysis) -> Iterator[Track]:
 
         def describe(at: int, rows: Int64s = rows) -> Label:
             row = int(rows[at])
-            return Label(cause_of(analysis, row), stall_args(analysis, row), _arrow(analysis.trace, int(awaited[row])))
+            arrow = None if awaited is None else _arrow(analysis.trace, int(awaited[row]))
+            return Label(cause_of(analysis, row), stall_args(analysis, row), arrow)
 
         name = f"stalls of host thread {host.tid} ({host.role})"
         yield Track(name, analysis.trace.calls.start_ns[call], analysis.trace.calls.end_ns[call], describe)
@@ -61,7 +63,8 @@ def bubble_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
 
 def cause_of(analysis: Analysis, row: int) -> str:
     """Return the cause of a stall."""
-    return BY_ITSELF if analysis.details.syncs.stalls.profiler[row] else CAUSES[analysis.details.syncs.cause[row]]
+    syncs = analysis.details.syncs
+    return KINDS[PROFILER].label if syncs.stalls.profiler[row] else CAUSES[syncs.cause[row]]
 
 
 def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:
@@ -88,23 +91,6 @@ def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:
     if rule:
         args["more"] = f"pinprof explain {rule}"
     return args
-
-
-def awaited_rows(analysis: Analysis) -> Int64s:
-    """Return per stall the GPU work that it waited for to the end, as a row of `Trace.gpu`; -1 where not known."""
-    stalls, gpu = analysis.details.syncs.stalls, analysis.trace.gpu
-    result = np.where(stalls.own_ns > 0, stalls.copy, NONE).astype(np.int64)
-    if analysis.profile.withheld.drain:
-        return np.full(len(result), NONE)
-    for device, of_device in stalls.of_device.items():
-        mine = gpu.of_device.get(device, of_device[:0])
-        mine = mine[np.argsort(gpu.end_ns[mine], kind="stable")]
-        waits = of_device[(stalls.drain_ns[of_device] > 0) & (result[of_device] == NONE)]
-        if not len(mine):
-            continue
-        last = mine[np.maximum(np.searchsorted(gpu.end_ns[mine], stalls.awaited_end_ns[waits], side="right") - 1, 0)]
-        result[waits] = np.where(gpu.end_ns[last] == stalls.awaited_end_ns[waits], last, NONE)
-    return result
 
 
 def _arrow(trace: Trace, row: int) -> Arrow | None:

@@ -20,6 +20,8 @@ from pinprof.units import counted, how_many, listed, size
 
 Args: TypeAlias = Mapping[str, Any]
 
+INPUTS = "inputs"
+"""How the line begins that GPU work has, too, from the op that asked for it."""
 MAX_INPUTS, MAX_TENSORS = 16, 4
 """Inputs of an op that are told, and tensors in a list of them."""
 MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60
@@ -77,7 +79,7 @@ def _inputs(args: Args) -> str:
     columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
     told = [_input(*column) for column in columns]
     more = f" and {len(dims) - MAX_INPUTS:,} more" if len(dims) > MAX_INPUTS else ""
-    return f"inputs: {', '.join(told)}{more}"
+    return f"{INPUTS}: {', '.join(told)}{more}"
 
 
 def _beside(values: object, dims: list[Any]) -> list[Any]:

@@ -37,9 +37,9 @@ const recordedOf = (data, lane, at) => {
   const launch = lane.launch && linked(data, lane.launch[at]);
   const asker = launch && opAround(data, launch);
   if (!asker || (asker.lane.count?.[asker.at] ?? 1) > 1) return { lines, others };
-  const inputs = ownOf(data, asker.lane, asker.at).lines.filter((line) => line.startsWith("inputs: "));
+  const inputs = ownOf(data, asker.lane, asker.at).lines.filter((line) => line.startsWith(INPUTS));
   const name = labelOf(data, { lane: asker.lane, first: asker.at, last: asker.at });
-  return { lines: [...lines, ...inputs.map((line) => line.replace("inputs:", `inputs of ${name}:`))], others };
+  return { lines: [...lines, ...inputs.map((line) => `${INPUTS} of ${name}${line.slice(INPUTS.length)}`)], others };
 };
 
 // A list of the other args, folded until it was opened once.

@@ -12,19 +12,52 @@ from typing import NamedTuple
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
+from pinprof.hues import BUBBLE, HATCHES
 from pinprof.report.elements import Markup, note
+from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
-from pinprof.report.timeline.hover import SENTENCES
-from pinprof.report.timeline.instances import worst
+from pinprof.report.timeline.instances import worst_instance
 from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
-from pinprof.report.timeline.sources import FRAMES, OPS
+from pinprof.report.timeline.sources import FRAMES, OPS, SENTENCES
 from pinprof.report.timeline.window import Window, choose_window
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
-from pinprof.units import duration
+from pinprof.units import ROUNDS_UP, SIZES, TIMES, duration
+
+UNITS = {"TIMES": TIMES, "SIZES": SIZES}
+
+TOOLBAR = Markup("""\
+<div class="steer" role="toolbar" aria-label="Part of the timeline that is shown">
+<span class="set common">
+<button type="button" data-tool="pan" aria-pressed="true" title="Dragging moves">move</button>
+<button type="button" data-tool="select" aria-pressed="false" title="Dragging selects (Shift-drag)">select</button>
+</span><span class="set common">
+<button type="button" class="back" aria-label="back" title="Back (Alt + ←)" disabled>←</button>
+<button type="button" class="forward" aria-label="forward" title="Forward (Alt + →)" disabled>→</button>
+</span><span class="set common">
+<button type="button" class="further" aria-label="zoom out" title="Zoom out (S)">&minus;</button>
+<button type="button" class="closer" aria-label="zoom in" title="Zoom in (W)">+</button>
+<button type="button" class="all" title="All of the recording (0)">all</button>
+</span><span class="set choice">
+<button type="button" class="previous" aria-label="previous step">&lsaquo;</button>
+<label>step <select class="step"></select></label>
+<button type="button" class="next" aria-label="next step">&rsaquo;</button>
+</span>
+<label class="common">find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
+<button type="button" class="found-next" hidden>next</button>
+<output class="found"></output>
+<span class="set last">
+<button type="button" class="link common" aria-label="copy link" title="Copy a link to what is shown">link</button>
+<button type="button" class="save" aria-label="save PNG" title="Save what is shown as a picture">PNG</button>
+<button type="button" class="help common" aria-label="keys" title="All keys (?)">?</button>
+</span>
+</div>
+<p class="hint">W A S D zoom and move · drag moves · Shift-drag sums · Ctrl + wheel zooms (after a click the wheel
+alone) · click shows details · / searches · ? all keys</p>""")
+"""The toolbar of a timeline, and a line on its keys; one that follows another hides what is `common`."""
 
 
 class Zero(NamedTuple):
@@ -49,7 +82,9 @@ class Shared(NamedTuple):
 
 def constants() -> str:
     """Return what the page's scripts share with Python, as JavaScript."""
-    named = {"SENTENCES": SENTENCES, "ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
+    units = {name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in UNITS.items()}
+    links = {"ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
+    named = {"SENTENCES": SENTENCES, "INPUTS": INPUTS, **units, **links, "HATCHES": HATCHES, "BUBBLE": BUBBLE}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
 
 
@@ -78,7 +113,7 @@ def fragment(
     """
     trace = drawn or analysis.trace
     view = choose_window(trace)
-    instances = (worst(analysis, finding) for finding in findings)
+    instances = (worst_instance(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
     counted = replace(view, start_ns=zero.ns) if zero else view
     detail = detailed(trace, analysis, view, max_events, wanted, more)
@@ -103,7 +138,7 @@ def fragment(
         shared.name if shared else "",
         first,
         said,
-        toolbar(),
+        TOOLBAR,
         named,
         escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", beside=bool(shared))),
     )
@@ -161,65 +196,3 @@ def _shown(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[fl
     if first_ns is not None:
         first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
     return f"{steps}, {duration(detail.window.span_ns)}; {first}."
-
-
-KEYS = (
-    "W A S D zoom and move · drag moves · Shift-drag sums · Ctrl + wheel zooms (after a click the wheel alone) · "
-    "click shows details · / searches · ? all keys"
-)
-
-
-def toolbar() -> Markup:
-    """Return the toolbar of a timeline, and a line on its keys; one that follows another hides what is `common`."""
-    tools = (
-        _tool("pan", "move", "Dragging moves", chosen=True)
-        + _tool("select", "select", "Dragging selects (Shift-drag)"),
-        _button("back", "←", "back", "Back (Alt + ←)", off=True)
-        + _button("forward", "→", "forward", "Forward (Alt + →)", off=True),
-        _button("further", "−", "zoom out", "Zoom out (S)")  # noqa: RUF001  a minus sign
-        + _button("closer", "+", "zoom in", "Zoom in (W)")
-        + _button("all", "all", title="All of the recording (0)"),
-    )
-    steps = (
-        _button("previous", "‹", "previous step")  # noqa: RUF001  a quotation mark
-        + Markup('<label>step <select class="step"></select></label>')
-        + _button("next", "›", "next step")  # noqa: RUF001
-    )
-    search = Markup(
-        '<label class="common">find <input type="search" class="find" placeholder="name" spellcheck="false"></label>\n'
-        '<button type="button" class="found-next" hidden>next</button>\n<output class="found"></output>'
-    )
-    others = (
-        _button("link common", "link", "copy link", "Copy a link to what is shown")
-        + _button("save", "PNG", "save PNG", "Save what is shown as a picture")
-        + _button("help common", "?", "keys", "All keys (?)")
-    )
-    return Markup(
-        '<div class="steer" role="toolbar" aria-label="Part of the timeline that is shown">\n{}\n{}\n{}\n{}\n</div>\n'
-        '<p class="hint">{}</p>'
-    ).format(
-        Markup("\n").join(_set(each, "set common") for each in tools),
-        _set(steps, "set choice"),
-        search,
-        _set(others, "set last"),
-        KEYS,
-    )
-
-
-def _set(buttons: Markup, name: str) -> Markup:
-    return Markup('<span class="{}">{}</span>').format(name, buttons)
-
-
-def _button(name: str, text: str, label: str = "", title: str = "", *, off: bool = False) -> Markup:
-    return Markup('<button type="button" class="{}"{}{}{}>{}</button>').format(
-        name,
-        Markup(' aria-label="{}"').format(label) if label else "",
-        Markup(' title="{}"').format(title) if title else "",
-        Markup(" disabled") if off else "",
-        text,
-    )
-
-
-def _tool(name: str, text: str, title: str, *, chosen: bool = False) -> Markup:
-    button = Markup('<button type="button" data-tool="{}" aria-pressed="{}" title="{}">{}</button>')
-    return button.format(name, "true" if chosen else "false", title, text)

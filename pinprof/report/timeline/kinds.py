@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from pinprof import hues
 from pinprof.analyses.syncs import CAUSES, WAITS
+from pinprof.trace.host import Origin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 
@@ -14,7 +15,9 @@ class Kind(NamedTuple):
     group: str
     colour: str
     pattern: str = ""
-    """As plotly names it: what tells it from its neighbours without the colour."""
+    """A key of `HATCHES`: what tells it from its neighbours without the colour."""
+    short: str = ""
+    """What stands in its rectangles before the size, if they have one, in place of their name."""
 
 
 _COPY_COLOURS = {
@@ -25,8 +28,8 @@ _COPY_COLOURS = {
 
 
 def _copy(direction: str, memory: str) -> Kind:
-    label = f"copy {direction}" + (f" {memory}" if memory not in {"none", "unknown"} else "")
-    return Kind(label, "GPU", _COPY_COLOURS.get((direction, memory), hues.COPY_WITHIN))
+    short = direction + (f" {memory}" if memory not in {"none", "unknown"} else "")
+    return Kind(f"copy {short}", "GPU", _COPY_COLOURS.get((direction, memory), hues.COPY_WITHIN), short=short)
 
 
 HOST_KINDS = (
@@ -40,6 +43,8 @@ HOST_KINDS = (
     Kind("Python and other packages", "Python", hues.PACKAGES),
 )
 STEP, ANNOTATION, OP, CALL, PROFILER, OWN_CODE, TORCH_CODE, PACKAGES = range(len(HOST_KINDS))
+OF_ORIGIN: dict[Origin, int] = {"user": OWN_CODE, "torch": TORCH_CODE, "library": PACKAGES}
+"""Kinds of Python code by whose it is."""
 STALL = len(HOST_KINDS)
 """The kind of a stall is this plus its cause, an index into CAUSES."""
 

@@ -13,7 +13,7 @@ from pinprof.report.timeline.lane import Lane, LeftOut, Source, lane_at, lane_of
 from pinprof.report.timeline.sources import ANNOTATIONS, BAND, CALLS, FRAMES, OPS, STALLS, STEPS, WORK
 from pinprof.report.timeline.window import Window
 from pinprof.trace.collectives import is_collective_kernel
-from pinprof.trace.frames import OF_TORCH, frame, is_user_file, package_file
+from pinprof.trace.frames import frame, origin_of
 from pinprof.trace.tables import (
     HOST_MEMORIES,
     KERNEL,
@@ -241,6 +241,4 @@ def _kind(name: str) -> int:
     if found is None:
         is_torch = name.startswith(MODULE_CALL) or " of Tensor object" in name or "torch" in name
         return kinds.TORCH_CODE if is_torch else kinds.PACKAGES
-    if package_file(found.file).split("/", maxsplit=1)[0] in OF_TORCH:
-        return kinds.TORCH_CODE
-    return kinds.OWN_CODE if is_user_file(found.file) else kinds.PACKAGES
+    return kinds.OF_ORIGIN[origin_of(found.file)]

@@ -77,7 +77,6 @@ const axisOf = (data, view, width) => {
 
 const WIDE_MARK = 160; // pixels; on what is wider, the name of a mark stands in the middle
 const MARK_LINE = 2; // pixels
-const BUBBLE = "rgba(204,121,167,0.25)";
 
 // Top and bottom of some lanes, in pixels; nothing if none of them is shown.
 const reachOf = (tops, lanes) => {
@@ -85,18 +84,17 @@ const reachOf = (tops, lanes) => {
   return shown.length ? [Math.min(...shown) - 1, Math.max(...shown) + BAR + 2] : undefined;
 };
 
-const paintMark = (painter, theme, { what, start, end }, [top, bottom]) => {
+const paintMark = (painter, theme, { isIdle, start, end }, [top, bottom]) => {
   const { context, ratio } = painter;
   const [left, right] = [painter.x(start), Math.max(painter.x(end), painter.x(start) + 2 * ratio)];
   const shape = [left - ratio, top * ratio, right - left + 2 * ratio, (bottom - top) * ratio];
-  const isBubble = what === "GPU idle after";
-  if (isBubble) {
+  if (isIdle) {
     context.fillStyle = BUBBLE;
     context.fillRect(...shape);
   }
   context.strokeStyle = theme.text;
   context.lineWidth = MARK_LINE * ratio;
-  context.setLineDash(isBubble ? [6 * ratio, 4 * ratio] : []);
+  context.setLineDash(isIdle ? [6 * ratio, 4 * ratio] : []);
   context.strokeRect(...shape);
   context.setLineDash([]);
 };
@@ -131,10 +129,10 @@ const nameMarks = (stage, view, marks, tops) => {
   const shown = marks
     .map((mark) => ({ ...mark, reach: reachOf(tops, mark.lanes) }))
     .filter(({ reach, start, end }) => reach && start < to && end > from);
-  filled(stage.labels, "span", shown, (span, { what, lanes, start, end, reach }) => {
+  filled(stage.labels, "span", shown, (span, { what, isIdle, lanes, start, end, reach }) => {
     const [left, right] = [Math.max(start, from), Math.min(end, to)].map((time) => (time - from) * scale);
     const isWide = right - left > WIDE_MARK;
-    const isBelow = lanes[0].source === "gpu" && what !== "GPU idle after";
+    const isBelow = lanes[0].source === "gpu" && !isIdle;
     setText(span, what);
     span.className = isWide ? "mark centred" : "mark";
     const narrow = Math.max(0, Math.min(left, stage.width - WIDE_MARK / 2));

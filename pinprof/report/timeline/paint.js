@@ -4,14 +4,12 @@ const LABEL_MIN = 30; // pixels; narrower rectangles have no label
 const LABEL_PADDING = 4; // pixels
 const LOW = 3; // pixels; nothing is lower
 const GAP_FROM = 6; // pixels; wider rectangles leave one free, so that neighbours are told apart
-const TONES = 3; // of a kind, for neighbours of different names
-const PAPER = { text: "#1b2026", muted: "#4b545e", line: "#c9cfd6", card: "#ffffff", link: "#00568a" };
+const THEME = ["text", "muted", "line", "card", "link"]; // as the page's style names its colours
 
 const themeOf = (isPaper) => {
-  if (isPaper) return PAPER;
   const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  return Object.fromEntries(Object.keys(PAPER).map((name) => [name, colour(name)]));
+  const colour = (name) => style.getPropertyValue(`--${isPaper ? "paper-" : ""}${name}`).trim();
+  return Object.fromEntries(THEME.map((name) => [name, colour(name)]));
 };
 
 // Fills rectangles of whole pixels; neighbours that look alike become one.
@@ -40,7 +38,7 @@ class Brush {
 }
 
 const HATCH = 6; // pixels from line to line
-const HATCHES = { "/": [[0, 1, 1, 0]], "\\": [[0, 0, 1, 1]], "|": [[0.5, 0, 0.5, 1]], "-": [[0, 0.5, 1, 0.5]] };
+const STRIPES = { 135: [0, 1, 1, 0], 45: [0, 0, 1, 1], 90: [0.5, 0, 0.5, 1], 0: [0, 0.5, 1, 0.5] }; // by direction, in a tile
 const PATTERNS = new Map();
 
 // The lines on a kind that its colour alone does not tell from others, for grey prints and the colour-blind.
@@ -53,11 +51,9 @@ const patternOf = (context, { pattern, ink }, ratio) => {
     pen.strokeStyle = ink;
     pen.globalAlpha = 0.35;
     pen.lineWidth = ratio;
-    for (const line of HATCHES[pattern] ?? []) {
-      const [x0, y0, x1, y1] = line.map((part) => part * HATCH * ratio);
-      pen.moveTo(x0, y0);
-      pen.lineTo(x1, y1);
-    }
+    const [x0, y0, x1, y1] = STRIPES[HATCHES[pattern]].map((part) => part * HATCH * ratio);
+    pen.moveTo(x0, y0);
+    pen.lineTo(x1, y1);
     pen.stroke();
     PATTERNS.set(key, context.createPattern(tile, "repeat"));
   }
@@ -65,8 +61,8 @@ const patternOf = (context, { pattern, ink }, ratio) => {
 };
 
 const toneOf = (kind, lane, at, isLit) => {
-  if (!isLit) return kind.shades.at(-1);
-  return kind.shades[kind.byName && lane.name ? lane.name[at] % TONES : 0];
+  if (!isLit) return kind.faded;
+  return kind.shades[kind.byName && lane.name ? lane.name[at] % kind.shades.length : 0];
 };
 
 // How lanes become pixels: the window of time, the width in pixels and how many of the screen's make one.
@@ -129,8 +125,8 @@ class Painter {
       sum += time;
       const reach = all > 0 ? Math.min(Math.round((high * sum) / all), high) : high;
       if (reach > below) {
-        const { shades } = this.data.kinds[kind];
-        this.brush.fill(shades[isLit ? 0 : shades.length - 1], left, bottom - reach, width, reach - below);
+        const { shades, faded } = this.data.kinds[kind];
+        this.brush.fill(isLit ? shades[0] : faded, left, bottom - reach, width, reach - below);
       }
       below = Math.max(below, reach);
     }

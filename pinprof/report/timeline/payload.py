@@ -18,7 +18,7 @@ from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.detail import PARTS, Detail
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.kinds import COPY, IDLE, KINDS, MANY_NAMES
+from pinprof.report.timeline.kinds import KINDS, MANY_NAMES
 from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
 from pinprof.report.timeline.names import short
 from pinprof.report.timeline.sources import WORK
@@ -175,11 +175,12 @@ def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
         kind: {
             "label": KINDS[kind].label,
             "group": KINDS[kind].group,
-            "shades": (*shades(KINDS[kind].colour), faded(KINDS[kind].colour)),
+            "shades": shades(KINDS[kind].colour),
+            "faded": faded(KINDS[kind].colour),
             "ink": ink(KINDS[kind].colour),
             "pattern": KINDS[kind].pattern,
             "byName": kind in MANY_NAMES,
-            "isCopy": COPY <= kind < IDLE,
+            "short": KINDS[kind].short,
         }
         for kind in sorted(used)
     }

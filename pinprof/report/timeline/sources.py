@@ -1,20 +1,44 @@
-"""What the rectangles of a lane can be, a row each: what the page has of them, and what a figure says of one."""
+"""What the rectangles of a lane can be, a row each: what the page has of them, and what one says when it is pointed at.
 
+A figure says here what `words.js` says on the page, in the same sentences.
+"""
+
+import json
+import re
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
 from pinprof.analyses.overlap import EXPOSED, REASONS
+from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.hover import SENTENCES, said
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
-from pinprof.report.timeline.lane import Bar, Columns, Lane, Links, Names, Source, Values
+from pinprof.report.timeline.lane import Bar, Column, Columns, Lane, Links, Names, Rising, Source, Values
 from pinprof.report.words import cut
 from pinprof.trace.tables import NONE, Int64s, Table
+from pinprof.units import duration, how_many, percent, rate, size
 
 COPY_PARTS = {COPY_ONLY: "exposed", BOTH: "overlapped"}
 ON_GPU = "on the GPU: from the end of the step before (of the first: from its first work) to the end of its work"
 """What a step on the GPU is, in the words of `StepParts`."""
+
+
+SENTENCES: dict[str, list[list[str]]] = json.loads(files(__package__).joinpath("sentences.json").read_text("utf-8"))
+"""Lines, each with its alternatives: `{bytes:size}` is the value `bytes` as `size` of `units.py` writes it."""
+FORMATS: dict[str, Callable[[Any], str]] = {one.__name__: one for one in (duration, how_many, percent, rate, size, str)}
+VALUE = re.compile(r"\{(\w+)(?::(\w+))?\}")
+
+
+def said(lines: list[list[str]], values: Values) -> Iterator[str]:
+    """Yield of each line the first alternative all of whose values are known, if there is one."""
+    for alternatives in lines:
+        for text in alternatives:
+            if all(values.get(name) is not None for name, _ in VALUE.findall(text)):
+                yield VALUE.sub(lambda found: FORMATS[found[2] or "str"](values[found[1]]), text)
+                break
 
 
 def _named(table: Table, rows: Int64s) -> Names:
@@ -132,15 +156,15 @@ def of_stall(facts: Facts, bar: Bar) -> Values:
 def of_work(facts: Facts, bar: Bar) -> Values:
     """Return all that is known of GPU work: size and rate, what hides it, its stream and its launch."""
     gpu, column, row = facts.trace.gpu, bar.column, bar.row
-    start, length, size = int(gpu.start_ns[row]), int(gpu.end_ns[row] - gpu.start_ns[row]), column["bytes"] - 1
+    start, length, count = int(gpu.start_ns[row]), int(gpu.end_ns[row] - gpu.start_ns[row]), column["bytes"] - 1
     shown_ns = bar.end_ns - bar.start_ns
     is_part = not bar.is_block and bar.kind in COPY_PARTS and shown_ns < length
     return {
         "name": column["name"],
         **_when(facts, start, column["step"] - 1),
         "length": length,
-        "bytes": None if size == NONE else size,
-        "gbps": size / length if length else None,
+        "bytes": None if count == NONE else count,
+        "gbps": count / length if length else None,
         **({"part": COPY_PARTS[bar.kind], "part_length": shown_ns} if is_part else {}),
         **_exposure(column.get("exposed", 0) - 1, column.get("reason", 0) - 1, length),
         "stream": f"stream {gpu.stream[row]}",
@@ -192,3 +216,28 @@ CALLS = Source("calls", columns_of_events, of_event, "calls", is_nested=True, of
 FRAMES = Source("frames", columns_of_events, of_event, "functions", is_nested=True)
 BAND = Source("overlap", no_columns, of_band)
 WORK = Source("gpu", columns_of_work, of_work, "gpu")
+
+
+def in_words(facts: Facts, lanes: tuple[Lane, ...]) -> list[list[Markup]]:
+    """Return the texts of the rectangles of each lane."""
+    return [list(_texts(facts, lane)) for lane in lanes]
+
+
+def _texts(facts: Facts, lane: Lane) -> Iterator[Markup]:
+    columns = {name: _decoded(column) for name, column in lane.source.columns(facts, lane).items()}
+    times = (lane.row, lane.kind, lane.start_ns, lane.end_ns, lane.count, lane.busy_ns)
+    for at, (row, kind, start, end, events, busy) in enumerate(zip(*(time.tolist() for time in times), strict=True)):
+        bar = Bar(lane, row, kind, start, end, events > 1, {name: column[at] for name, column in columns.items()})
+        values = {**lane.source.values(facts, bar), "group": lane.group}
+        if bar.is_block:
+            block = {"events": events, "most": KINDS[kind].label, "busy": busy, "span": end - start}
+            values |= {**block, "longest": values.get("name")}
+        lines = [*said(SENTENCES["lines"], values), *facts.around.lines[values.get("around", 0)]]
+        yield Markup("<br>").join((bold(lines[0]), *lines[1:]))
+
+
+def _decoded(column: Column) -> list[Any]:
+    if isinstance(column, Names):
+        texts = {code: cut(column.names[code]) for code in set(column.codes.tolist())}
+        return [texts[code] for code in column.codes.tolist()]
+    return (column[-1] if isinstance(column, Links | Rising) else column).tolist()

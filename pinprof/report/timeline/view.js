@@ -117,7 +117,7 @@ class Timeline extends Sheet {
       const device = /^device (-?\d+)$/.exec(source);
       if (device) {
         const group = this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
-        return { what, lanes: this.data.lanes.filter((lane) => lane.group === group), start, end };
+        return { what, isIdle: true, lanes: this.data.lanes.filter((lane) => lane.group === group), start, end };
       }
       const event = eventAt(this.data, source, start, end) ?? blockAt(this.data, source, start);
       return { what, event, lanes: event ? [event.lane] : [], start, end };

@@ -1,8 +1,5 @@
-// What is said of an event, as lines of plain text; units.py has the same rules for numbers, sources.py the
-// same values for the same sentences.
-
-const TIMES = [[1e9, "s", 0.9995], [1e6, "ms", 0.9995], [1e3, "µs", 0.9995], [1, "ns", 1]];
-const SIZES = [[2 ** 40, "TiB", 1], [2 ** 30, "GiB", 1], [2 ** 20, "MiB", 1], [2 ** 10, "KiB", 1], [1, "B", 1]];
+// What is said of an event, as lines of plain text; units.py has the same rules for numbers and brings the
+// units, sources.py has the same values for the same sentences.
 
 const threeDigits = (value) => {
   const size = Math.abs(value);
@@ -57,9 +54,9 @@ const labelOf = (data, { lane, first, last }, count = 1) => {
   const kind = data.kinds[lane.kind[first]];
   if (count > 1 || last > first || (lane.count?.[first] ?? 1) > 1) return `${counted(count)} events`;
   if (lane.source === "steps") return data.steps.names[lane.step[first]];
-  if (lane.source === "gpu" && kind.isCopy) {
+  if (kind.short) {
     const bytes = lane.bytes[first] - 1;
-    return kind.label.replace("copy ", "") + (bytes >= 0 ? ` ${size(bytes)}` : "");
+    return kind.short + (bytes >= 0 ? ` ${size(bytes)}` : "");
   }
   return lane.name && lane.source !== "stalls" ? data.shorts[lane.name[first]] : kind.label;
 };

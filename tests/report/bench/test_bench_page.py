@@ -20,7 +20,7 @@ from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import experiments
 from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
 from pinprof.report.charts.bench import picture_chart, times_chart
-from pinprof.report.charts.rates import bandwidth_chart
+from pinprof.report.charts.copies import bandwidth_chart
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

@@ -30,7 +30,7 @@ from pinprof.report.charts import (
     syncs_chart,
 )
 from pinprof.report.charts.chart import escaped, layout
-from pinprof.report.charts.rates import MAX_MARKS
+from pinprof.report.charts.copies import MAX_MARKS
 from pinprof.report.charts.steps import MAX_BARS
 from pinprof.report.charts.waits import MAX_SITES
 from pinprof.report.elements import Markup

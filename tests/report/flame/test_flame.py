@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from recordings import TRACES, analysis_of
 from wait_builder import HOSTILE, waiting
 
+from pinprof.report.charts import Key
 from pinprof.report.flame import FlameGraph, fragment, host_flame, waits_flame
-from pinprof.report.flame.graph import LEAST, FlameFrame, FlameKind, gathered
+from pinprof.report.flame.graph import LEAST, FlameFrame, gathered
 from pinprof.report.flame.graph import Path as CallPath
 from pinprof.report.trace.page import to_html
 
-OWN = FlameKind("your code", "#ffffff")
+OWN = Key("your code", "#ffffff")
 
 
 def frame_named(name: str) -> FlameFrame:

@@ -1,5 +1,6 @@
 """Colours are told apart by people with each form of colour-blindness, in a grey print, on white and in the dark."""
 
+from importlib.resources import files
 from itertools import combinations
 from typing import TypeAlias
 
@@ -115,6 +116,13 @@ def test_a_collective_is_no_compute() -> None:
     assert kernel.label == "kernel"
     assert collective.label == "collective"
     assert apart(kernel.colour, collective.colour, WHITE, np.eye(3)) > 15
+
+
+def test_figures_have_the_colours_of_the_page() -> None:
+    style = files("pinprof.report").joinpath("page.css").read_text("utf-8")
+    light = style[: style.index("@media")]
+    for name in ("text", "muted", "line", "card"):
+        assert f"--{name}: {getattr(hues, name.upper())};" in light
 
 
 def test_names_read_on_their_colours() -> None:

@@ -27,8 +27,8 @@ from pinprof.report.timeline import Shared, fragment
 from pinprof.report.timeline.detail import detailed
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.fragment import constants
-from pinprof.report.timeline.hover import in_words
 from pinprof.report.timeline.payload import packed
+from pinprof.report.timeline.sources import in_words
 from pinprof.report.timeline.window import choose_window
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace

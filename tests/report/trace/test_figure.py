@@ -149,6 +149,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     texts = [text for one in figures["timeline"].data for text in one.hovertext]
     for figure in figures.values():
         texts += [str(text) for text in figure.layout.yaxis.ticktext or ()]
+        texts += [note.text for note in figure.layout.annotations]
     assert any("img" in text for text in texts)
     assert not any("<img" in text for text in texts)
 
@@ -160,7 +161,7 @@ def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
     for name, expected in (
         ("copies", sum(device.copy_ns for device in details.overlap.devices)),
         ("busy", sum(device.span_ns for device in details.devices)),
-        ("stalls", sum(site.total.stall_ns for site in details.syncs.sites if site.verdict != "profiler")),
+        ("stalls", sum(cost.stall_ns + cost.idle_ns for _, cost in report.profile.waits) / report.profile.steps.count),
     ):
         assert sum(sum(one.x) for one in figures[name].data) == pytest.approx(expected / 1e6)
 
@@ -173,7 +174,7 @@ def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> No
         assert figure.layout.template.layout.plot_bgcolor == "#ffffff"
     for name in ("copies", "stalls"):
         assert all(one.name in page for one in figures[name].data)
-    assert [one.marker.pattern.shape for one in figures["stalls"].data] == [None, "/", "-"]
+    assert [one.marker.pattern.shape for one in figures["stalls"].data] == [None, "/", "-", "\\"]
 
 
 def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rates of copies against their size: those of a trace as marks, those that the bench measured as lines."""
+"""Copies: how much of their time is overlapped; and their rates by size, of a trace and of a bench."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +9,12 @@ from pinprof.bench.order import by_size, shown, spread
 from pinprof.bench.results import Figure, Result
 from pinprof.hues import GREEN, ORANGE, PURPLE, VERMILLION
 from pinprof.links import Link, link_of_gpus
-from pinprof.report.charts.chart import Chart, Key, layout, line_across, points
-from pinprof.report.timeline.kinds import COPY, KINDS
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile
+from pinprof.report.charts.chart import Chart, Key, layout, line_across, points, stacked, stacked_layout
+from pinprof.report.timeline.kinds import BOTH, COPY, COPY_ONLY, KINDS
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
-from pinprof.units import counted, duration, rate, size
+from pinprof.units import counted, duration, rate, size, sizes
 
 MAX_MARKS = 2000
 """More marks lie on each other, and make the page slow and large."""
@@ -36,6 +38,28 @@ BENCHED = {
 }
 """Rates that the bench measures at many sizes."""
 SMALL = "Small copies are slower: their start takes most of the time."
+
+
+def copy_times_chart(profile: Profile) -> Chart | None:
+    """Return a chart of the time of copies by direction and host memory; None if none is known."""
+    groups = [
+        (group, copied, hidden)
+        for group in profile.copies
+        if (copied := given(group.copied)) and (hidden := given(group.hidden))
+    ]
+    if not groups:
+        return None
+    rows = [f"{group.direction} {group.host_memory if group.host_memory != 'none' else ''}" for group, *_ in groups]
+    hover = [
+        f"{row.strip()}: {counted(copied.count, 'copy', 'copies')}, {sizes(copied.bytes, group.unsized)}"
+        + (f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "")
+        + f"; {duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
+        for row, (group, copied, hidden) in zip(rows, groups, strict=True)
+    ]
+    keys = tuple(Key(KINDS[kind].label, KINDS[kind].colour, pattern=KINDS[kind].pattern) for kind in (BOTH, COPY_ONLY))
+    times = [hidden.overlapped_ns for *_, hidden in groups], [hidden.exposed_ns for *_, hidden in groups]
+    data = [stacked(key, of_kind, rows, hover) for key, of_kind in zip(keys, times, strict=True)]
+    return Chart("Copies beside kernels are overlapped.", data, stacked_layout(len(rows)), keys)
 
 
 def copies_chart(trace: Trace) -> Chart | None:
@@ -76,22 +100,22 @@ def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gat
         cell = np.stack((np.round(np.log2(gpu.bytes[rows]) * PER_OCTAVE), np.round(speed / best * PER_RATE)))
         _, first, count = np.unique(cell, axis=1, return_index=True, return_counts=True)
         rows = rows[first]
-    sizes, times = gpu.bytes[rows], gpu.duration_ns[rows]
-    speeds = sizes / times
+    lengths, times = gpu.bytes[rows], gpu.duration_ns[rows]
+    speeds = lengths / times
     hover = [
         f"{label}, {size(number)} in {duration(time)}: {rate(speed)}"
         + (f"; {copies:,} like this" if copies > 1 else "")
         for number, time, speed, copies in zip(
-            sizes.tolist(), times.tolist(), speeds.tolist(), count.tolist(), strict=True
+            lengths.tolist(), times.tolist(), speeds.tolist(), count.tolist(), strict=True
         )
     ]
     marker = {"opacity": 0.8, "line": {"width": 2 * key.symbol.endswith("-open")}}
-    return points(label, key, sizes.tolist(), np.round(speeds, 4).tolist(), hover, size=10, marker=marker)
+    return points(label, key, lengths.tolist(), np.round(speeds, 4).tolist(), hover, size=10, marker=marker)
 
 
-def _copies_shape(sizes: Int64s, best: float, link: Link | None) -> dict[str, Any]:
-    low, high = int(sizes.min()) / 2, int(sizes.max()) * 2
-    ticks = np.unique(sizes).tolist()
+def _copies_shape(lengths: Int64s, best: float, link: Link | None) -> dict[str, Any]:
+    low, high = int(lengths.min()) / 2, int(lengths.max()) * 2
+    ticks = np.unique(lengths).tolist()
     if len(ticks) > FEW_SIZES:
         ticks = [tick for tick in TICKS if low <= tick <= high][:: 2 if high / low > WIDE else 1]
     across = line_across(link.usual, f"{link.name}: {rate(link.usual)}") if link else {}
@@ -124,12 +148,12 @@ def bandwidth_chart(result: Result, link: Link | None) -> Chart | None:
     if not lines:
         return None
     figures = [figure for line in lines.values() for figure in line]
-    sizes = sorted({figure.size for figure in figures if figure.size})
-    ticks = [sizes[0]]
-    while ticks[-1] * OF_LINES <= sizes[-1]:
+    drawn = sorted({figure.size for figure in figures if figure.size})
+    ticks = [drawn[0]]
+    while ticks[-1] * OF_LINES <= drawn[-1]:
         ticks.append(ticks[-1] * OF_LINES)
     top = max(*(figure.median for figure in figures), link.theoretical if link else 0.0) * 1.12
-    xaxis = _sizes(ticks) | {"range": [float(np.log10(sizes[0] / 1.5)), float(np.log10(sizes[-1] * 1.5))]}
+    xaxis = _sizes(ticks) | {"range": [float(np.log10(drawn[0] / 1.5)), float(np.log10(drawn[-1] * 1.5))]}
     shape = layout(340, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **_across(link))
     best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
     carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
