@@ -75,7 +75,7 @@ class Table:
     is_named: bool = True
     """Whether a terminal has a title above the first column; its words may say by themselves what they are."""
     grid: str = ""
-    """The interactive table of a page that has these rows, too."""
+    """The interactive table that has these rows on a page, in place of it."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,12 @@ def on_page(section: Section, drawn: Markup | str = "", shown: Shown | None = No
 
 
 def _page_table(table: Table, shown: Shown) -> Markup:
-    """Return a table; where the page has its rows to be sorted and searched, a link to them."""
+    """Return a table; where the page has its rows to be sorted and searched, a link to these in place of it."""
+    if table.grid in shown.grids:
+        link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>')
+        return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched")
     rows = [[marked_up(_short(cell), shown.quoting) for cell in row] for row in table.rows]
-    plain = elements.table(table.caption, table.columns, rows)
-    if table.grid not in shown.grids:
-        return plain
-    link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>\n<noscript>{}</noscript>')
-    return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched", plain)
+    return elements.table(table.caption, table.columns, rows)
 
 
 def begun_row(sentence: Sentence) -> Sentence:

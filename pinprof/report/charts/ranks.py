@@ -14,7 +14,7 @@ from pinprof.hues import BLUE, GREEN, VERMILLION
 from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout, points
 from pinprof.report.elements import Markup
-from pinprof.report.job.words import longest_alone_first, slowest_of, spread
+from pinprof.report.job.words import COLUMNS, PAUSED, longest_alone_first, slowest_of, spread
 from pinprof.units import NS_PER_MS, duration, percent
 
 NEGLIGIBLE = 0.01
@@ -33,6 +33,8 @@ STEPS, LINE, BELOW = 130, 24, 60
 LONGEST_NAME = 48
 """Characters of a file's name that fit a label."""
 
+TIMES = dict(COLUMNS)
+"""Times of a rank by what the tables call them."""
 STEP = Key("step", BLUE, "circle-open")
 ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
 MORE, LESS = (213, 94, 0), (0, 114, 178)
@@ -44,7 +46,7 @@ def _shade(colour: tuple[int, int, int], alpha: float) -> str:
     return f"rgba({','.join(map(str, colour))},{alpha:.3g})"
 
 
-TIMES = [(part / 10, _shade(MORE, math.sqrt(part / 10))) for part in range(11)]
+STRENGTHS = [(part / 10, _shade(MORE, math.sqrt(part / 10))) for part in range(11)]
 """Darker with the root of the time: short times are seen beside long ones."""
 DIFFERENCES = [(0, _shade(LESS, 1)), (0.5, _shade(LESS, 0)), (0.5, _shade(MORE, 0)), (1, _shade(MORE, 1))]
 
@@ -69,7 +71,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
     apart = max(SKEWED * typical, *(_usual(_distances(line)) for line in lines)) or top
     slowest = slowest_of(ranks)
     keys = [
-        Key(f"0 to {duration(top)} per step, or more", _gradient(TIMES)),
+        Key(f"0 to {duration(top)} per step, or more", _gradient(STRENGTHS)),
         Key(f"{duration(apart)} less to {duration(apart)} more than the median rank", _gradient(DIFFERENCES)),
         STEP,
         ALONE,
@@ -93,16 +95,13 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     """Yield what each rank spends its step on: its own work and waits, idle time, and waits for others."""
     yield _times_of("GPU: own work", rows, _own)
-    yield _times_of("copies exposed", rows, lambda row: row.exposed_copies_ns)
-    yield _times_of("input", rows, lambda row: row.input_ns)
-    yield _times_of("host runs no op", rows, lambda row: row.pause_ns)
+    yield from (_times_of(name, rows, TIMES[name]) for name in ("copies exposed", "input", PAUSED))
     yield from _stalls(rows)
     for name, cause in IDLE.items():
         times = (None if row.idle_ns is None else _of(row.idle, name) for row in rows)
         yield Line(f"idle: the GPU {cause.does}", tuple(times))
-    yield _times_of("NCCL overlapped", rows, lambda row: row.overlapped_communication_ns)
-    yield _times_of("NCCL exposed", rows, lambda row: row.exposed_communication_ns)
-    yield _times_of("waited for others", rows, lambda row: row.waited_ns)
+    yield from (_times_of(name, rows, TIMES[name]) for name in ("NCCL overlapped", "NCCL exposed"))
+    yield _times_of("waited for others", rows, TIMES["waited"])
 
 
 def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], float | None]) -> Line:
@@ -149,7 +148,7 @@ def _usual(times: list[float]) -> float:
 
 def _heat(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
     times = [[_ms(time) for time in line.times] for line in lines]
-    return _map(names, lines, times, "%{z:.3~g} ms per step", colorscale=TIMES, zmin=0, zmax=_ms(top))
+    return _map(names, lines, times, "%{z:.3~g} ms per step", colorscale=STRENGTHS, zmin=0, zmax=_ms(top))
 
 
 def _differences(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:

@@ -83,9 +83,10 @@ def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
     if profile.withheld.causes:
         parts.append(_Part(IDLE_KEY, IDLE_KEY.label, [time.idle_ns for _, time in gpus]))
     else:
+        prefix = "idle: " if with_busy else ""
         by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
         causes = [
-            _Part(Key(cause.does, cause.colour, pattern=cause.pattern), cause.why, times)
+            _Part(Key(f"{prefix}{cause.does}", cause.colour, pattern=cause.pattern), cause.why, times)
             for name, cause in IDLE.items()
             if any(times := [causes.get(name, 0) for causes in by_gpu])
         ]

@@ -14,6 +14,7 @@ from pinprof.report.job.view import collectives, doubts, findings, summary
 from pinprof.report.job.words import (
     BEHIND,
     COLUMNS,
+    MAX_ROWS,
     PER_STEP,
     below,
     finding_in,
@@ -30,9 +31,6 @@ from pinprof.report.trace.page import contents, report_page, section
 from pinprof.report.view import Section, on_page
 from pinprof.report.words import NOTHING, begun, steps
 from pinprof.units import duration, percent
-
-MAX_ROWS = 32
-"""More ranks than this are folded away: the ones that need longest alone are not."""
 
 
 def to_html(

@@ -10,6 +10,7 @@ from pinprof.report.job.view import collectives, doubts, findings, summary
 from pinprof.report.job.words import (
     BEHIND,
     COLUMNS,
+    MAX_ROWS,
     PAUSED,
     PER_STEP,
     below,
@@ -32,8 +33,6 @@ LEAST = 10
 BESIDE = 52
 """Columns that stand beside a bar."""
 MAX_DOUBTS = 2
-MAX_ROWS = 32
-"""More ranks than this are not all listed in full."""
 LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
 SHOWN = [(name, time_of) for name, time_of in COLUMNS if name != PAUSED]

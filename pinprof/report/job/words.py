@@ -11,6 +11,8 @@ from pinprof.units import between, counted, duration
 
 LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
+MAX_ROWS = 32
+"""Of more ranks than this only those that need longest alone are seen at once."""
 MAX_RUNS = 6
 """Runs of ranks that are named before the rest is counted."""
 WRONG_CLOCK_NS = 1_000_000

@@ -43,6 +43,7 @@ def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quot
 <div class="tabs" role="tablist" aria-label="Tables">{tabs}</div>
 <div class="steer" role="group" aria-label="What the table shows">
 <label>sums <select class="scope"></select></label>
+<label hidden>rows <select class="gather"></select></label>
 <label>filter <input type="search" class="filter" placeholder="name, line, ..." spellcheck="false"></label>
 <button type="button" class="save">CSV</button>
 <output class="rows"></output>
@@ -94,6 +95,8 @@ def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
         "seen": seen,
         "longest": [start, end],
         "links": _links(grid.places, quoting),
+        "stacks": [[list(map(printable, stack))] if stack else [] for stack in grid.stacks],
+        "together": grid.together,
     }
 
 

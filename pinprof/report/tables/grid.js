@@ -17,15 +17,41 @@ const CELLS = {
 const UNITS = { time: "_ns", bytes: "_bytes", rate: "_GB_per_s" };
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would compute
 
+// Of texts those that differ, as one text.
+const inOne = (texts) => [...new Set(texts.filter(Boolean))].join(", ");
+
 class Grid {
   constructor(data, steps) {
     Object.assign(this, data);
+    this.data = data;
     this.steps = steps;
     this.size = data.longest[0].length;
     this.field = new Map(data.fields.map((field) => [field.key, field]));
     this.sort = { key: "total", falls: true };
     const { name, ...others } = data.texts;
     this.words = name.map((one, row) => [one, ...Object.values(others).map((column) => column[row])].join("\n").toLowerCase());
+  }
+
+  // The table with some rows as one each: their sums, their longest, and their texts where these differ.
+  gathered(groups) {
+    const inGroups = new Set(groups.flat());
+    const alone = [...this.longest[0].keys()].filter((row) => !inGroups.has(row));
+    const members = [...groups, ...alone.map((row) => [row])];
+    const each = (column, as) => members.map((rows) => as(rows.map((row) => column[row])));
+    const forEach = (columns, as) => Object.fromEntries(Object.entries(columns).map(([key, column]) => [key, as(column, key)]));
+    const sum = (values) => values.reduce((all, value) => all + (value ?? 0), 0);
+    const most = this.numbers.most[ALL];
+    const longest = members.map((rows) => rows.reduce((one, row) => (most[row] > most[one] ? row : one)));
+    return new Grid({
+      ...this.data,
+      texts: forEach(this.texts, (column) => each(column, inOne)),
+      numbers: forEach(this.numbers, (scopes, key) =>
+        scopes.map((column) => each(column, (values) => (this.field.get(key).adds ? sum(values) : Math.max(...values))))),
+      seen: forEach(this.seen, (column) => each(column, (values) => values.flat())),
+      stacks: this.stacks.length ? each(this.stacks, (values) => values.flat()) : [],
+      longest: this.longest.map((times) => longest.map((row) => times[row])),
+      links: this.links.length ? members.map((rows) => (rows.length > 1 ? "" : this.links[rows[0]])) : [],
+    }, this.steps);
   }
 
   // A figure of a row; undefined where there is none. What adds up is that of one step, if the scope is the steps.

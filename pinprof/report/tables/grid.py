@@ -68,6 +68,10 @@ class Grid:
     places: list[Place] = field(default_factory=list)
     whole_ns: tuple[int, int] = (0, 0)
     """The time that shares are of, in the regular steps and in the recording."""
+    stacks: list[tuple[str, ...]] = field(default_factory=list)
+    """The call stack of each row, innermost first, if there are any."""
+    together: dict[str, list[list[int]]] = field(default_factory=dict)
+    """What rows may be gathered by, and which of them are then one; any other row stands alone."""
 
     def __len__(self) -> int:
         return len(self.longest_ns[0])

@@ -8,6 +8,8 @@ import numpy as np
 from pinprof.analyses.spent import Origins, own_times
 from pinprof.analyses.syncs import WAITS, Cost, Stalls
 from pinprof.analysis import Analysis
+from pinprof.measurement.profile import WaitSite
+from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
 from pinprof.report.words import cut, in_short, place
 from pinprof.trace.callers import function_around
@@ -140,7 +142,20 @@ def waits(analysis: Analysis) -> Grid | None:
         "stalls",
         (np.array([each.start_ns for each in longest]), np.array([each.end_ns for each in longest])),
         [site.place for site in sites],
+        stacks=[site.stack for site in sites],
+        together=_together([analysis.profile.sites[number] for number, _ in numbered]),
     )
+
+
+def _together(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
+    """Return which waits are one by the line that calls them, and by library function, where that tells more."""
+    ways = {"by line": LINE, **({"by library function": LIBRARY} if called_from_several(sites) else {})}
+    numbers = {id(site): number for number, site in enumerate(sites)}
+    gathered = {
+        way: [[numbers[id(site)] for site in group.sites] for group in gather(sites, by) if len(group.sites) > 1]
+        for way, by in ways.items()
+    }
+    return {way: groups for way, groups in gathered.items() if groups}
 
 
 class _Wait(NamedTuple):

@@ -14,10 +14,10 @@ class Tables {
     this.filter = root.querySelector(".filter");
     this.scope = root.querySelector(".scope");
     for (const [label, scope] of steps ? SCOPES : SCOPES.slice(ALL)) this.scope.append(new Option(label, String(scope)));
-    this.grid = this.grids.get(this.tabs[0].dataset.grid);
+    this.gather = root.querySelector(".gather");
     this.searched = "";
     this.steer();
-    this.draw();
+    this.take(this.tabs[0]);
   }
 
   steer() {
@@ -30,6 +30,7 @@ class Tables {
       this.draw();
     });
     this.scope.addEventListener("change", () => this.draw());
+    this.gather.addEventListener("change", () => this.gatherBy(this.gather.value));
     this.root.querySelector(".save").addEventListener("click", () => this.save());
     this.section.addEventListener("input", ({ target }) => {
       if (!target.matches(".timeline .find")) return;
@@ -61,9 +62,23 @@ class Tables {
       tab.setAttribute("aria-selected", String(tab === chosen));
       tab.tabIndex = tab === chosen ? 0 : -1;
     }
-    this.grid = this.grids.get(chosen.dataset.grid);
-    this.sheet.setAttribute("aria-label", this.grid.title);
     this.sheet.scrollTo(0, 0);
+    this.take(chosen);
+  }
+
+  // Takes the table of a tab, and what its rows may be gathered by.
+  take(tab) {
+    this.grid = this.grids.get(tab.dataset.grid);
+    this.sheet.setAttribute("aria-label", this.grid.title);
+    const ways = Object.keys(this.grid.together);
+    this.gather.parentElement.hidden = !ways.length;
+    this.gather.replaceChildren(new Option("each by itself", ""), ...ways.map((way) => new Option(way)));
+    this.draw();
+  }
+
+  gatherBy(way) {
+    const grid = this.grids.get(this.grid.name);
+    this.grid = way ? grid.gathered(grid.together[way]) : grid;
     this.draw();
   }
 
@@ -139,15 +154,29 @@ class Tables {
       cell.append(button);
     } else if (key === "most" && value) {
       cell.append(asButton(text, "longest", `${text}: show the longest in the timeline`));
-    } else if (key === "line" && this.grid.links[row]) {
-      const link = made("a", "editor", inShort(text));
-      link.href = this.grid.links[row];
-      cell.append(link);
-    } else if (kind === "text") cell.append(made("span", "", inShort(text)));
+    } else if (key === "line") cell.append(this.place(row, inShort(text)));
+    else if (kind === "text") cell.append(made("span", "", inShort(text)));
     else cell.textContent = text;
     if (kind === "text" && key !== "name") cell.title = text;
     if (key === "total") cell.style.setProperty("--share", `${(100 * (value ?? 0)) / most}%`);
     return cell;
+  }
+
+  // The line of a row: a link where there is one, over its call stacks if they are known.
+  place(row, text) {
+    const link = this.grid.links[row];
+    const line = made(link ? "a" : "span", link ? "editor" : "", text);
+    if (link) line.href = link;
+    const stacks = this.grid.stacks[row] ?? [];
+    if (!stacks.length) return line;
+    const [folded, summary] = [made("details", "stacks"), made("summary", "")];
+    summary.append(line);
+    folded.append(summary, ...stacks.map((stack) => {
+      const list = made("ol", "");
+      for (const frame of stack) list.append(made("li", "", frame));
+      return list;
+    }));
+    return folded;
   }
 
   foot(fields, rows, scope) {
@@ -174,7 +203,7 @@ class Tables {
       return;
     }
     const line = target.closest("tbody tr");
-    if (!line || target.closest("a") || String(getSelection())) return;
+    if (!line || target.closest("a, details") || String(getSelection())) return;
     this.show(Number(line.dataset.row), target.matches(".longest"));
   }
 

@@ -14,6 +14,7 @@ from pinprof.report.flame import fragment as flame
 from pinprof.report.flame import host_flame, waits_flame
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.trace.waits import MAX_ROWS
 from pinprof.report.words import why_not
 from pinprof.trace.tables import Int64s
 from pinprof.units import between, duration
@@ -22,8 +23,6 @@ MAX_GPUS = 4
 """Of one trace that have a chart of their steps each."""
 FEW = 10
 """Of so many steps each length is said."""
-MAX_ROWS = 100
-"""A longer table helps nobody."""
 
 
 def drawn(section: str, analysis: Analysis) -> Markup:

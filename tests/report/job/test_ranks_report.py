@@ -17,10 +17,10 @@ from pinprof.measurement.trust import Doubt
 from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
-from pinprof.report.job.page import MAX_ROWS, to_html
+from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, to_brief, to_text
 from pinprof.report.job.view import MAX_FINDINGS
-from pinprof.report.job.words import clocks, nobody, numbers, spread
+from pinprof.report.job.words import MAX_ROWS, clocks, nobody, numbers, spread
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text as console_text
 from pinprof.rules import Finding, Findings

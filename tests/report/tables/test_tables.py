@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from detector import WAITS, detector
 from recordings import TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
@@ -81,6 +82,20 @@ def test_waits_are_those_of_the_sites_without_the_profilers(training: Analysis) 
     assert figures(waits(training), "name", "op", "count", "total", "most") == [
         ("torch.cuda.synchronize()", "cudaDeviceSynchronize", (3, 3), (300 * US, 300 * US), (100 * US, 100 * US))
     ]
+
+
+def test_waits_may_be_gathered_by_line_and_by_library_function(tmp_path: Path) -> None:
+    grid = waits(analysed(detector(), tmp_path))
+    assert grid
+    assert {way: sorted(map(len, groups)) for way, groups in grid.together.items()} == {
+        "by line": [6],
+        "by library function": [2, 3],
+    }
+    nms = next(rows for rows in grid.together["by library function"] if len(rows) == 2)
+    assert {grid.texts["library"][row].rpartition("(")[2] for row in nms} == {"batched_nms)"}
+    assert {grid.texts["line"][row] for row in nms} == {"train.py:30 (main)", "train.py:60 (evaluate)"}
+    assert all(grid.stacks)
+    assert waits(analysed(detector([WAITS[6]]), tmp_path)).together == {}  # type: ignore[union-attr]
 
 
 def test_calls_that_make_and_await_one_copy_are_one_wait(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from chromium import open_file
+from detector import detector
 from playwright.sync_api import Browser, Page
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
@@ -70,6 +71,32 @@ def test_a_part_of_the_page_leads_to_its_table(opened: Callable[..., Page]) -> N
         page.wait_for_function("(name) => document.querySelector('[aria-selected=true]').innerText === name", arg=name)
         assert page.locator(".sheet thead th").first.inner_text().strip() == first
         assert page.locator(".grids").evaluate("grids => Math.abs(grids.getBoundingClientRect().top) < 200")
+
+
+def test_waits_are_gathered_by_line_and_by_library_function_and_have_their_stacks(
+    opened: Callable[..., Page], tmp_path: Path
+) -> None:
+    page = opened(detector().write(tmp_path / "trace.json"))
+    page.get_by_role("tab", name="Waits").click()
+    sites = [int(row["count"]) for row in saved(page)]
+    assert len(sites) == 8
+    gather = page.locator(".grids .gather")
+    gather.select_option("by line")
+    lines = column(page, "line")
+    assert sorted(lines) == ["train.py:30 (main)", "train.py:32 (main)", "train.py:60 (evaluate)"]
+    at = lines.index("train.py:30 (main)")
+    assert column(page, "in")[at].count(",") == 4
+    assert sum(int(row["count"]) for row in saved(page)) == sum(sites)
+    gather.select_option("by library function")
+    both = [line for line in column(page, "line") if "," in line]
+    assert [sorted(line.split(", ")) for line in both] == [["train.py:30 (main)", "train.py:60 (evaluate)"]]
+    gather.select_option("each by itself")
+    assert len(column(page, "line")) == 8
+    stack = page.locator(".sheet .stacks").first
+    stack.locator("summary").click()
+    assert "train.py" in stack.locator("li").last.inner_text()
+    page.get_by_role("tab", name="Ops").click()
+    assert not gather.is_visible()
 
 
 def test_tables_follow_the_search_of_the_timeline_until_it_is_given_up(opened: Callable[..., Page]) -> None:
@@ -144,7 +171,9 @@ def test_no_column_is_cut_off(opened: Callable[..., Page]) -> None:
         for width in (1440, 1280):
             page.set_viewport_size({"width": width, "height": 720})
             assert page.locator(".sheet").evaluate("sheet => sheet.scrollWidth - sheet.clientWidth") == 0
-        texts = page.locator(".sheet td.text").evaluate_all("cells => cells.map((one) => [one.title, one.textContent])")
+        texts = page.locator(".sheet td.text").evaluate_all(
+            "cells => cells.map((one) => [one.title, (one.querySelector('summary') ?? one).textContent])"
+        )
         assert [text for title, text in texts if len(title) < len(text)] == []
 
 

@@ -3,7 +3,6 @@ import re
 from pathlib import Path
 
 import pytest
-from detector import detector
 from one_after_another import one_after_another
 from page_reader import Page
 from recordings import TRACES, analysis_of
@@ -79,7 +78,7 @@ def test_the_page_is_well_formed_and_has_named_parts(recorded: str) -> None:
     assert ("html", {"lang": "en"}) in read.tags
     names = [tag for tag, _ in read.tags]
     assert names.count("h1") == 1
-    assert names.count("caption") == names.count("table") > 3
+    assert names.count("caption") == names.count("table") > 2
     assert all(attributes.get("scope") in {"col", "row"} for tag, attributes in read.tags if tag == "th")
     identities = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(identities) == len(set(identities))
@@ -272,12 +271,6 @@ def test_shares_leave_out_what_is_zero() -> None:
 
 def test_shares_of_less_than_a_percent_are_escaped() -> None:
     assert "a: 1 ns (&lt;1 %)" in shares("all", [Share("a", 1, "1 ns", "#000"), Share("b", 999, "999 ns", "#111")])
-
-
-def test_the_page_shows_waits_in_libraries_by_line(tmp_path: Path) -> None:
-    page = to_html([entry_of(detector().write(tmp_path / "trace.json"))])
-    assert re.search(r'<strong class="strong">[^<]+</strong></th><td[^>]*>train.py:30 \(main\)', page)
-    assert "in detection/roi_heads.py:40 (fastrcnn_loss)" in page
 
 
 @pytest.mark.parametrize("name", ["mask_loss.stack", "loss_item_host_work.stack", "pageable_blocking"])
