@@ -31,8 +31,6 @@ SLATE, PALE = "#7A8799", "#B8BEC6"
 """For series that are no kinds of things. Masataka Okabe and Kei Ito, Color Universal Design (2008),
 https://jfly.uni-koeln.de/color/."""
 
-BUBBLE = "rgba(204,121,167,0.25)"
-"""Time in which the GPU is idle after a wait, where a finding marks it."""
 TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"
 """Of the page in light, as page.css has them, for figures that are drawn without it."""
 HATCHES = {"/": 135, "\\": 45, "-": 0, "|": 90}
@@ -61,8 +59,13 @@ def faded(colour: str) -> str:
     """Return the colour of what was not searched for, as a CSS colour."""
     if colour == IDLE:
         return "rgba(140,150,160,0.1)"
+    return see_through(colour, 0.18)
+
+
+def see_through(colour: str, alpha: float) -> str:
+    """Return a colour that lets the page through, be it light or dark, as a CSS colour."""
     red, green, blue = _channels(colour)
-    return f"rgba({red},{green},{blue},0.18)"
+    return f"rgba({red},{green},{blue},{alpha:.3g})"
 
 
 def ink(colour: str) -> str:

@@ -7,7 +7,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.order import amount, shown, spread
 from pinprof.bench.results import Bar, Figure, Picture
 from pinprof.hues import BLUE, GREEN, ORANGE, SLATE, VERMILLION
-from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout, points
+from pinprof.report.charts.chart import Chart, Key, bars, key_of, labelled_rows, layout, points
 from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
 from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
 from pinprof.trace.tables import UNKNOWN
@@ -82,7 +82,6 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
         bars_of.length_ms.append(round(length_ms, 6))
         named = bar.name if kind == CALL else KINDS[kind].label
         bars_of.hover.append(f"{bar.row}: {named}, {duration(length_ms * NS_PER_MS)}")
-    kinds = [KINDS[kind] for kind in sorted(by_kind)]
     shape = layout(
         34 * len(rows) + 62,
         "ms",
@@ -93,7 +92,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
         dragmode="pan",
     )
     data = series(by_kind[kind] for kind in sorted(by_kind))
-    keys = tuple(Key(kind.label, kind.colour, pattern=kind.pattern) for kind in kinds)
+    keys = tuple(map(key_of, sorted(by_kind)))
     return Chart(_caption(picture), data, shape, keys, config=STEERING)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pinprof.hues import HATCHES
 from pinprof.report.elements import Markup, unbroken
+from pinprof.report.timeline.kinds import KINDS
 from pinprof.units import ms
 
 SYMBOLS = {
@@ -36,6 +37,12 @@ class Key(NamedTuple):
     colour: str
     symbol: str = ""
     pattern: str = ""
+
+
+def key_of(kind: int, more: str = "") -> Key:
+    """Return the entry of the legend for a kind of the timeline, with more behind its label."""
+    label, _, colour, pattern, *_ = KINDS[kind]
+    return Key(label + more, colour, pattern=pattern)
 
 
 class View(NamedTuple):
@@ -70,6 +77,11 @@ class Chart:
     """Pixels that it needs; on a narrower screen it scrolls by itself."""
     config: dict[str, Any] = field(default_factory=dict)
     """How it is steered, where that is not as in other charts."""
+
+
+def ending(text: str, longest: int) -> str:
+    """Return the end of a text, which tells most of a path, if it has more characters than `longest`."""
+    return text if len(text) <= longest else f"\u2026{text[1 - longest :]}"
 
 
 def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:

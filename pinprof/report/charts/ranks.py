@@ -10,9 +10,9 @@ import numpy as np
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
-from pinprof.hues import BLUE, GREEN, VERMILLION
+from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
 from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, layout, points
+from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, ending, layout, points
 from pinprof.report.elements import Markup
 from pinprof.report.job.words import COLUMNS, PAUSED, longest_alone_first, slowest_of, spread
 from pinprof.units import NS_PER_MS, duration, percent
@@ -37,18 +37,12 @@ TIMES = dict(COLUMNS)
 """Times of a rank by what the tables call them."""
 STEP = Key("step", BLUE, "circle-open")
 ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
-MORE, LESS = (213, 94, 0), (0, 114, 178)
-"""Vermillion and blue of the palette."""
 
-
-def _shade(colour: tuple[int, int, int], alpha: float) -> str:
-    """Return a shade that lets the page through, be it light or dark."""
-    return f"rgba({','.join(map(str, colour))},{alpha:.3g})"
-
-
-STRENGTHS = [(part / 10, _shade(MORE, math.sqrt(part / 10))) for part in range(11)]
+MORE, LESS = VERMILLION, BLUE
+STRENGTHS = [(part / 10, see_through(MORE, math.sqrt(part / 10))) for part in range(11)]
 """Darker with the root of the time: short times are seen beside long ones."""
-DIFFERENCES = [(0, _shade(LESS, 1)), (0.5, _shade(LESS, 0)), (0.5, _shade(MORE, 0)), (1, _shade(MORE, 1))]
+ENDS = ((0, LESS, 1), (0.5, LESS, 0), (0.5, MORE, 0), (1, MORE, 1))
+DIFFERENCES = [(part, see_through(colour, alpha)) for part, colour, alpha in ENDS]
 
 
 class Line(NamedTuple):
@@ -84,7 +78,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
         _marks(STEP, {row.rank: row.step_ns for row in rows}, names),
         *([_marks(keys[-1], {slowest.rank: slowest.alone_ns}, [str(slowest.rank)])] if slowest else []),
     ]
-    files = {str(row.rank): _short(PurePath(row.path).name) for row in rows}
+    files = {str(row.rank): ending(PurePath(row.path).name, LONGEST_NAME) for row in rows}
     width = LABELS + PIXELS_PER_RANK * len(rows)
     choices = (_orders(ranks), _colours())
     return Chart(
@@ -245,10 +239,6 @@ def _caption(ranks: Ranks, left_out: int) -> str:
 def _ms(time: float | None) -> float | None:
     """Return a time in ms with four digits, to keep the page small."""
     return None if time is None else float(f"{time / NS_PER_MS:.4g}")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"\u2026{name[1 - LONGEST_NAME :]}"
 
 
 def _gradient(shades: Sequence[tuple[float, str]]) -> str:

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from pinprof import hues
-from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analyses.parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.regular import with_unlike
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
-from pinprof.report.charts.chart import Chart, Key, bars, layout, line_across, points
+from pinprof.report.charts.chart import Chart, Key, bars, key_of, layout, line_across, points
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.names import shown_numbers
@@ -41,8 +41,6 @@ GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, s
 OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
 ALL_WORK = "from its first work to its last"
 """What the bar of the only step is: that of several begins where the work of the step before ends."""
-PARTS = (COMPUTE_ONLY, COLLECTIVE_ONLY, BOTH, COPY_ONLY, MEMSET_ONLY, IDLE)
-"""In the order in which the parts are stacked."""
 
 
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
@@ -148,7 +146,7 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
             continue
         label = KINDS[kind].label
         shares[label] = int(time.sum()) / int(parts.length_ns.sum())
-        key = Key(f"{label}: {percent(shares[label])}", KINDS[kind].colour, pattern=KINDS[kind].pattern)
+        key = key_of(kind, f": {percent(shares[label])}")
         mean = _means(time, gathered)
         hover = [
             f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
@@ -174,11 +172,16 @@ def _bars_shape(firsts: Int64s) -> dict[str, Any]:
     return layout(240, "step", "ms", barmode="stack", bargap=0.15 if len(firsts) <= GAPS else 0, xaxis=xaxis)
 
 
-def part_times(parts: StepParts) -> dict[int, Int64s]:
-    """Return the times of each of PARTS, one per step."""
-    alone = parts.compute_ns - parts.talking_ns
-    times = (alone, parts.talking_ns, parts.both_ns, parts.copy_ns, parts.memset_ns, parts.idle_ns)
-    return dict(zip(PARTS, times, strict=True))
+def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
+    """Return how long each of PARTS is, in the order in which they are stacked: of each step, or of the mean one."""
+    return {
+        COMPUTE_ONLY: parts.compute_ns - parts.talking_ns,
+        COLLECTIVE_ONLY: parts.talking_ns,
+        BOTH: parts.both_ns,
+        COPY_ONLY: parts.copy_ns,
+        MEMSET_ONLY: parts.memset_ns,
+        IDLE: parts.idle_ns,
+    }
 
 
 def _each_bar(gathered: int) -> str:

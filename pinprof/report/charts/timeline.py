@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.report.charts.chart import Chart, Key, bars, layout
+from pinprof.report.charts.chart import Chart, bars, key_of, layout
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.drawing import MAX_BARS, arrange, in_words
@@ -21,7 +21,7 @@ from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import Drawing, Lane
 from pinprof.report.timeline.names import shown_numbers, step_names
-from pinprof.report.timeline.sources import in_words as hovers_of
+from pinprof.report.timeline.sources import hover_texts
 from pinprof.report.timeline.window import Window, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -99,7 +99,7 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
         text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         one = bars(
             kind.label,
-            Key(kind.label, kind.colour, pattern=kind.pattern),
+            key_of(of_kind.kind),
             hover=of_kind.hover,
             x=of_kind.length_ms,
             base=of_kind.start_ms,
@@ -148,7 +148,7 @@ def _rows(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
 def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
     """Yield the bars of each kind; in the legend the kinds come in their own order."""
     facts = Facts(trace, analysis)
-    words = hovers_of(facts, drawing.lanes)
+    words = hover_texts(facts, drawing.lanes)
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     zero = drawing.window.start_ns
     for kind in used:

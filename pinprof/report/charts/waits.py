@@ -8,10 +8,10 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, stacked, stacked_layout
+from pinprof.report.charts.chart import Chart, Key, bars, ending, key_of, labelled_rows, stacked, stacked_layout
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, KINDS
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import idle_after, in_short
+from pinprof.report.words import PARTS, idle_after, in_short
 from pinprof.rules.sums import in_or_after
 from pinprof.units import duration, ms, percent
 
@@ -19,11 +19,10 @@ MAX_SITES = 10
 """More are in the table."""
 LONGEST = 44
 """Characters of a place that fit a phone."""
-DRAIN = Key("host waits: for earlier work", hues.WAIT)
-OWN = Key("host waits: for its own copy", hues.COPY_OUT[0], pattern="/")
-OVERHEAD = Key("host waits: in the call", hues.CALL, pattern="-")
+DRAIN = Key(f"host waits: {PARTS['drain']}", hues.WAIT)
+OWN = Key(f"host waits: {PARTS['own']}", hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key(f"host waits: {PARTS['rest']}", hues.CALL, pattern="-")
 BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
-IDLE_KEY = Key(KINDS[IDLE_KIND].label, KINDS[IDLE_KIND].colour)
 BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
 
 
@@ -68,8 +67,7 @@ def site_label(site: WaitSite) -> str:
     """Return the cause and the place of waits, as short as a phone needs it."""
     known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
-    where = where if len(where) <= LONGEST else "\u2026" + where[1 - LONGEST :]
-    return f"{WAITS[site.cause].plain}: {where}"
+    return f"{WAITS[site.cause].plain}: {ending(where, LONGEST)}"
 
 
 def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
@@ -81,7 +79,7 @@ def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
     idle, span = sum(time.idle_ns for _, time in gpus), sum(time.span_ns for _, time in gpus)
     parts = [_Part(BUSY, BUSY.label, [time.busy_ns for _, time in gpus])] if with_busy else []
     if profile.withheld.causes:
-        parts.append(_Part(IDLE_KEY, IDLE_KEY.label, [time.idle_ns for _, time in gpus]))
+        parts.append(_Part(key_of(IDLE_KIND), KINDS[IDLE_KIND].label, [time.idle_ns for _, time in gpus]))
     else:
         prefix = "idle: " if with_busy else ""
         by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]

@@ -11,6 +11,7 @@ from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
 from pinprof.report.timeline.instances import worst_instance
 from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.timeline.window import whole_window
 from pinprof.report.words import printable, worth
 from pinprof.trace.insert import ROOM
 from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by
@@ -63,19 +64,19 @@ def _whether_cut(steps: Steps, at: int) -> dict[str, str]:
 
 
 def _said(trace: Trace, said: Sequence[str]) -> Iterator[Track]:
-    tables = [table for table in (trace.annotations, trace.ops, trace.calls, trace.gpu) if len(table)]
-    if said and tables:
-        start = np.full(len(said), min(int(table.start_ns[0]) for table in tables))
+    if said and any(map(len, (trace.annotations, trace.ops, trace.calls, trace.gpu))):
+        start = np.full(len(said), whole_window(trace).start_ns)
         yield Track("not in these tracks", start, start, lambda at: Label(said[at], {}), instants=True)
 
 
 def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     """Yield the track of the findings, if there are any."""
-    findings = analysis.findings
+    findings, steps = analysis.findings, analysis.trace.steps
     if not findings:
         return
     places = [worst_instance(analysis, finding) for finding in findings]
-    elsewhere = _first_step(analysis.trace)
+    complete = np.flatnonzero(steps.complete)
+    elsewhere = int(steps.start_ns[complete[0]]) if len(complete) else whole_window(analysis.trace).start_ns
     time = np.array([place.marks[0].start_ns if place else elsewhere for place in places], np.int64)
     order = np.argsort(time, kind="stable")
 
@@ -95,25 +96,11 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     yield Track("findings, each at its worst place", time[order], time[order], describe, instants=True)
 
 
-def _first_step(trace: Trace) -> int:
-    complete = np.flatnonzero(trace.steps.complete)
-    if len(complete):
-        return int(trace.steps.start_ns[complete[0]])
-    return min((int(table.start_ns[0]) for table in (trace.calls, trace.gpu) if len(table)), default=0)
-
-
 def notes(analysis: Analysis) -> list[str]:
     """Return what is left out, and why: by pinprof, and by Perfetto of the trace itself."""
     trace, why = analysis.trace, analysis.profile.withheld
-    withheld = (
-        (STALLS, why.stalls),
-        (DRAIN, why.drain),
-        (BUSY, why.busy),
-        (CAUSES, why.causes),
-        (OVERLAP, why.overlap),
-        (COPIES, why.copies),
-    )
-    found = [f"not shown: {FIGURES[figure]} ({reason.what})" for figure, reason in withheld if reason]
+    kinds = (STALLS, DRAIN, BUSY, CAUSES, OVERLAP, COPIES)
+    found = [f"not shown: {FIGURES[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
     lasts = np.concatenate(
         [gaps.times.end - gaps.times.start for gaps in analysis.details.gaps] or [np.empty(0, np.int64)]
     )

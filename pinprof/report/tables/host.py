@@ -11,7 +11,7 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
 from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
-from pinprof.report.words import cut, in_short, place
+from pinprof.report.words import PARTS, cut, in_short, place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -21,9 +21,9 @@ MOST_LEVELS = 64
 MOST_SEEN = 1000
 """Waits of a site that the timeline is told of one by one."""
 DRAINED = (
-    Field("drain", "for earlier work", TIME, "waiting for work that was queued before", adds=True),
-    Field("own", "for its own copy", TIME, "waiting for the call's own copy", adds=True),
-    Field("rest", "in the call", TIME, "the call itself", adds=True),
+    Field("drain", PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
+    Field("own", PARTS["own"], TIME, "waiting for the call's own copy", adds=True),
+    Field("rest", PARTS["rest"], TIME, "the call itself", adds=True),
     Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True),
 )
 

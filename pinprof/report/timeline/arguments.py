@@ -15,7 +15,7 @@ from pinprof.errors import TraceError
 from pinprof.report.timeline.lane import Columns, Lane, Rising
 from pinprof.report.words import cut
 from pinprof.trace.arguments import Found, look_up
-from pinprof.trace.tables import Int64s, Trace
+from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import counted, how_many, listed, size
 
 Args: TypeAlias = Mapping[str, Any]
@@ -77,9 +77,9 @@ def _inputs(args: Args) -> str:
     if CONCRETE in args and concrete is not args[CONCRETE]:
         return ""
     columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
-    told = [_input(*column) for column in columns]
+    shown = ", ".join(_input(*column) for column in columns)
     more = f" and {len(dims) - MAX_INPUTS:,} more" if len(dims) > MAX_INPUTS else ""
-    return f"{INPUTS}: {', '.join(told)}{more}"
+    return f"{INPUTS}: {shown}{more}"
 
 
 def _beside(values: object, dims: list[Any]) -> list[Any]:
@@ -241,12 +241,11 @@ class Interned:
     def args(self, args: dict[str, Any]) -> int:
         """Return the number of args."""
         key = msgspec.json.encode(args)
-        number = self._of_args.get(key)
-        if number is None:
-            number = self.told(in_words(args)) if self._left > 0 else self.told(TOO_MANY)
-            if self._left > 0:
-                self._of_args[key] = number
-        return number
+        if key not in self._of_args:
+            if self._left <= 0:
+                return self.told(TOO_MANY)
+            self._of_args[key] = self.told(in_words(args))
+        return self._of_args[key]
 
     def told(self, told: Recorded) -> int:
         """Return the number of what is told of an event."""
@@ -270,27 +269,23 @@ class Arguments:
     """What a trace's file says of the events that some lanes draw."""
 
     def __init__(self, trace: Trace, lanes: Iterable[Lane]) -> None:
-        rows = _rows(lanes)
         self.why = ""
         """Why nothing is known, in words."""
         self._interned = Interned()
-        self._sets = {table: np.zeros(len(getattr(trace, table)), np.int64) for table in rows}
-        self._own: dict[str, dict[str, Int64s]] = {table: {} for table in rows}
+        wanted: dict[str, Bools] = {}
+        for lane in lanes:
+            if table := lane.source.table:
+                wanted.setdefault(table, np.zeros(len(getattr(trace, table)), bool))[lane.row[lane.count == 1]] = True
+        self._sets = {table: np.zeros(len(rows), np.int64) for table, rows in wanted.items()}
+        self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """Of each table the numbers by key, one more than they are; 0 is none."""
-        wanted = {table: np.zeros(len(getattr(trace, table)), bool) for table in rows}
-        for table, drawn in rows.items():
-            wanted[table][np.concatenate(drawn)] = True
-        self._look_up(trace, wanted)
-
-    def _look_up(self, trace: Trace, wanted: Mapping[str, "np.ndarray"]) -> None:
-        found = 0
+        event = None
         try:
             for event in look_up(trace, wanted):
-                found += 1
                 self._sets[event.table][event.row] = self._number(event)
         except TraceError as error:
             self.why = str(error)
-        if not found and not self.why and any(rows.any() for rows in wanted.values()):
+        if event is None and not self.why and any(rows.any() for rows in wanted.values()):
             self.why = CHANGED
 
     def _number(self, event: Found) -> int:
@@ -335,13 +330,3 @@ class Arguments:
     def header(self) -> dict[str, Any]:
         """What the numbers of the columns mean."""
         return {"why": self.why, "own": OWN, "texts": list(self._interned.texts), "sets": self._interned.sets}
-
-
-def _rows(lanes: Iterable[Lane]) -> dict[str, list[Int64s]]:
-    """Return the rows of tables that are drawn one by one."""
-    rows: dict[str, list[Int64s]] = {}
-    for lane in lanes:
-        table = lane.source.table
-        if table:
-            rows.setdefault(table, []).append(lane.row[lane.count == 1])
-    return rows

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
-from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, MEMSET_ONLY
+from pinprof.report.timeline.kinds import PARTS
 from pinprof.report.timeline.lane import Drawing, Lane, blocks, fitted, thinned
 from pinprof.report.timeline.lanes import lay_out
 from pinprof.report.timeline.sources import BAND, STEPS
@@ -22,7 +22,6 @@ FOLDED_SHARE = 0.15
 than anything else."""
 FULL_SHARE = 0.7
 """Of the rectangles that may be in a page, for the steps that are there in full."""
-PARTS = (IDLE, MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH)
 FINEST_NS = 1_000
 """Merging begins with what is shorter than this."""
 

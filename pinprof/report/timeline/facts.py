@@ -67,42 +67,36 @@ class Surroundings:
     @classmethod
     def of(cls, trace: Trace, analysis: Analysis) -> "Surroundings":
         """Return the surroundings of all calls of a trace, of its stalls and of its GPU activities."""
-        lines: list[list[str]] = [[]]
         codes: dict[tuple[str, ...], int] = {(): 0}
 
-        def code(*said: str) -> int:
-            kept = tuple(filter(None, said))
-            if kept not in codes:
-                codes[kept] = len(lines)
-                lines.append(list(kept))
-            return codes[kept]
+        def code(*lines: str) -> int:
+            return codes.setdefault(tuple(filter(None, lines)), len(codes))
 
         ops, functions = _ops(trace), user_calls(trace, np.arange(len(trace.calls))).function
         modules = follow(trace.functions.name, module_around(trace, trace.links.function))
         rows = (*ops, follow(trace.functions.name, functions), modules)
         named = np.stack(rows) if len(trace.calls) else np.zeros((len(rows), 0), int)
         distinct, which = np.unique(named, axis=1, return_inverse=True)
-        texts = [_texts(trace, column) for column in distinct.T.tolist()]
-        call = np.array([code(*pair) for pair in texts], np.int64)[which.ravel()] if texts else np.zeros(0, np.int64)
+        texts, which = [_texts(trace, column) for column in distinct.T.tolist()], which.ravel()
+        call = np.array([code(*lines) for lines in texts], np.int64)[which]
 
         def placed(row: int, line: SourceLine | None, library: Place | None = None) -> int:
             if line is None:
                 return int(call[row])
             at = cut(place(line.place), MAX_PLACE)
             inside = f"within {cut(place(library), MAX_PLACE)}" if library else ""
-            op, _, module = texts[which.ravel()[row]]
+            op, _, module = texts[which[row]]
             return code(op, module, f"called at {at}", inside)
 
-        stalls = analysis.details.syncs
-        libraries = (stalls.sites[number].library for number in stalls.site.tolist())
-        stalled = zip(stalls.stalls.call.tolist(), stalls.lines, libraries, strict=True)
+        syncs, overlap = analysis.details.syncs, analysis.details.overlap
+        libraries = (syncs.sites[number].library for number in syncs.site.tolist())
+        stalled = zip(syncs.stalls.call.tolist(), syncs.lines, libraries, strict=True)
         stall = np.array([placed(*each) for each in stalled])
-        activity = np.zeros(len(trace.gpu), np.int64)
-        launch = trace.links.launch
-        for row, line in zip(analysis.details.overlap.row.tolist(), analysis.details.copy_places, strict=True):
+        activity, launch = np.zeros(len(trace.gpu), np.int64), trace.links.launch
+        for row, line in zip(overlap.row.tolist(), analysis.details.copy_places, strict=True):
             if line and line.line is not None and launch[row] != NONE:
                 activity[row] = placed(int(launch[row]), line)
-        return cls(lines, call, stall, activity)
+        return cls(list(map(list, codes)), call, stall, activity)
 
 
 def _ops(trace: Trace) -> list[Int32s]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
-from pinprof.hues import BUBBLE, HATCHES
+from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
@@ -84,7 +84,8 @@ def constants() -> str:
     """Return what the page's scripts share with Python, as JavaScript."""
     units = {name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in UNITS.items()}
     links = {"ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
-    named = {"SENTENCES": SENTENCES, "INPUTS": INPUTS, **units, **links, "HATCHES": HATCHES, "BUBBLE": BUBBLE}
+    looks = {"HATCHES": HATCHES, "BUBBLE": see_through(PURPLE, 0.25)}
+    named = {"SENTENCES": SENTENCES, "INPUTS": INPUTS, **units, **links, **looks}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
 
 

@@ -1,9 +1,9 @@
-"""What a rectangle can be, what it is called in the legend, and its colour and pattern."""
+"""What a rectangle can be, a row each: its name in the legend, its colour and its pattern; a kind is its number."""
 
 from typing import NamedTuple
 
 from pinprof import hues
-from pinprof.analyses.syncs import CAUSES, WAITS
+from pinprof.analyses.syncs import WAITS
 from pinprof.trace.host import Origin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
@@ -16,77 +16,60 @@ class Kind(NamedTuple):
     colour: str
     pattern: str = ""
     """A key of `HATCHES`: what tells it from its neighbours without the colour."""
+    has_names: bool = False
+    """Whether it has many events of different names, which shades tell apart."""
     short: str = ""
     """What stands in its rectangles before the size, if they have one, in place of their name."""
 
 
-_COPY_COLOURS = {
-    (direction, memory): pageable if memory == "pageable" else pinned
-    for direction, (pageable, pinned) in (("HtoD", hues.COPY_OUT), ("DtoH", hues.COPY_BACK))
-    for memory in HOST_MEMORIES
-}
+_ROWS: list[Kind] = []
 
 
-def _copy(direction: str, memory: str) -> Kind:
-    short = direction + (f" {memory}" if memory not in {"none", "unknown"} else "")
-    return Kind(f"copy {short}", "GPU", _COPY_COLOURS.get((direction, memory), hues.COPY_WITHIN), short=short)
+def _kind(label: str, group: str, colour: str, pattern: str = "", *, has_names: bool = False, short: str = "") -> int:
+    _ROWS.append(Kind(label, group, colour, pattern, has_names, short))
+    return len(_ROWS) - 1
 
 
-HOST_KINDS = (
-    Kind("step", "Host", hues.STEP),
-    Kind("annotation", "Host", hues.ANNOTATION),
-    Kind("op", "Host", hues.OP),
-    Kind("runtime call", "Host", hues.CALL),
-    Kind("the profiler's own wait", "Stalls", hues.PROFILER, "/"),
-    Kind("your code", "Python", hues.OWN_CODE),
-    Kind("torch", "Python", hues.TORCH_CODE),
-    Kind("Python and other packages", "Python", hues.PACKAGES),
-)
-STEP, ANNOTATION, OP, CALL, PROFILER, OWN_CODE, TORCH_CODE, PACKAGES = range(len(HOST_KINDS))
+STEP = _kind("step", "Host", hues.STEP)
+ANNOTATION = _kind("annotation", "Host", hues.ANNOTATION, has_names=True)
+OP = _kind("op", "Host", hues.OP, has_names=True)
+CALL = _kind("runtime call", "Host", hues.CALL, has_names=True)
+PROFILER = _kind("the profiler's own wait", "Stalls", hues.PROFILER, "/")
+OWN_CODE = _kind("your code", "Python", hues.OWN_CODE, has_names=True)
+TORCH_CODE = _kind("torch", "Python", hues.TORCH_CODE, has_names=True)
+PACKAGES = _kind("Python and other packages", "Python", hues.PACKAGES, has_names=True)
 OF_ORIGIN: dict[Origin, int] = {"user": OWN_CODE, "torch": TORCH_CODE, "library": PACKAGES}
 """Kinds of Python code by whose it is."""
-STALL = len(HOST_KINDS)
+
+STALL = len(_ROWS)
 """The kind of a stall is this plus its cause, an index into CAUSES."""
+for _cause in WAITS.values():
+    _kind(_cause.plain, "Stalls", _cause.colour)
 
-GPU_KINDS = (
-    Kind("kernel", "GPU", hues.KERNEL),
-    Kind("collective", "GPU", hues.COLLECTIVE, "|"),
-    Kind("memset", "GPU", hues.MEMSET, "-"),
-)
-KERNEL_KIND = STALL + len(CAUSES)
-COLLECTIVE_KIND, MEMSET_KIND = KERNEL_KIND + 1, KERNEL_KIND + 2
-COPY = KERNEL_KIND + len(GPU_KINDS)
+KERNEL_KIND = _kind("kernel", "GPU", hues.KERNEL, has_names=True)
+COLLECTIVE_KIND = _kind("collective", "GPU", hues.COLLECTIVE, "|", has_names=True)
+MEMSET_KIND = _kind("memset", "GPU", hues.MEMSET, "-")
+COPY = len(_ROWS)
 """The kind of a copy is this plus its direction times the number of host memories plus its host memory."""
+for _direction in DIRECTIONS:
+    for _memory in HOST_MEMORIES:
+        _pageable, _pinned = {"HtoD": hues.COPY_OUT, "DtoH": hues.COPY_BACK}.get(_direction, (hues.COPY_WITHIN,) * 2)
+        _short = _direction + (f" {_memory}" if _memory not in {"none", "unknown"} else "")
+        _kind(f"copy {_short}", "GPU", _pageable if _memory == "pageable" else _pinned, short=_short)
 
-BAND_KINDS = (
-    Kind("idle", "Overlap", hues.IDLE),
-    Kind("memsets", "Overlap", hues.MEMSET, "-"),
-    Kind("kernels alone", "Overlap", hues.KERNEL),
-    Kind("collectives alone", "Overlap", hues.COLLECTIVE, "|"),
-    Kind("exposed copies", "Overlap", hues.COPY_OUT[0], "/"),
-    Kind("overlapped copies", "Overlap", hues.OVERLAPPED, "\\"),
-)
+IDLE = _kind("idle", "Overlap", hues.IDLE)
+MEMSET_ONLY = _kind("memsets", "Overlap", hues.MEMSET, "-")
+COMPUTE_ONLY = _kind("kernels alone", "Overlap", hues.KERNEL)
+COLLECTIVE_ONLY = _kind("collectives alone", "Overlap", hues.COLLECTIVE, "|")
+COPY_ONLY = _kind("exposed copies", "Overlap", hues.COPY_OUT[0], "/")
+BOTH = _kind("overlapped copies", "Overlap", hues.OVERLAPPED, "\\")
+PARTS = range(IDLE, BOTH + 1)
 """The parts of a step, so called on all of the page."""
-IDLE = COPY + len(DIRECTIONS) * len(HOST_MEMORIES)
-MEMSET_ONLY, COMPUTE_ONLY, COLLECTIVE_ONLY, COPY_ONLY, BOTH = range(IDLE + 1, IDLE + len(BAND_KINDS))
 
-CHANGE_KINDS = (
-    Kind("gone after", "Changed", hues.GONE, "/"),
-    Kind("new", "Changed", hues.NEW, "\\"),
-    Kind("shorter after", "Changed", hues.SHORTER),
-    Kind("longer after", "Changed", hues.LONGER),
-)
-GONE, NEW, SHORTER, LONGER = range(IDLE + len(BAND_KINDS), IDLE + len(BAND_KINDS) + len(CHANGE_KINDS))
+GONE = _kind("gone after", "Changed", hues.GONE, "/")
+NEW = _kind("new", "Changed", hues.NEW, "\\")
+SHORTER = _kind("shorter after", "Changed", hues.SHORTER)
+LONGER = _kind("longer after", "Changed", hues.LONGER)
 
-KINDS: tuple[Kind, ...] = (
-    *HOST_KINDS,
-    *(Kind(cause.plain, "Stalls", cause.colour) for cause in WAITS.values()),
-    *GPU_KINDS,
-    *(_copy(direction, memory) for direction in DIRECTIONS for memory in HOST_MEMORIES),
-    *BAND_KINDS,
-    *CHANGE_KINDS,
-)
+KINDS = tuple(_ROWS)
 """All kinds; where rectangles lie on each other, the later kind lies above."""
-
-MANY_NAMES = frozenset({ANNOTATION, OP, CALL, OWN_CODE, TORCH_CODE, PACKAGES, KERNEL_KIND, COLLECTIVE_KIND})
-"""Kinds with many events of different names; they are shaded by name."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.window import Window
-from pinprof.trace.tables import NONE, Bools, Int64s, Table
+from pinprof.trace.tables import NONE, Bools, Int64s
 
 
 class Names(NamedTuple):
@@ -129,15 +129,6 @@ def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
         level[rest[outer]] = depth
         rest = rest[~outer]
     return level
-
-
-def lane_of(
-    group: str, label: str, source: Source, table: Table, rows: Int64s, kind: Int64s | int, *, folded: bool = False
-) -> Lane:
-    """Return rows of a table as a lane."""
-    kind = np.broadcast_to(np.asarray(kind, np.int64), rows.shape)
-    lane = lane_at(group, label, source, table.start_ns[rows], table.end_ns[rows], kind, rows)
-    return replace(lane, folded=folded)
 
 
 def lane_at(group: str, label: str, source: Source, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:

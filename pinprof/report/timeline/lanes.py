@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.lane import Lane, LeftOut, Source, lane_at, lane_of, levels
+from pinprof.report.timeline.lane import Lane, LeftOut, Source, lane_at, levels
 from pinprof.report.timeline.sources import ANNOTATIONS, BAND, CALLS, FRAMES, OPS, STALLS, STEPS, WORK
 from pinprof.report.timeline.window import Window
 from pinprof.trace.collectives import is_collective_kernel
@@ -22,8 +23,8 @@ from pinprof.trace.tables import (
     NONE,
     WHOLE_TRACE,
     Bools,
-    HostEvents,
     Int64s,
+    Table,
     Trace,
 )
 from pinprof.trace.threads import STEP_PREFIX
@@ -33,6 +34,10 @@ OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3
 MAX_THREADS, MAX_STREAMS = 4, 12
 """The busiest host threads, and streams per device, that are drawn; the others are counted."""
 
+DEEPEST_OP, DEEPEST_FRAME = 24, 64
+"""How deep ops and frames are drawn at all; deeper ones are counted."""
+MODULE_CALL = "nn.Module: "
+"""Before the name of the class, in the event of a module's call."""
 ROLES = ("main", "autograd", "pin_memory", "other")
 
 
@@ -98,48 +103,60 @@ def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: boo
     used.sort(key=lambda index: (ROLES.index(trace.threads[index].role), -per_thread[index]))
     for index in used[:MAX_THREADS]:
         mine = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
-        yield from _thread_lanes(trace, analysis, index, mine, nested=nested)
+        thread = f"thread {trace.threads[index].tid} ({trace.threads[index].role})"
+        yield from _thread_lanes(analysis, thread, mine, trace, nested=nested)
         if nested:
-            yield from frame_lanes(trace, window, index, _thread(trace, index))
+            yield from _frame_lanes(trace, window, index, f"Python frames, {thread}")
     others = used[MAX_THREADS:]
     yield LeftOut(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
 
 
-def _thread(trace: Trace, index: int) -> str:
-    thread = trace.threads[index]
-    return f"thread {thread.tid} ({thread.role})"
-
-
 def _thread_lanes(
-    trace: Trace, analysis: Analysis, index: int, rows: list[Int64s], *, nested: bool
+    analysis: Analysis, thread: str, rows: list[Int64s], trace: Trace, *, nested: bool
 ) -> Iterator[Lane | LeftOut]:
-    group = f"Host {_thread(trace, index)}"
-    annotations, ops, calls = rows
-    stalls = analysis.details.syncs.stalls
-    stalled = np.flatnonzero(np.isin(stalls.call, calls))
-    kind = np.where(stalls.profiler, kinds.PROFILER, kinds.STALL + analysis.details.syncs.cause)[stalled]
-    call = stalls.call[stalled]
+    group, syncs, (annotations, ops, calls) = f"Host {thread}", analysis.details.syncs, rows
+    stalled = np.flatnonzero(np.isin(syncs.stalls.call, calls))
+    kind = np.where(syncs.stalls.profiler, kinds.PROFILER, kinds.STALL + syncs.cause)[stalled]
+    call = syncs.stalls.call[stalled]
     yield lane_at(group, "stalls", STALLS, trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
     no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]
-    marks = annotations[no_step]
-    yield from _stack(group, ANNOTATIONS, trace.annotations, marks, kinds.ANNOTATION, ANNOTATION_LEVELS)
-    yield from _stack(group, OPS, trace.ops, ops, kinds.OP, OP_LEVELS, counted=not nested)
-    yield from _stack(group, CALLS, trace.calls, calls, kinds.CALL, CALL_LEVELS)
+    for source, mine, of_kind, limit in (
+        (ANNOTATIONS, annotations[no_step], kinds.ANNOTATION, ANNOTATION_LEVELS),
+        (OPS, ops, kinds.OP, OP_LEVELS),
+        (CALLS, calls, kinds.CALL, CALL_LEVELS),
+    ):
+        deeper = f"{source.name} nested deeper than {limit}"
+        stack = _Stack(group, source, getattr(trace, source.table), mine, of_kind, (source.name,))
+        yield from stack.lanes(range(limit), "" if nested and source is OPS else deeper)
     if nested:
-        level = levels(trace.ops.start_ns[ops], trace.ops.end_ns[ops], DEEPEST_OP)
-        yield from deeper_ops(trace, _thread(trace, index), ops, level, OP_LEVELS)
+        depths = tuple(f"depth {depth}" for depth in range(1, DEEPEST_OP + 1))
+        inner = _Stack(f"Ops further inside, {thread}", OPS, trace.ops, ops, kinds.OP, depths, folded=True)
+        yield from inner.lanes(range(OP_LEVELS, DEEPEST_OP), f"ops nested deeper than {DEEPEST_OP}")
 
 
-def _stack(
-    group: str, source: Source, table: HostEvents, rows: Int64s, kind: int, limit: int, *, counted: bool = True
-) -> Iterator[Lane | LeftOut]:
-    """Yield a lane for each level of nesting up to the limit, and how many are deeper if these are to be `counted`."""
-    level = levels(table.start_ns[rows], table.end_ns[rows], limit)
-    for depth in range(limit):
-        label = source.name if depth == 0 else ""
-        yield lane_of(group, label, source, table, rows[level == depth], kind)
-    if counted:
-        yield LeftOut(int((level == NONE).sum()), f"{source.name} nested deeper than {limit}")
+class _Stack(NamedTuple):
+    """Rows of a table that are around each other, or on a stream beside each other."""
+
+    group: str
+    source: Source
+    table: Table
+    rows: Int64s
+    kind: Int64s | int
+    labels: tuple[str, ...]
+    """Of the first lanes; the others have none."""
+    folded: bool = False
+
+    def lanes(self, depths: range, deeper: str) -> Iterator[Lane | LeftOut]:
+        """Yield a lane for each of some levels, and how many are `deeper`, if that has words."""
+        level = levels(self.table.start_ns[self.rows], self.table.end_ns[self.rows], depths.stop)
+        kind = np.broadcast_to(np.asarray(self.kind, np.int64), level.shape)
+        for depth in range(depths.start, int(level.max(initial=NONE)) + 1):
+            label = self.labels[depth] if depth < len(self.labels) else ""
+            rows, of_kind = self.rows[level == depth], kind[level == depth]
+            times = self.table.start_ns[rows], self.table.end_ns[rows]
+            yield replace(lane_at(self.group, label, self.source, *times, of_kind, rows), folded=self.folded)
+        if deeper:
+            yield LeftOut(int((level == NONE).sum()), deeper)
 
 
 def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | LeftOut]:
@@ -167,11 +184,8 @@ def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterat
     category = gpu.category[rows]
     kernel = np.where(is_collective_kernel(gpu)[rows], kinds.COLLECTIVE_KIND, kinds.KERNEL_KIND)
     kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kernel)
-    level = levels(gpu.start_ns[rows], gpu.end_ns[rows], STREAM_LEVELS)
-    for depth in range(STREAM_LEVELS):
-        label = f"stream {stream}" if depth == 0 else ""
-        yield lane_of(group, label, WORK, gpu, rows[level == depth], kind[level == depth])
-    yield LeftOut(int((level == NONE).sum()), f"activities of stream {stream} beside {STREAM_LEVELS} others")
+    stack = _Stack(group, WORK, gpu, rows, kind, (f"stream {stream}",))
+    return stack.lanes(range(STREAM_LEVELS), f"activities of stream {stream} beside {STREAM_LEVELS} others")
 
 
 def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
@@ -199,35 +213,15 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     return lane_at(group, "overlap", BAND, start[inside], end[inside], kind[inside], row)
 
 
-DEEPEST_OP, DEEPEST_FRAME = 24, 64
-"""How deep ops and frames are drawn at all; deeper ones are counted."""
-MODULE_CALL = "nn.Module: "
-"""Before the name of the class, in the event of a module's call."""
-
-
-def deeper_ops(trace: Trace, thread: str, rows: Int64s, level: Int64s, drawn: int) -> Iterator[Lane | LeftOut]:
-    """Yield the lanes of ops whose `level` is not below `drawn`; each says how deep it is."""
-    for depth in range(drawn, DEEPEST_OP):
-        mine = rows[level == depth]
-        yield lane_of(
-            f"Ops further inside, {thread}", f"depth {depth + 1}", OPS, trace.ops, mine, kinds.OP, folded=True
-        )
-    yield LeftOut(int((level == NONE).sum()), f"ops nested deeper than {DEEPEST_OP}")
-
-
-def frame_lanes(trace: Trace, window: Window, index: int, thread: str) -> Iterator[Lane | LeftOut]:
+def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterator[Lane | LeftOut]:
     """Yield a lane for each level of the Python frames of a thread, the outermost first."""
     functions = trace.functions
     rows = np.flatnonzero(window.holds(functions.start_ns, functions.end_ns) & (functions.thread == index))
-    level = levels(functions.start_ns[rows], functions.end_ns[rows], DEEPEST_FRAME)
-    kind = frame_kinds(trace)[rows]
-    for depth in range(int(level.max(initial=NONE)) + 1):
-        mine, label = level == depth, "frames" if depth == 0 else ""
-        yield lane_of(f"Python frames, {thread}", label, FRAMES, functions, rows[mine], kind[mine], folded=True)
-    yield LeftOut(int((level == NONE).sum()), f"Python frames nested deeper than {DEEPEST_FRAME}")
+    stack = _Stack(group, FRAMES, functions, rows, _frame_kinds(trace)[rows], ("frames",), folded=True)
+    return stack.lanes(range(DEEPEST_FRAME), f"Python frames nested deeper than {DEEPEST_FRAME}")
 
 
-def frame_kinds(trace: Trace) -> Int64s:
+def _frame_kinds(trace: Trace) -> Int64s:
     """Return whose code each Python function is, as kinds."""
     functions = trace.functions
     of_name = np.full(len(functions.names), kinds.PACKAGES, np.int64)

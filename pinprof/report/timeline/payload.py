@@ -16,9 +16,9 @@ from pinprof.analyses.overlap import EXPOSED
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
-from pinprof.report.timeline.detail import PARTS, Detail
+from pinprof.report.timeline.detail import Detail
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.kinds import KINDS, MANY_NAMES
+from pinprof.report.timeline.kinds import KINDS, PARTS
 from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
 from pinprof.report.timeline.names import short
 from pinprof.report.timeline.sources import WORK
@@ -179,7 +179,7 @@ def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
             "faded": faded(KINDS[kind].colour),
             "ink": ink(KINDS[kind].colour),
             "pattern": KINDS[kind].pattern,
-            "byName": kind in MANY_NAMES,
+            "byName": KINDS[kind].has_names,
             "short": KINDS[kind].short,
         }
         for kind in sorted(used)

@@ -218,7 +218,7 @@ BAND = Source("overlap", no_columns, of_band)
 WORK = Source("gpu", columns_of_work, of_work, "gpu")
 
 
-def in_words(facts: Facts, lanes: tuple[Lane, ...]) -> list[list[Markup]]:
+def hover_texts(facts: Facts, lanes: tuple[Lane, ...]) -> list[list[Markup]]:
     """Return the texts of the rectangles of each lane."""
     return [list(_texts(facts, lane)) for lane in lanes]
 

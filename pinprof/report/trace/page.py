@@ -9,14 +9,14 @@ from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import shown
+from pinprof.report.charts.steps import part_times
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
-from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
-from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
+from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.advice import advice, evidence
 from pinprof.report.trace.cards import cards
 from pinprof.report.trace.charts import drawn, lengths_of_steps, overlap_of_steps
@@ -181,16 +181,13 @@ def _shares(profile: Profile) -> Iterator[Markup]:
     """Yield a bar for each GPU whose parts add up to the step."""
     for mean in profile.parts:
         why = because(profile, mean).lstrip(", ")
-        parts = (
-            ("kernels alone" if mean.both_ns else "kernels", COMPUTE_ONLY, mean.compute_ns - mean.talking_ns, ""),
-            ("collectives alone", COLLECTIVE_ONLY, mean.talking_ns, ""),
-            ("overlapped copies", BOTH, mean.both_ns, ""),
-            ("exposed copies", COPY_ONLY, mean.copy_ns, ""),
-            ("memsets", MEMSET_ONLY, mean.memset_ns, ""),
-            ("GPU idle", IDLE_KIND, mean.idle_ns, f", {why}" if why else ""),
-        )
+        names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
         if mean.length_ns:
             yield shares(
                 of_what(profile, mean),
-                [Share(name, time, duration(time), KINDS[kind].colour, more) for name, kind, time, more in parts],
+                [
+                    Share(names.get(kind, KINDS[kind].label), time, duration(time), KINDS[kind].colour, more)
+                    for kind, time in part_times(mean).items()
+                    for more in [f", {why}" if why and kind == IDLE else ""]
+                ],
             )

@@ -11,7 +11,7 @@ from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.report.charts import waits
 from pinprof.report.flame import paths
-from pinprof.report.timeline.kinds import BAND_KINDS, CHANGE_KINDS, GPU_KINDS, HOST_KINDS, KINDS, Kind
+from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, Kind
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
 """Colour and pattern, by what has them."""
@@ -60,17 +60,21 @@ def of(kinds: tuple[Kind, ...]) -> Colours:
     return {kind.label: (kind.colour, kind.pattern) for kind in kinds}
 
 
+def grouped(name: str) -> tuple[Kind, ...]:
+    return tuple(kind for kind in KINDS if kind.group == name)
+
+
 def distinct(colours: Colours) -> Colours:
     """Return one name for each colour: kinds that call for the same remedy share one."""
     return {name: look for look, name in {look: name for name, look in reversed(colours.items())}.items()}
 
 
 SIDE_BY_SIDE: dict[str, Colours] = {
-    "a stream": distinct(of((*GPU_KINDS, *(kind for kind in KINDS if kind.label.startswith("copy "))))),
-    "the overlap band": of(BAND_KINDS),
-    "what changed": of(CHANGE_KINDS),
-    "stalls": distinct(of(tuple(kind for kind in KINDS if kind.group == "Stalls"))),
-    "a thread": of(tuple(kind for kind in HOST_KINDS if kind.label in {"annotation", "op", "runtime call"})),
+    "a stream": distinct(of(grouped("GPU"))),
+    "the overlap band": of(grouped("Overlap")),
+    "what changed": of(grouped("Changed")),
+    "stalls": distinct(of(grouped("Stalls"))),
+    "a thread": of(tuple(kind for kind in KINDS if kind.label in {"annotation", "op", "runtime call"})),
     "what is grey or nearly so": distinct(
         of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
     ),
@@ -112,7 +116,7 @@ def test_one_hue_is_one_kind_of_thing() -> None:
 
 
 def test_a_collective_is_no_compute() -> None:
-    kernel, collective, _ = GPU_KINDS
+    kernel, collective = KINDS[KERNEL_KIND], KINDS[COLLECTIVE_KIND]
     assert kernel.label == "kernel"
     assert collective.label == "collective"
     assert apart(kernel.colour, collective.colour, WHITE, np.eye(3)) > 15

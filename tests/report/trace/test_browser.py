@@ -28,7 +28,7 @@ from pinprof.report.timeline.detail import detailed
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.fragment import constants
 from pinprof.report.timeline.payload import packed
-from pinprof.report.timeline.sources import in_words
+from pinprof.report.timeline.sources import hover_texts
 from pinprof.report.timeline.window import choose_window
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
@@ -597,7 +597,7 @@ def test_the_page_and_the_figure_say_the_same_of_each_event(
     )
     figure = [
         [re.sub("</?b>", "", text).split("<br>") for text in texts]
-        for texts in in_words(Facts(trace, analysis), detail.lanes)
+        for texts in hover_texts(Facts(trace, analysis), detail.lanes)
     ]
     assert [[[html.escape(line, quote=False) for line in lines] for lines in lane] for lane in told] == figure
     assert not re.search("NaN|undefined", str(told))
