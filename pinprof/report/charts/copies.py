@@ -49,9 +49,9 @@ def copy_times_chart(profile: Profile) -> Chart | None:
     ]
     if not groups:
         return None
-    rows = [f"{group.direction} {group.host_memory if group.host_memory != 'none' else ''}" for group, *_ in groups]
+    rows = [_named(group.direction, group.host_memory) for group, *_ in groups]
     hover = [
-        f"{row.strip()}: {counted(copied.count, 'copy', 'copies')}, {sizes(copied.bytes, group.unsized)}"
+        f"{row}: {_copies(copied.count)}, {sizes(copied.bytes, group.unsized)}"
         + (f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "")
         + f"; {duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
         for row, (group, copied, hidden) in zip(rows, groups, strict=True)
@@ -80,7 +80,7 @@ def copies_chart(trace: Trace) -> Chart | None:
     data, keys = [], []
     for kind in np.unique(kinds).tolist():
         direction, memory = DIRECTIONS[kind // len(HOST_MEMORIES)], HOST_MEMORIES[kind % len(HOST_MEMORIES)]
-        label = f"{direction} {memory}" if memory != "none" else direction
+        label = _named(direction, memory)
         members = rows[kinds == kind]
         symbol = SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
         key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, symbol)
@@ -136,6 +136,10 @@ def _copies_caption(rows: Int64s, copies: int, drawable: int, best: float, link:
     without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
     merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
     return f"{_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL}{merged}{without}"
+
+
+def _named(direction: str, memory: str) -> str:
+    return direction if memory == "none" else f"{direction} {memory}"
 
 
 def _copies(count: int) -> str:

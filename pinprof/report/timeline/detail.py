@@ -1,7 +1,7 @@
 """Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +9,11 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
 from pinprof.report.timeline.kinds import PARTS
-from pinprof.report.timeline.lane import Drawing, Lane, blocks, fitted, thinned
+from pinprof.report.timeline.lane import Drawing, Lane, fitted, thinned
 from pinprof.report.timeline.lanes import lay_out
 from pinprof.report.timeline.sources import BAND, STEPS
 from pinprof.report.timeline.window import Window, step_range, whole_window
-from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
 
 MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
@@ -36,8 +36,6 @@ class Detail(Drawing):
     """Of lanes that are folded at first: neighbours shorter than this are merged; 0 if nothing is merged."""
     folded_full: tuple[int, ...] = ()
     """Of them: steps whose events are all there, if some are merged."""
-    shares: dict[int, Int64s] = field(default_factory=dict)
-    """Of merged overlap bands, by the place of the lane: ns of each of PARTS in each rectangle, one row per kind."""
 
 
 class _Thinned(NamedTuple):
@@ -46,7 +44,6 @@ class _Thinned(NamedTuple):
     lanes: tuple[Lane, ...]
     narrow_ns: int
     full: tuple[int, ...]
-    keep: list[Bools]
 
 
 def detailed(
@@ -63,13 +60,9 @@ def detailed(
     their own, so that they cost the others nothing. `more` lanes stand below the steps.
     """
     window = whole_window(trace)
-    found, left_out = lay_out(trace, analysis, window, nested=True)
-    found = [
-        *(lane for lane in found if lane.source is STEPS),
-        *more,
-        *(lane for lane in found if lane.source is not STEPS),
-    ]
-    lanes = list(map(by_start, found))
+    laid_out, left_out = lay_out(trace, analysis, window, nested=True)
+    steps, others = ([lane for lane in laid_out if (lane.source is STEPS) == is_step] for is_step in (True, False))
+    lanes = [lane.taken(np.argsort(lane.start_ns, kind="stable")) for lane in (*steps, *more, *others)]
     inner = [lane for lane in lanes if lane.folded]
     few = int(FOLDED_SHARE * max_events)
     folded = _thin(inner, few, window, trace, lambda limit: _first_seen(view, limit))
@@ -84,9 +77,8 @@ def detailed(
     )
     left = (iter(seen.lanes), iter(folded.lanes))
     drawn = tuple(next(left[lane.folded]) for lane in lanes)
-    shares = _band_shares(lanes, seen) if seen.narrow_ns else {}
     said = (seen.full, folded.narrow_ns, folded.full if folded.narrow_ns else ())
-    return Detail(window, drawn, seen.narrow_ns, tuple(left_out), *said, shares)
+    return Detail(window, drawn, seen.narrow_ns, tuple(left_out), *said)
 
 
 def _thin(
@@ -95,14 +87,15 @@ def _thin(
     """Return lanes with no more rectangles than given, those of some steps in full: of so many as there is room for."""
     total = sum(map(len, lanes))
     if total <= most:
-        return _Thinned(tuple(lanes), 0, tuple(range(len(trace.steps))), [])
+        return _Thinned(tuple(lanes), 0, tuple(range(len(trace.steps))))
     full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
     keep = [_within(trace, full, lane) for lane in lanes]
-    pairs = list(zip(lanes, keep, strict=True))
-    thin, narrow = fitted(
-        lambda narrow: [thinned(lane, narrow, kept, mixed=True) for lane, kept in pairs], most, FINEST_NS, window
-    )
-    return _Thinned(thin, narrow, tuple(full), keep)
+
+    def thin(narrow: int) -> Iterable[Lane]:
+        for lane, kept in zip(lanes, keep, strict=True):
+            yield thinned(lane, narrow, kept, mixed=True, shares=PARTS if lane.source is BAND else ())
+
+    return _Thinned(*fitted(thin, most, FINEST_NS, window), tuple(full))
 
 
 def _first_seen(view: Window, limit: int) -> list[int]:
@@ -111,32 +104,13 @@ def _first_seen(view: Window, limit: int) -> list[int]:
     return steps if len(steps) <= limit else []
 
 
-def _band_shares(lanes: list[Lane], seen: _Thinned) -> dict[int, Int64s]:
-    places = [place for place, lane in enumerate(lanes) if not lane.folded]
-    return {
-        place: band_shares(lanes[place], blocks(lanes[place], seen.narrow_ns, kept, mixed=True))
-        for place, kept in zip(places, seen.keep, strict=True)
-        if lanes[place].source is BAND
-    }
-
-
-def by_start(lane: Lane) -> Lane:
-    """Return a lane sorted by start, whatever the kinds."""
-    return lane.taken(np.argsort(lane.start_ns, kind="stable"))
-
-
-def band_shares(lane: Lane, first: Int64s) -> Int64s:
-    """Return how long each kind of the overlap band lasts in each block, one row per kind of PARTS."""
-    return np.stack([np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in PARTS])
-
-
 def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
     """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
     if trace.steps.source == WHOLE_TRACE:
         return []
     syncs = analysis.details.syncs
     cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns
-    worst = [rows[cost[rows].argmax()] for rows in map(np.flatnonzero, _by_site(syncs.site, len(syncs.sites)))]
+    worst = [rows[cost[rows].argmax()] for rows in syncs.rows]
     overlap = analysis.details.overlap
     exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
     copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
@@ -148,10 +122,6 @@ def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, want
     nearest = np.argsort(np.abs(np.arange(len(trace.steps)) - middle), kind="stable").tolist()
     chosen = dict.fromkeys(step for step in (*wanted, *nearest) if step >= 0)
     return sorted(list(chosen)[: max(limit, view.last - view.first + 1)])
-
-
-def _by_site(site: Int64s, count: int) -> Iterable[Bools]:
-    return (site == number for number in range(count))
 
 
 def _within(trace: Trace, steps: list[int], lane: Lane) -> Bools:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import escape
 
-from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.report.elements import Markup
@@ -67,10 +66,10 @@ def worst_instance(analysis: Analysis, finding: Finding) -> Instance | None:
 def _worst_stall(details: Details, finding: Finding) -> int | None:
     """Return the stall of the finding's sites that costs most."""
     syncs = details.syncs
-    causes = [CAUSES.index(cause) for cause in finding.rule.causes if cause in CAUSES]
     places = _places(finding)
-    sites = [number for number, site in enumerate(syncs.sites) if site.place in places]
-    rows = np.flatnonzero(np.isin(syncs.cause, causes) & np.isin(syncs.site, sites) & ~syncs.stalls.profiler)
+    sites = (number for number, site in enumerate(syncs.sites) if site.place in places)
+    rows = syncs.at(number for number in sites if syncs.sites[number].cause in finding.rule.causes)
+    rows = rows[~syncs.stalls.profiler[rows]]
     inside = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     rows = inside if len(inside) else rows
     cost = syncs.stalls.idle_ns * 1000 + syncs.stalls.stall_ns  # idle time first: that is what it costs

@@ -1,7 +1,7 @@
 """A lane of the timeline: rectangles in a row, what they can be, and how those too thin to see are merged."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -95,6 +95,8 @@ class Lane:
     """Whether it is only seen on request."""
     names: tuple[str, ...] = ()
     """Of changes: what `row` counts."""
+    shares: Mapping[int, Int64s] = field(default_factory=dict)
+    """Of an overlap band with merged parts: ns of each kind in each rectangle."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -163,16 +165,21 @@ def fitted(
     return lanes, narrow
 
 
-def thinned(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> Lane:
+def thinned(
+    lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False, shares: Iterable[int] = ()
+) -> Lane:
     """Return a lane in which neighbours of one kind, or of any if `mixed`, are merged if shorter than `narrow` ns.
 
     Those that begin in the same stretch of `narrow` ns become one block, so that no block is longer than twice that and
     every event lies in the drawing no further from its true place than a block is long. Those of `keep` stay alone.
-    Kind and row of a block are those of its longest event.
+    Kind and row of a block are those of its longest event; `shares` are kinds whose times in each block are kept.
     """
     if len(lane) == 0:
         return lane
-    first = blocks(lane, narrow, keep, mixed=mixed)
+    merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep
+    stretch = np.where(merges, lane.start_ns // narrow, -1)
+    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1) & (mixed | (lane.kind[1:] == lane.kind[:-1]))
+    first = np.flatnonzero(np.concatenate(([True], ~joins)))
     block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
     longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
     return replace(
@@ -181,12 +188,5 @@ def thinned(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool =
         end_ns=np.maximum.reduceat(lane.end_ns, first),
         count=np.add.reduceat(lane.count, first),
         busy_ns=np.add.reduceat(lane.busy_ns, first),
+        shares={kind: np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in shares},
     )
-
-
-def blocks(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> Int64s:
-    """Return where each block of a thinned lane begins."""
-    merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep
-    stretch = np.where(merges, lane.start_ns // narrow, -1)
-    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1) & (mixed | (lane.kind[1:] == lane.kind[:-1]))
-    return np.flatnonzero(np.concatenate(([True], ~joins)))

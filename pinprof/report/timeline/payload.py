@@ -18,7 +18,7 @@ from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.detail import Detail
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.kinds import KINDS, PARTS
+from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
 from pinprof.report.timeline.names import short
 from pinprof.report.timeline.sources import WORK
@@ -86,8 +86,6 @@ def packed(
         columns = {**_times(lane, view.start_ns), **lane.source.columns(facts, lane), **args.columns(lane)}
         added = {name: _added(block, names, numbers, column) for name, column in columns.items()}
         lanes.append({**_about(trace, lane, beside=beside), "columns": added})
-    for place, times in detail.shares.items():
-        lanes[place]["columns"] |= {f"share {kind}": block.add(row) for kind, row in zip(PARTS, times, strict=True)}
     header = {
         **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
@@ -137,6 +135,7 @@ def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
 def _times(lane: Lane, zero_ns: int) -> Columns:
     gaps = lane.start_ns - np.concatenate(([zero_ns], lane.end_ns[:-1]))
     columns: Columns = {"gap": folded(gaps), "length": lane.end_ns - lane.start_ns, "kind": lane.kind}
+    columns |= {f"share {kind}": times for kind, times in lane.shares.items()}
     return {**columns, "count": lane.count, "busy": lane.busy_ns} if (lane.count > 1).any() else columns
 
 
@@ -169,8 +168,7 @@ def _about(trace: Trace, lane: Lane, *, beside: bool) -> dict[str, Any]:
 
 def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
     used = {int(kind) for lane in detail.lanes for kind in np.unique(lane.kind)}
-    for times in detail.shares.values():
-        used |= {kind for kind, row in zip(PARTS, times, strict=True) if row.any()}
+    used |= {kind for lane in detail.lanes for kind, times in lane.shares.items() if times.any()}
     return {
         kind: {
             "label": KINDS[kind].label,

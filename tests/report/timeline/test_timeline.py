@@ -2,6 +2,7 @@ import base64
 import json
 import re
 import zlib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from pinprof import hues
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
+from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds, sources
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.drawing import in_words
-from pinprof.report.timeline.lane import LeftOut, levels, thinned
+from pinprof.report.timeline.lane import LeftOut, Source, levels, thinned
 from pinprof.report.timeline.lanes import merged
 from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.payload import PackedColumns
@@ -299,9 +300,8 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     kernels = lane_in(detail, "stream 7")
     inside = (kernels.start_ns >= trace.steps.start_ns[3]) & (kernels.start_ns < trace.steps.end_ns[3])
     assert (kernels.count[inside] == 1).all()
-    (place,) = (place for place, lane in enumerate(detail.lanes) if lane.label == "overlap")
-    band = detail.lanes[place]
-    assert detail.shares[place].sum(axis=0).tolist() == band.busy_ns.tolist()
+    band = lane_in(detail, "overlap")
+    assert sum(band.shares.values()).tolist() == band.busy_ns.tolist()  # type: ignore[union-attr]
     text = fragment(analysis, max_events=400)
     assert f"{len(detail.full)} of them are here in full. Elsewhere " in text
 
@@ -430,6 +430,14 @@ def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None
 
 
 # traces that lack something
+
+
+def test_the_page_has_words_for_the_rows_of_each_lane() -> None:
+    script = files("pinprof.report.timeline").joinpath("words.js").read_text("utf-8")
+    known = re.search(r"const VALUES = \{(.*?)\}", script)
+    assert known
+    rows = {row.values.__name__ for row in vars(sources).values() if isinstance(row, Source)}
+    assert set(re.findall(r"(\w+):", known[1])) == rows - {"of_gpu_step"}  # these are a figure's alone
 
 
 def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
