@@ -24,8 +24,6 @@ from pinprof.units import duration, how_many, percent, rate, size
 COPY_PARTS = {COPY_ONLY: "exposed", BOTH: "overlapped"}
 ON_GPU = "on the GPU: from the end of the step before (of the first: from its first work) to the end of its work"
 """What a step on the GPU is, in the words of `StepParts`."""
-
-
 SENTENCES: dict[str, list[list[str]]] = json.loads(files(__package__).joinpath("sentences.json").read_text("utf-8"))
 """Lines, each with its alternatives: `{bytes:size}` is the value `bytes` as `size` of `units.py` writes it."""
 FORMATS: dict[str, Callable[[Any], str]] = {one.__name__: one for one in (duration, how_many, percent, rate, size, str)}
@@ -43,21 +41,6 @@ def said(lines: list[list[str]], values: Values) -> Iterator[str]:
 
 def _named(table: Table, rows: Int64s) -> Names:
     return Names(table.names, table.name[rows])
-
-
-def no_columns(facts: Facts, lane: Lane) -> Columns:  # noqa: ARG001  as all sources have it
-    """Return nothing: the kind and the times say all."""
-    return {}
-
-
-def columns_of_steps(facts: Facts, lane: Lane) -> Columns:  # noqa: ARG001  as all sources have it
-    """Return which steps they are."""
-    return {"step": lane.row}
-
-
-def columns_of_changes(facts: Facts, lane: Lane) -> Columns:  # noqa: ARG001  as all sources have it
-    """Return what changed, in words."""
-    return {"name": Names(lane.names, lane.row)}
 
 
 def columns_of_events(facts: Facts, lane: Lane) -> Columns:
@@ -119,7 +102,7 @@ def of_gpu_step(facts: Facts, bar: Bar) -> Values:
     }
 
 
-def of_band(facts: Facts, bar: Bar) -> Values:  # noqa: ARG001  as all sources have it
+def of_band(_: Facts, bar: Bar) -> Values:
     """Return how long a part of a step lasts, of single ones."""
     return {} if bar.is_block else {"name": KINDS[bar.kind].label, "length": bar.end_ns - bar.start_ns}
 
@@ -206,15 +189,15 @@ def _launched(facts: Facts, bar: Bar, start: int) -> Values:
     return {"earlier": earlier, "launcher": launcher, "around": around or facts.around.call[launch]}
 
 
-STEPS = Source("steps", columns_of_steps, of_step)
-GPU_STEPS = Source("gpu_steps", columns_of_steps, of_gpu_step)
-CHANGES = Source("changes", columns_of_changes, of_event)
+STEPS = Source("steps", lambda _, lane: {"step": lane.row}, of_step)
+GPU_STEPS = Source("gpu_steps", lambda _, lane: {"step": lane.row}, of_gpu_step)
+CHANGES = Source("changes", lambda _, lane: {"name": Names(lane.names, lane.row)}, of_event)
 STALLS = Source("stalls", columns_of_stalls, of_stall, of_thread=True)
 ANNOTATIONS = Source("annotations", columns_of_events, of_event, "annotations", is_nested=True, of_thread=True)
 OPS = Source("ops", columns_of_events, of_event, "ops", is_nested=True, of_thread=True)
 CALLS = Source("calls", columns_of_events, of_event, "calls", is_nested=True, of_thread=True)
 FRAMES = Source("frames", columns_of_events, of_event, "functions", is_nested=True)
-BAND = Source("overlap", no_columns, of_band)
+BAND = Source("overlap", lambda *_: {}, of_band)
 WORK = Source("gpu", columns_of_work, of_work, "gpu")
 
 
