@@ -32,8 +32,7 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
         *_timelines(before, after, comparison),
         *map(on_page, events(comparison)),
     ]
-    sides = ((BEFORE, comparison.before), (AFTER, comparison.after))
-    read = (note(f"{side.capitalize()}: {profile.path}") for side, profile in sides)
+    read = (note(f"{side.capitalize()}: {profile.path}") for side, profile in comparison.sides)
     body = Markup("<header><h1>pinprof: what changed between two traces</h1>{}</header>\n<main>\n{}\n</main>").format(
         Markup().join(read), lines(parts)
     )

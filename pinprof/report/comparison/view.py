@@ -1,25 +1,25 @@
-"""What a comparison of two traces shows, in the order in which it is read."""
+"""What a comparison of two traces shows, in the order in which it is read; a brief tells what changed of it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from pinprof.comparison import Comparison, FindingChange, WaitChange
-from pinprof.comparison.changes import SAME, CopyChange
+from pinprof.analyses.syncs import WAITS
+from pinprof.comparison import Comparison, CopyChange, FindingChange, WaitChange
+from pinprof.comparison.changes import GONE, NEW, SAME
 from pinprof.report.comparison.words import (
     AFTER,
     ARROW,
     BEFORE,
     amount,
-    change_of,
-    changed,
     difference,
-    has_several_gpus,
     how_sure,
-    label,
+    labels,
     meaning,
     noise,
     not_compared,
     outcome,
+    outcome_of,
     pair,
     repinning,
     saving,
@@ -36,49 +36,88 @@ from pinprof.units import counted
 
 MAX_ROWS = 12
 """More waits or findings than this are counted in a terminal, not listed."""
-Row = Sequence[Cell]
-Change = TypeVar("Change", CopyChange, WaitChange, FindingChange)
+
+
+class Change(NamedTuple):
+    """A wait, a kind of copies or a finding: its row of a table, and what a brief says of it."""
+
+    status: str
+    cells: Sequence[Cell]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All waits, copies or findings."""
+
+    title: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Change]
+    one: str
+    several: str
+    notes: Sequence[str] = ()
+    lists_same: bool = False
+    """Whether a terminal lists those, too, that did not change; it is few of them."""
+
+    @property
+    def differing(self) -> list[Change]:
+        """Those that changed beyond noise."""
+        return [row for row in self.rows if row.status != SAME]
+
+    @property
+    def section(self) -> Section:
+        """All of them; a terminal lists what changed, and counts the rest."""
+        rows, listed = [row.cells for row in self.rows], [row.cells for row in self.differing]
+        if self.lists_same:
+            table = Table(self.caption, self.columns, rows, is_named=False)
+            return Section(self.title, tables=[table], notes=self.notes)
+        same, more = len(rows) - len(listed), len(listed) - MAX_ROWS
+        rest = [f"and {more} more, all in the JSON and on the page"] if more > 0 else []
+        rest += [f"{counted(same, self.one)} as before, within noise"] if same else []
+        table = Table(self.caption, self.columns, rows, listed[:MAX_ROWS], is_named=False)
+        return Section(self.title, tables=[table], notes=self.notes, left_out=rest)
 
 
 def summary(comparison: Comparison) -> Iterator[Section]:
     """Yield the steps, what to know before one trusts them, all figures, and the findings."""
-    sides = ((BEFORE, comparison.before), (AFTER, comparison.after))
     yield Section("Step", facts=list(_steps(comparison)), notes=list(how_sure(comparison)))
-    known = [f"{side}: {entry.what}: {consequence(entry)}." for side, profile in sides for entry in doubts(profile)]
+    known = [
+        f"{side}: {entry.what}: {consequence(entry)}."
+        for side, profile in comparison.sides
+        for entry in doubts(profile)
+    ]
     if known:
         yield Section("Before you trust these traces", notes=known)
     yield _figures(comparison)
     if comparison.findings or not comparison.findings_reason:
-        yield _findings(comparison)
+        yield findings(comparison).section
 
 
 def events(comparison: Comparison) -> Iterator[Section]:
     """Yield the waits and copies."""
-    if comparison.waits:
-        yield _waits(comparison)
-    if comparison.copies:
-        yield _copies(comparison)
+    yield from (changes.section for changes in (waits(comparison), copies(comparison)) if changes.rows)
 
 
 def _steps(comparison: Comparison) -> Iterator[Fact]:
-    for side, profile in ((BEFORE, comparison.before), (AFTER, comparison.after)):
+    for side, profile in comparison.sides:
         (number, how), limit = step_of(profile), bound(profile)
         yield Fact(f"step {side}", number, "; ".join([how, steps(profile), *([limit.meaning] if limit else [])]))
 
 
 def _figures(comparison: Comparison) -> Section:
-    several = has_several_gpus(comparison)
     columns = [Column("figure"), *number_columns(BEFORE, AFTER, "difference", "noise"), Column("meaning")]
     rows = [
         (
-            label(figure, several_gpus=several),
+            label,
             amount(figure.unit, figure.before.value),
             amount(figure.unit, figure.after.value),
             difference(figure),
             noise(figure),
             _coloured(meaning(figure), outcome(figure)),
         )
-        for figure in telling(comparison)
+        for label, figure in labels(comparison)
+        if telling(figure)
     ]
     caption = "Overlapped copy time in the whole trace. Noise: spread over steps"
     reasons = [f"not compared: {', '.join(names)} ({reason})" for reason, names in not_compared(comparison).items()]
@@ -89,72 +128,86 @@ def _coloured(text: str, style: str) -> Cell:
     return Styled(text, style) if style else text
 
 
-def _changed(change: CopyChange | WaitChange | FindingChange) -> Cell:
-    return _coloured(changed(change), change_of(change)[1])
+def _status(change: CopyChange | WaitChange | FindingChange) -> Cell:
+    """Return how something changed, with whether that is better or worse where its word does not say so."""
+    better_or_worse = outcome_of(change)
+    is_said = not better_or_worse or change.status in {GONE, NEW}
+    return _coloured(change.status if is_said else f"{change.status}, {better_or_worse}", better_or_worse)
 
 
-def _findings(comparison: Comparison) -> Section:
-    columns = [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")]
-    caption = "The same rule in the same function is the same finding; each saving is that of fixing it alone"
+def findings(comparison: Comparison) -> Changes:
+    """Return the findings."""
+    return Changes(
+        "Findings",
+        "The same rule in the same function is the same finding; each saving is that of fixing it alone",
+        [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")],
+        list(map(_finding, comparison.findings)),
+        "finding",
+        "findings",
+        notes=[] if comparison.findings else ["none in either trace"],
+    )
 
-    def row(change: FindingChange) -> Row:
-        finding = change.findings[0]
-        return _changed(change), f"{finding.rule.id} {finding.title}", where(change), saving(change)
 
-    notes = [] if comparison.findings else ["none in either trace"]
-    return _with_rest("Findings", caption, columns, comparison.findings, row, "finding", notes)
+def _finding(change: FindingChange) -> Change:
+    finding, saved = change.findings[0], saving(change)
+    worth = f"; fixing it saves {saved}" if saved != NOTHING else ""
+    return Change(
+        change.status,
+        (_status(change), f"{finding.rule.id} {finding.title}", where(change), saved),
+        f"finding: {finding.title} ({finding.rule.id}){worth}",
+    )
 
 
-def _waits(comparison: Comparison) -> Section:
+def waits(comparison: Comparison) -> Changes:
+    """Return the waits of the host."""
     columns = [Column("change"), Column("cause"), Column("where"), Column("op or call")]
-    columns += number_columns("count", "stall", "GPU idle after")
-    caption = "GPU idle after: from the end of the wait to its next work"
-
-    def row(change: WaitChange) -> Row:
-        causes = dict.fromkeys(cause_of(site) for site in (*change.before[:1], *change.after[:1]))
-        site = change.sites[0]
-        return (
-            _changed(change),
-            f" {ARROW} ".join(causes),
-            cut(where(change), MAX_CELL),
-            Styled(cut(site.op or site.call, MAX_CELL), "code"),
-            *map(pair, (change.count, change.stall, change.bubble)),
-        )
-
-    title = f"Waits of the host, {comparison.per}"
-    return _with_rest(title, caption, columns, comparison.waits, row, "wait")
+    return Changes(
+        f"Waits of the host, {comparison.per}",
+        "GPU idle after: from the end of the wait to its next work",
+        [*columns, *number_columns("count", "stall", "GPU idle after")],
+        [_wait(change, comparison.per) for change in comparison.waits],
+        "wait",
+        "waits",
+    )
 
 
-def _copies(comparison: Comparison) -> Section:
-    columns = [Column("change"), Column("copy"), Column("host memory")]
-    columns += number_columns("count", "bytes", "time", "exposed", "rate")
-    rows = [
-        (
-            _changed(change),
-            change.direction,
-            NOTHING if change.host_memory == "none" else change.host_memory,
-            *map(pair, (change.count, change.bytes, change.time, change.exposed, change.rate)),
-        )
-        for change in comparison.copies
-    ]
-    notes = [repinning(change, comparison.per) for change in comparison.repinned]
-    table = Table("Each direction and host memory", columns, rows, is_named=False)
-    return Section(f"Copies, {comparison.per}", tables=[table], notes=notes)
+def _wait(change: WaitChange, per: str) -> Change:
+    causes = dict.fromkeys(cause_of(site) for site in (*change.before[:1], *change.after[:1]))
+    site, place = change.sites[0], cut(where(change), MAX_CELL)
+    at = f" at {place}" if place != NOTHING else ""
+    times = pair(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
+    call = Styled(cut(site.op or site.call, MAX_CELL), "code")
+    return Change(
+        change.status,
+        (_status(change), f" {ARROW} ".join(causes), place, call, *map(pair, change.figures)),
+        f"{WAITS[site.cause].label}{at}: the host waits {times} {per}",
+    )
 
 
-def _with_rest(
-    title: str,
-    caption: str,
-    columns: Sequence[Column],
-    changes: Sequence[Change],
-    row: Callable[[Change], Row],
-    one: str,
-    notes: Sequence[str] = (),
-) -> Section:
-    """Return a section of which a terminal lists what changed, and counts the rest."""
-    differing = [change for change in changes if change.status != SAME]
-    same, more = len(changes) - len(differing), len(differing) - MAX_ROWS
-    rest = [f"and {more} more, all in the JSON and on the page"] if more > 0 else []
-    rest += [f"{counted(same, one)} as before, within noise"] if same else []
-    table = Table(caption, columns, list(map(row, changes)), list(map(row, differing[:MAX_ROWS])), is_named=False)
-    return Section(title, tables=[table], notes=notes, left_out=rest)
+def copies(comparison: Comparison) -> Changes:
+    """Return the copies by direction and host memory."""
+    return Changes(
+        f"Copies, {comparison.per}",
+        "Each direction and host memory",
+        [
+            Column("change"),
+            Column("copy"),
+            Column("host memory"),
+            *number_columns("count", "bytes", "time", "exposed", "rate"),
+        ],
+        [_copies(change, comparison.per) for change in comparison.copies],
+        "kind of copies",
+        "kinds of copies",
+        notes=[repinning(change, comparison.per) for change in comparison.repinned],
+        lists_same=True,
+    )
+
+
+def _copies(change: CopyChange, per: str) -> Change:
+    memory = NOTHING if change.host_memory == "none" else change.host_memory
+    named = change.direction if memory == NOTHING else f"{change.direction} {memory}"
+    return Change(
+        change.status,
+        (_status(change), change.direction, memory, *map(pair, change.figures)),
+        f"copies {named}: {pair(change.time)} {per}",
+    )

@@ -20,15 +20,18 @@ RARE = 0.01
 """Of figures that did not change, so few may look as if they had, without a word."""
 
 
-def label(figure: ComparedFigure, *, several_gpus: bool) -> str:
-    """Return what a figure is, with its GPU if there are several."""
-    name = figure.label
-    return name if figure.device is None or not several_gpus else name.replace("GPU", f"GPU {figure.device}")
-
-
-def has_several_gpus(comparison: Comparison) -> bool:
-    """Return whether figures must say of which GPU they are."""
-    return len({figure.device for figure in comparison.figures if figure.device is not None}) > 1
+def labels(comparison: Comparison) -> list[tuple[str, ComparedFigure]]:
+    """Return what each figure is, with its GPU if there are several."""
+    several = len({figure.device for figure in comparison.figures if figure.device is not None}) > 1
+    return [
+        (
+            figure.label.replace("GPU", f"GPU {figure.device}")
+            if several and figure.device is not None
+            else figure.label,
+            figure,
+        )
+        for figure in comparison.figures
+    ]
 
 
 def amount(unit: str, value: float | None) -> str:
@@ -87,24 +90,19 @@ def outcome(figure: ComparedFigure) -> str:
     return BETTER if (figure.difference > 0) == figure.more_is_better else WORSE
 
 
-def change_of(change: WaitChange | CopyChange | FindingChange) -> tuple[str, str]:
-    """Return how something changed, and whether that is better or worse; nothing where that cannot be said."""
+def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
+    """Return whether a change is better or worse; nothing where that cannot be said."""
     if change.status in {GONE, NEW} and not isinstance(change, CopyChange):  # of copies, others may be in their place
-        return change.status, BETTER if change.status == GONE else WORSE
+        return BETTER if change.status == GONE else WORSE
+    if change.status not in {CHANGED, MOVED}:
+        return ""
     if isinstance(change, FindingChange):
-        figures: tuple[ComparedFigure, ...] = (change.saving,)
-    elif isinstance(change, WaitChange):
+        return outcome(change.saving)
+    if isinstance(change, WaitChange):
         figures = change.bubble, change.stall, change.count
     else:
         figures = change.exposed, change.time, change.rate
-    said = next(filter(None, map(outcome, figures)), "") if change.status in {CHANGED, MOVED} else ""
-    return change.status, said
-
-
-def changed(change: WaitChange | CopyChange | FindingChange) -> str:
-    """Return how something changed, with whether that is better or worse where its word does not say so."""
-    status, said = change_of(change)
-    return f"{status}, {said}" if said and status not in {GONE, NEW} else status
+    return next(filter(None, map(outcome, figures)), "")
 
 
 def _reads_alike(figure: ComparedFigure) -> bool:
@@ -112,35 +110,22 @@ def _reads_alike(figure: ComparedFigure) -> bool:
     return amount(figure.unit, figure.before.value) == amount(figure.unit, figure.after.value)
 
 
-def telling(comparison: Comparison) -> list[ComparedFigure]:
-    """Return the figures that say something: not those that are nothing in both traces."""
-    return [
-        figure
-        for figure in comparison.figures
-        if figure.before.value or figure.after.value or figure.before.value != figure.after.value
-    ]
+def telling(figure: ComparedFigure) -> bool:
+    """Return whether a figure says something: it is not nothing in both traces."""
+    before, after = figure.before.value, figure.after.value
+    return bool(before or after or before != after)
 
 
 def not_compared(comparison: Comparison) -> dict[str, list[str]]:
     """Return why figures are not compared, each reason with the figures."""
-    several = has_several_gpus(comparison)
     reasons: dict[str, list[str]] = {}
-    for figure in comparison.figures:
-        if figure.reason and not _has_neither(figure):
-            reasons.setdefault(figure.reason, []).append(label(figure, several_gpus=several))
-    named = (
-        ("waits", comparison.waits_reason),
-        ("copies", comparison.copies_reason),
-        ("findings", comparison.findings_reason),
-    )
-    for what, reason in named:
-        if reason:
-            reasons.setdefault(reason, []).append(what)
+    for label, figure in labels(comparison):
+        has_copies = not figure.before.reason == figure.after.reason == "no copies"
+        if figure.reason and has_copies:
+            reasons.setdefault(figure.reason, []).append(label)
+    for what, reason in comparison.reasons.items():
+        reasons.setdefault(reason, []).append(what)
     return reasons
-
-
-def _has_neither(figure: ComparedFigure) -> bool:
-    return figure.before.reason == figure.after.reason == "no copies"
 
 
 # The verdict
@@ -187,7 +172,7 @@ def _at_least(comparison: Comparison) -> str:
 
 def how_sure(comparison: Comparison) -> Iterator[str]:
     """Yield what to know about the comparison of the steps."""
-    profiles = ((BEFORE, comparison.before), (AFTER, comparison.after))
+    profiles = comparison.sides
     sources = {side: profile.estimate.source for side, profile in profiles if profile.estimate.step_ns is not None}
     estimated = [side for side, source in sources.items() if source == "estimated"]
     if len(estimated) == 1 and len(sources) > 1:
