@@ -63,6 +63,36 @@ class GuardCopies(msgspec.Struct, frozen=True, kw_only=True, tag="guard"):
     steps: int
 
 
+class GuardedUse(msgspec.Struct):
+    """A place at which host memory is copied or used, and the text of its line, if it is known."""
+
+    file: str
+    line: int | None
+    function: str
+    text: str
+
+
+class GuardedRace(msgspec.Struct):
+    """Two uses of host memory that nothing orders."""
+
+    rule: str
+    headline: str
+    certain: bool
+    times: int
+    copy: GuardedUse
+    access: GuardedUse
+
+
+class GuardResult(msgspec.Struct):
+    """What `GuardCopies` finds."""
+
+    followed: int
+    """Asynchronous copies."""
+    has_gpu: bool
+    notes: list[str]
+    violations: list[GuardedRace]
+
+
 Task: TypeAlias = Record | NoteNumbers | GuardCopies
 
 

@@ -1,8 +1,7 @@
-"""What the guard found, for programs."""
+"""What the guard found, for the program that started it."""
 
-import json
-from typing import Any
-
+from pinprof.ab.tasks import GuardedRace, GuardedUse, GuardResult
+from pinprof.document import encoded, filled
 from pinprof.races.violation import Violation
 from pinprof.races.watching import Guard
 from pinprof.trace.lines import SourceLine
@@ -10,25 +9,16 @@ from pinprof.trace.lines import SourceLine
 
 def to_json(guard: Guard) -> str:
     """Return what a guard found as JSON text."""
-    document = {
-        "followed": guard.followed,
-        "has_gpu": guard.has_gpu,
-        "notes": list(guard.notes),
-        "violations": [_fields(each) for each in guard.violations],
-    }
-    return json.dumps(document, indent=2) + "\n"
+    races = [_race(violation) for violation in guard.violations]
+    return encoded(filled(GuardResult, guard, notes=list(guard.notes), violations=races))
 
 
-def _fields(found: Violation) -> dict[str, Any]:
-    return {
-        "rule": found.rule.id,
-        "headline": found.headline,
-        "certain": found.is_certain,
-        "times": found.times,
-        "copy": _place(found.copy, found.sources[0]),
-        "access": _place(found.access, found.sources[1]),
-    }
+def _race(violation: Violation) -> GuardedRace:
+    copy, access = map(_use, (violation.copy, violation.access), violation.sources)
+    return filled(
+        GuardedRace, violation, rule=violation.rule.id, certain=violation.is_certain, copy=copy, access=access
+    )
 
 
-def _place(place: SourceLine, text: str) -> dict[str, Any]:
-    return {"file": place.file, "line": place.line, "function": place.function, "text": text}
+def _use(place: SourceLine, text: str) -> GuardedUse:
+    return filled(GuardedUse, place, text=text)

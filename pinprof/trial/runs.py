@@ -2,15 +2,17 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
-from pinprof.ab.tasks import GuardCopies, NoteNumbers, Nudged, Task
+from pinprof.ab.tasks import GuardCopies, GuardedRace, GuardResult, NoteNumbers, Nudged, Task
 from pinprof.errors import MeasureError
 from pinprof.temporary import temporary_folder
 
@@ -103,13 +105,13 @@ def guarded(seen: Mapping[str, Any] | MeasureError) -> Guarded:
     """Return what the guard has written."""
     if isinstance(seen, MeasureError):
         return Guarded(why=str(seen))
-    if not seen["has_gpu"]:
+    result = msgspec.convert(seen, GuardResult)
+    if not result.has_gpu:
         return Guarded(notes=("torch sees no GPU, so there was no copy to follow",))
-    races = tuple(_race(each) for each in seen["violations"])
-    return Guarded(races, seen["followed"], tuple(seen["notes"]))
+    return Guarded(tuple(map(_race, result.violations)), result.followed, tuple(result.notes))
 
 
-def _race(found: Mapping[str, Any]) -> Race:
-    places: Iterable[Mapping[str, Any]] = (found["copy"], found["access"])
-    key = tuple(str(place[name]) for place in places for name in ("function", "text"))
-    return Race(found["rule"], found["headline"], found["certain"], (found["rule"], *key))
+def _race(race: GuardedRace) -> Race:
+    uses = race.copy, race.access
+    key = tuple(part for use in uses for part in (use.function, use.text))
+    return Race(race.rule, race.headline, race.certain, (race.rule, *key))

@@ -38,8 +38,9 @@ RACE = {
     "rule": "PIN503",
     "headline": "PIN503: aten::fill_ writes at slow.py:30",
     "certain": True,
-    "copy": {"function": "main", "text": "x.cuda(non_blocking=True)"},
-    "access": {"function": "main", "text": "x.fill_(0)"},
+    "times": 1,
+    "copy": {"file": "slow.py", "line": 29, "function": "main", "text": "x.cuda(non_blocking=True)"},
+    "access": {"file": "slow.py", "line": 30, "function": "main", "text": "x.fill_(0)"},
 }
 
 
