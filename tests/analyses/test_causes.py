@@ -1,10 +1,12 @@
 """Why the host waited: for every cause a trace that shows it, and one that is nearly the same and does not."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from recordings import ROOT
 from trace_builder import COMPUTE, MAIN, TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES, measure_syncs
@@ -274,6 +276,11 @@ def built(*parts: Part) -> TraceBuilder:
 
 def test_every_cause_is_in_the_table() -> None:
     assert [case.cause for case in TABLE] == list(CAUSES)
+
+
+def test_each_cause_that_an_expression_makes_is_in_the_catalogue_for_a_gpu() -> None:
+    named = set(re.findall(r'"(\w+)"', (ROOT / "tests/catalogue.py").read_text()))
+    assert set(CAUSES) - named == {"module_load", "queue_full", "launch_blocking", "collective", "profiler"}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.cause)
