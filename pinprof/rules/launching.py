@@ -112,7 +112,7 @@ def _is_of_a_server(trace: Trace) -> bool:
 
 
 def _launches_graphs(trace: Trace) -> bool:
-    rows = np.flatnonzero(trace.calls.named(lambda name: GRAPH_LAUNCH.search(name) is not None))
+    rows = np.flatnonzero(trace.calls.named(GRAPH_LAUNCH.search))
     return bool(trace.steps.holds(trace.links.call_step[rows]).any())
 
 

@@ -289,16 +289,16 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,
-        found: Iterable[Finding] = (),
+        findings: Iterable[Finding] = (),
         joint: Joint | None = None,
         machine: str | None = None,
         verdict: Verdict = UNTOLD,
         blockers: tuple[Blocker, ...] | None = None,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""
-        findings = super().__new__(cls, found)
-        findings.joint, findings.machine, findings.verdict, findings.blockers = joint, machine, verdict, blockers
-        return findings
+        self = super().__new__(cls, findings)
+        self.joint, self.machine, self.verdict, self.blockers = joint, machine, verdict, blockers
+        return self
 
     def __repr__(self) -> str:
         names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:SHOWN])

@@ -24,10 +24,10 @@ NOTHING = 0.002
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
 
-def with_savings(found: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
+def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
-    by_cost = sorted(found, key=lambda finding: -finding.evidence.cost_ns)
-    has_edits = any(finding.evidence.edits or finding.evidence.at_most for finding in found)
+    by_cost = sorted(findings, key=lambda finding: -finding.evidence.cost_ns)
+    has_edits = any(finding.evidence.edits or finding.evidence.at_most for finding in findings)
     if replay is None or not has_edits or not _runs(replay):
         return by_cost, None
     by_cost = [weighed for finding in by_cost if (weighed := _with_most(finding, replay))]

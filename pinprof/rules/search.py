@@ -31,9 +31,9 @@ def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Find
 def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
     """Return what the rules find of a trace, as `find` does; `replay` tells what their fixes save."""
     step = profile.step_ns
-    found = list(_found(details, profile, step, machine)) if step else []
+    findings = list(_unweighed(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
-    ordered, joint = with_savings(found, None if profile.withheld.estimate else replay)
+    ordered, joint = with_savings(findings, None if profile.withheld.estimate else replay)
     weighed = [_weighed(finding, step or 1.0) for finding in ordered]
     bench = machine.rates.gpu if machine else None
     return Findings(weighed, joint, bench, judge(details, profile, replay), _blockers(details, profile))
@@ -52,7 +52,7 @@ def finding_of_verdict(findings: Findings) -> int | None:
     return next((place for place, finding in enumerate(findings) if cause in finding.rule.answers), None)
 
 
-def _found(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
+def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
     """Yield what the rules see, weighed by its cost."""
     for rule in RULES:
         if rule.look is None or any(_doubts(profile, rule)):

@@ -89,7 +89,7 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
     for place, indices in places.items():
         rows = overlap.row[indices]
         size, unsized = total_bytes(gpu.bytes[rows])
-        theirs = stalls.of_copies(rows)
+        waits = stalls.of_copies(rows)
         yield Copies(
             place,
             rows,
@@ -99,8 +99,8 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
             unsized,
             float(gpu.duration_ns[rows].sum()) / steps,
             float(overlap.exposed_ns[indices].sum()) / steps,
-            float(stalls.stall_ns[theirs].sum()) / steps,
-            float(stalls.idle_ns[theirs[staged[theirs]]].sum()) / steps,
+            float(stalls.stall_ns[waits].sum()) / steps,
+            float(stalls.idle_ns[waits[staged[waits]]].sum()) / steps,
         )
 
 
@@ -171,6 +171,11 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     if not trace.steps.on_host:
         return np.zeros(len(time), bool)
     return trace.steps.holds(step_at(trace.steps, time))
+
+
+def main_threads(trace: Trace) -> Bools:
+    """Return for each thread whether it is a main one."""
+    return np.array([thread.role == "main" for thread in trace.threads], dtype=bool)
 
 
 OF_BOUND, OF_ANY = 0.02, 0.1

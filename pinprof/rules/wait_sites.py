@@ -63,7 +63,7 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
-        found = [
+        chosen = [
             number
             for number, site in enumerate(details.syncs.sites)
             if site.cause in causes and site.is_of_the_code and site.in_steps.count
@@ -81,15 +81,15 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
         def groups(line: Sequence[int]) -> frozenset[int]:
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
 
-        yield from as_one(profile, [found] if are_one and found else _by_line(details, found), evidence_of, groups)
+        yield from as_one(profile, [chosen] if are_one and chosen else _by_line(details, chosen), evidence_of, groups)
 
     return look
 
 
-def _by_line(details: Details, found: Sequence[int]) -> Iterable[list[int]]:
+def _by_line(details: Details, sites: Sequence[int]) -> Iterable[list[int]]:
     """Return the sites, those that one place of the user calls in libraries together."""
     together: dict[object, list[int]] = {}
-    for number in found:
+    for number in sites:
         site = details.syncs.sites[number]
         together.setdefault(site.place if site.library and site.place != Place() else number, []).append(number)
     return together.values()

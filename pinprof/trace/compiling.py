@@ -64,7 +64,7 @@ def capture_times(trace: Trace) -> HostTimes:
 
 def is_compiling(table: HostEvents) -> Bools:
     """Return for each row whether it is work of a compiler."""
-    return table.named(lambda name: COMPILING.search(name) is not None)
+    return table.named(COMPILING.search)
 
 
 def compiled_before(trace: Trace) -> int | None:

@@ -44,7 +44,7 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     calls = trace.calls
     free = np.ones(len(calls), bool)
     free[waits] = False
-    notes = trace.overheads.named(lambda name: LOADING_NOTES.search(name) is not None)
+    notes = trace.overheads.named(LOADING_NOTES.search)
     rows = {START: _starts(trace), LOADING: _loads(trace) & free, FIRST: _first_launches(trace) & free}
     found = {kind: union(calls.start_ns[of_kind], calls.end_ns[of_kind]) for kind, of_kind in rows.items()}
     notes_ns = Intervals(trace.overheads.start_ns[notes], trace.overheads.end_ns[notes])
@@ -62,9 +62,9 @@ def _starts(trace: Trace) -> Bools:
     cuBLAS, cuDNN and the allocator then start too, each at its first use. What is slow in every step is no start.
     """
     calls = trace.calls
-    slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(lambda name: WAITS.search(name) is not None)
+    slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(WAITS.search)
     slow &= ~_recurring(trace, slow)
-    launched = calls.start_ns[calls.named(lambda name: MAKES.search(name) is not None)]  # also of work that is lost
+    launched = calls.start_ns[calls.named(MAKES.search)]  # also of work that is lost
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))
     return slow if before.any() else before
 
@@ -84,7 +84,7 @@ def _recurring(trace: Trace, slow: Bools) -> Bools:
 
 
 def _loads(trace: Trace) -> Bools:
-    return trace.calls.named(lambda name: LOADS.search(name) is not None)
+    return trace.calls.named(LOADS.search)
 
 
 def _first_launches(trace: Trace) -> Bools:

@@ -78,9 +78,9 @@ class Table:
         """Return the text of a row's name."""
         return self.names[self.name[row]]
 
-    def named(self, wanted: Callable[[str], bool]) -> Bools:
-        """Return for each row whether its name is wanted; each name is asked for once."""
-        return np.fromiter(map(wanted, self.names), bool, len(self.names))[self.name]
+    def named(self, wanted: Callable[[str], object]) -> Bools:
+        """Return for each row whether its name is wanted, such as one that a pattern finds; each is asked for once."""
+        return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table as a DataFrame: one column per field, coded texts as categoricals."""

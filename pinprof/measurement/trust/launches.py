@@ -61,7 +61,7 @@ def launching(calls: Calls) -> Bools:
 
 def may_await_host(calls: Calls) -> bool:
     """Return whether work may have waited, in its stream, for something that is not the GPU's."""
-    return bool(calls.named(lambda name: OF_HOST.search(name) is not None).any())
+    return bool(calls.named(OF_HOST.search).any())
 
 
 def _named(calls: Calls, pattern: re.Pattern[str]) -> Bools:

@@ -7,7 +7,7 @@ from pinprof.intervals import covered
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
-from pinprof.rules.sums import idle_within, in_complete_steps
+from pinprof.rules.sums import idle_within, in_complete_steps, main_threads
 from pinprof.trace.threads import PIN_OPS
 from pinprof.units import counted, duration
 from pinprof.whatif import Edits
@@ -16,13 +16,12 @@ from pinprof.whatif import Edits
 def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins does not count."""
     ops = details.trace.ops
-    main = np.array([thread.role == "main" for thread in details.trace.threads], dtype=bool)
     chosen = (
         ops.named(PIN_OPS.__contains__)
         & (details.trace.links.op_parent == -1)
         & in_complete_steps(details.trace, ops.start_ns)
     )
-    rows = np.flatnonzero(chosen & main[ops.thread]) if len(ops) else np.empty(0, np.int64)
+    rows = np.flatnonzero(chosen & main_threads(details.trace)[ops.thread]) if len(ops) else np.empty(0, np.int64)
     rows = rows[covered(details.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
     if len(rows) == 0:
         return

@@ -76,7 +76,7 @@ def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]
         own = sum(count for kind, count in line.kinds if kind in NO_OP) - waits[line.file, line.line]
         if own > 0 and line.file:
             lines.append((line, own))
-    return sorted(lines, key=lambda each: -each[1])
+    return sorted(lines, key=lambda line: -line[1])
 
 
 def _named(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:

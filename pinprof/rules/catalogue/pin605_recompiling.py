@@ -23,25 +23,19 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     whole, again = trace.steps.whole, compiles_again(trace)
     if not profile.step_ns or not again.any():
         return
-    compiling, capturing = compile_times(trace), capture_times(trace)
-    done = [
-        (each, time_per_step(trace, times) * again, what)
-        for each, times, what in (
-            (compiling, compiling, "the host compiles code"),
-            (capturing, capturing, "CUDA graphs are recorded"),
-        )
-    ]
-    found = [(times, took, what) for times, took, what in done if took.sum() > WORTH * profile.step_ns * whole.sum()]
-    if not found:
+    kinds = ((compile_times(trace), "the host compiles code"), (capture_times(trace), "CUDA graphs are recorded"))
+    done = [(times, time_per_step(trace, times) * again, what) for times, what in kinds]
+    done = [(times, took, what) for times, took, what in done if took.sum() > WORTH * profile.step_ns * whole.sum()]
+    if not done:
         return
     words = [
         f"in {int((took > 0).sum())} of {counted(int(whole.sum()), 'recorded step')} {what}, for "
         f"{duration(float(took[took > 0].mean()))} each, as traced"
-        for _, took, what in found
+        for _, took, what in done
     ]
-    times = frozenset(row for each, _, _ in found for row in _rows(trace, each, again & trace.steps.complete))
-    cost = sum(float(took.sum()) for _, took, _ in found) / float(whole.sum())
-    yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=times))
+    removed = frozenset(row for times, _, _ in done for row in _rows(trace, times, again & trace.steps.complete))
+    cost = sum(float(took.sum()) for _, took, _ in done) / float(whole.sum())
+    yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=removed))
 
 
 def _rows(trace: Trace, times: HostTimes, again: Bools) -> list[tuple[int, int, int]]:

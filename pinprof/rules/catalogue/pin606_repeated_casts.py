@@ -19,15 +19,15 @@ LEAST = 2
 def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for steps whose backward passes all hand the gradients of as many casts to the same weights."""
     trace = details.trace
-    steps = [list(each) for _, each in groupby(passes_of(trace), key=lambda each: each.step)]
+    steps = [list(passes) for _, passes in groupby(passes_of(trace), key=lambda one: one.step)]
     count = profile.steps.count
     if not steps or len(steps) < count or not all(_repeats(trace, passes, steps[0]) for passes in steps):
         return
     like = steps[0][0]
-    later = [each for passes in steps for each in passes[1:]]
-    told = [rows for each in later if (rows := casts_of_weights(trace, each)) is not None]
-    every = np.concatenate([each.casts for each in later])
-    rows = np.concatenate(told) if len(told) == len(later) else every[:0]
+    later = [again for passes in steps for again in passes[1:]]
+    of_weights = [rows for again in later if (rows := casts_of_weights(trace, again)) is not None]
+    every = np.concatenate([again.casts for again in later])
+    rows = np.concatenate(of_weights) if len(of_weights) == len(later) else every[:0]
     share = 1.0 if len(rows) else like.weights / len(like.casts)
     host, on_gpu = (share * time / count for time in _times(trace, rows if len(rows) else every))
     yield Evidence(
@@ -44,8 +44,8 @@ def _repeats(trace: Trace, passes: Sequence[Pass], like: Sequence[Pass]) -> bool
     if not LEAST <= len(passes) == len(like):
         return False
     first = like[0]
-    alike = all(each.weights == first.weights and len(each.casts) == len(first.casts) for each in passes)
-    adds = all(each.adds == each.weights for each in passes[1:])
+    alike = all(one.weights == first.weights and len(one.casts) == len(first.casts) for one in passes)
+    adds = all(again.adds == again.weights for again in passes[1:])
     enough = LEAST <= first.weights <= len(first.casts)
     return alike and adds and enough and not optimizer_within(trace, passes[0].begin_ns, passes[-1].begin_ns)
 

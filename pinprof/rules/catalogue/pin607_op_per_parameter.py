@@ -1,7 +1,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels
+from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels, main_threads
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
@@ -72,43 +71,38 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
     every = np.unique(launch[rows]).astype(np.int64)
-    of_main = np.array([thread.role == "main" for thread in trace.threads], dtype=bool)
-    outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & of_main[trace.calls.thread[launch[rows]]]
+    outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & main_threads(trace)[trace.calls.thread[launch[rows]]]
     rows = rows[outside]
     calls = launch[rows].astype(np.int64)
     op = outermost_op(trace, calls)
     rows, calls, op = rows[op != NONE], calls[op != NONE], op[op != NONE]
     names = trace.ops.name[op]
-    found: list[tuple[str, float]] = []
+    ops: list[tuple[str, float]] = []
     chosen = np.zeros(len(rows), bool)
     for name in np.unique(names).tolist():
         of_name = names == name
         count = len(np.unique(calls[of_name])) / divisor
         text = trace.ops.names[name]
         if count >= MANY and np.median(gpu.duration_ns[rows[of_name]]) < TINY_NS and not text.startswith(FOR_ALL):
-            found.append((text, count))
+            ops.append((text, count))
             chosen |= of_name
-    if not found:
+    if not ops:
         return None
     kept = np.unique(calls[chosen])
     since = np.diff(trace.calls.start_ns[every], prepend=trace.calls.start_ns[every[0]])
     host = float(np.minimum(since, LONGEST * np.median(since))[np.searchsorted(every, kept)].sum()) / divisor
-    by_count = tuple(sorted(found, key=lambda each: -each[1]))
+    by_count = tuple(sorted(ops, key=lambda op: -op[1]))
     return _Small(kept, by_count, float(np.median(gpu.duration_ns[rows[chosen]])), host)
 
 
 def _purpose(trace: Trace, calls: Int64s) -> str:
     """Return what the functions around most of the launches are for, as far as their names tell."""
-    found = []
+    purposes = []
     for pattern, what in KNOWN:
-        flagged = trace.functions.named(partial(_matches, pattern))
+        flagged = trace.functions.named(pattern.search)
         if within(flagged, trace.links.function[calls], trace.links.function_parent).mean() > 0.5:  # noqa: PLR2004  most
-            found.append(what)
-    return f" ({' and '.join(found)})" if found else ""
-
-
-def _matches(pattern: re.Pattern[str], name: str) -> bool:
-    return pattern.search(name) is not None
+            purposes.append(what)
+    return f" ({' and '.join(purposes)})" if purposes else ""
 
 
 RULE = Rule(

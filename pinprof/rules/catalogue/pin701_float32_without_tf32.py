@@ -36,16 +36,16 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     rows = kernels_in_steps(trace)
     full = trace.gpu.named(_is_full)[rows]
-    tf32 = trace.gpu.named(lambda name: TF32.search(name) is not None)[rows]
+    tf32 = trace.gpu.named(TF32.search)[rows]
     convolution = _of_convolutions(trace, rows)
     kinds = zip(DEFAULTS, (~convolution, convolution), strict=True)
-    found = [(what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()]
-    chosen = np.any([of_kind for _, of_kind in found] or [np.zeros(len(rows), bool)], axis=0)
+    plain = [(what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()]
+    chosen = np.any([of_kind for _, of_kind in plain] or [np.zeros(len(rows), bool)], axis=0)
     time = per_step(trace, profile, rows[chosen])
     if not matters(profile, time):
         return
     words = []
-    for what, of_kind in found:
+    for what, of_kind in plain:
         count = counted(int(of_kind.sum()) / profile.steps.divisor, "kernel")
         kernel = shortened(named(trace, rows, of_kind)[0], LONGEST)
         words.append(
@@ -67,10 +67,7 @@ def _of_convolutions(trace: Trace, rows: Int64s) -> Bools:
     """Return for each kernel whether a convolution launched it, or a recurrent net: torch has one setting for both."""
     ops = trace.ops.named(lambda name: "conv" in name.lower() or "cudnn" in name)
     launched = follow(trace.links.op, trace.links.launch[rows])
-    return (
-        within(ops, launched, trace.links.op_parent)
-        | (trace.gpu.named(lambda name: OF_CONVOLUTION.search(name) is not None)[rows])
-    )
+    return within(ops, launched, trace.links.op_parent) | trace.gpu.named(OF_CONVOLUTION.search)[rows]
 
 
 RULE = Rule(

@@ -19,7 +19,7 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for time in kernels that change layouts."""
     trace = details.trace
     rows = kernels_in_steps(trace)
-    changes = trace.gpu.named(lambda name: CHANGES.search(name) is not None)[rows]
+    changes = trace.gpu.named(CHANGES.search)[rows]
     time = per_step(trace, profile, rows[changes])
     if not matters(profile, time):
         return

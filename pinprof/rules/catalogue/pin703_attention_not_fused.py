@@ -6,7 +6,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps, launched_kernels, matters
+from pinprof.rules.sums import in_complete_steps, launched_kernels, main_threads, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
@@ -55,7 +55,7 @@ def _evidence(details: Details, profile: Profile, attention: _Attention) -> Iter
         & (issued < ops.end_ns[attention.last][at])
         & (trace.calls.thread[launch] == ops.thread[attention.first][at])
     )
-    time = float(trace.gpu.duration_ns[rows[inside]].sum()) / profile.steps.divisor
+    time = per_step(trace, profile, rows[inside])
     if not matters(profile, time):
         return
     calls = np.unique(launch[inside]).astype(np.int64)
@@ -78,7 +78,7 @@ def _by_torch(trace: Trace) -> _Attention:
 def _by_hand(trace: Trace) -> _Attention:
     """Return softmaxes between two batched products, with nothing but scales, masks, casts and dropout between them."""
     ops, parent = trace.ops, trace.links.op_parent
-    top = np.flatnonzero((parent == NONE) & np.isin(ops.thread, _main(trace)))
+    top = np.flatnonzero((parent == NONE) & main_threads(trace)[ops.thread])
     top = top[in_complete_steps(trace, ops.start_ns[top])]
     product = _batched(trace)[top]
     softmax = ops.named(lambda name: name == SOFTMAX)[top]
@@ -95,10 +95,6 @@ def _by_hand(trace: Trace) -> _Attention:
     at = at[(before[at] != NONE) & (behind[at] < len(top))]
     at = at[product[before[at]] & product[behind[at]]]
     return _Attention("by hand: product, softmax, product", top[before[at]], top[behind[at]])
-
-
-def _main(trace: Trace) -> list[int]:
-    return [number for number, thread in enumerate(trace.threads) if thread.role == "main"]
 
 
 def _batched(trace: Trace) -> Bools:
