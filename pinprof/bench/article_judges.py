@@ -1,7 +1,7 @@
 """How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
 
-from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, decide, lead, less, ratios
-from pinprof.bench.order import SAME, amount, shown, spread, times
+from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, against, decide, lead, less
+from pinprof.bench.order import SAME, amount, ratios, shown, spread
 from pinprof.units import percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
@@ -11,37 +11,35 @@ LONGER = "cost of a pinned copy"
 SMALL = "small network, "
 """What begins the names of the steps of a network that computes little for each byte."""
 BYTES_PER_MS_AT_1_GBPS = 1e6
-BROKEN = 2.0
-"""A step that takes at least so many times one without a copy is broken by its copy."""
+DOUBLED = 2.0
+"""How many times the best way of copying the worst takes at least if it doubles a step."""
 
 
 def make_or_break(of: Measured) -> Judgement:
-    """Judge whether "can": a step twice as long as one without a copy the worst way, and not the best, somewhere.
+    """Judge whether "can": a step takes twice as long the worst way of copying as the best way, somewhere.
 
     Nowhere is said only if a step was measured that has much to copy and little to compute.
     """
-    outcome, said = _broken(of, "")
+    outcome, said = _doubles(of, "")
     if outcome == "confirmed":
         return Judgement(outcome, said)
-    of_small = _broken(of, SMALL)
+    of_small = _doubles(of, SMALL)
     both = f"{said}; {of_small.text}"
     if of_small.outcome == "confirmed":
         return Judgement("confirmed", both)
     return Judgement("refuted" if outcome == of_small.outcome == "refuted" else "depends", both)
 
 
-def _broken(of: Measured, network: str) -> Judgement:
-    none = of(f"{network}no copy")
+def _doubles(of: Measured, network: str) -> Judgement:
     must = of.all(f"{network}{COPIED[0]}", f"{network}{COPIED[-1]}")
     others = (of.maybe(f"{network}{way}") for way in COPIED[1:-1])
     ways = [*must, *(each for each in others if each is not None)]
     worst, best = (choose(ways, key=lambda figure: figure.median) for choose in (max, min))
-    said = " and ".join(f"{times(way.median, none.median)} ({way.name})" for way in (worst, best))
-    said = f"a step takes {said} the time of one without a copy, {shown(none)}"
-    least, most = ratios(worst, none)
-    if least >= BROKEN and ratios(best, none)[1] < BROKEN:
-        return Judgement("confirmed", said)
-    return Judgement("refuted" if most < BROKEN else "depends", said)
+    said = f"a step takes {against(worst, best)}"
+    if (none := of.maybe(f"{network}no copy")) is not None:
+        said += f", and {shown(none)} without a copy"
+    least, most = ratios(worst, best)
+    return decide(said, confirmed=least >= DOUBLED, refuted=most < DOUBLED)
 
 
 def beside(judge: Judge, *names: str) -> Judge:

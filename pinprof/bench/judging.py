@@ -335,15 +335,6 @@ def lead(ahead: Figure) -> str:
     return f"{amount(ahead.unit, abs(ahead.median))} {'after' if ahead.median < 0 else 'before'}"
 
 
-def ratios(more: Figure, few: Figure) -> tuple[float, float]:
-    """Return how many times one figure is another, at least and at most, as their spreads allow."""
-    return _ratio(more.low, few.high), _ratio(more.high, few.low)
-
-
-def _ratio(more: float, few: float) -> float:
-    return more / few if few > 0 else float("inf")
-
-
 def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
     """Return two figures at each size from `least` on that both have and at which both are used.
 

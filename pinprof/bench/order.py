@@ -1,5 +1,7 @@
 """Which of two figures is less, or that their spreads do not tell; and how figures read."""
 
+from collections.abc import Sequence
+from math import exp, hypot, inf, log, prod
 from typing import Literal
 
 from pinprof.bench.results import Figure, Result
@@ -21,16 +23,57 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    It is if their medians differ and their spreads do not overlap. They are the `same` if their medians hardly differ
-    and no difference that their spreads allow matters. All else is `unsure`.
+    It is if their medians differ by more than their spreads allow together. They are the `same` if their medians hardly
+    differ and no difference that their spreads allow matters. All else is `unsure`.
     """
-    whole = _whole(first, second)
+    least, most = _apart(first, second)
     if not alike(first, second):
-        if first.high < second.low:
-            return "less"
-        return "more" if first.low > second.high else "unsure"
-    most = max(first.high - second.low, second.high - first.low)
-    return "same" if most <= MATTERS * whole else "unsure"
+        return "less" if most < 0 else "more" if least > 0 else "unsure"
+    return "same" if max(most, -least) <= MATTERS else "unsure"
+
+
+def _apart(first: Figure, second: Figure) -> tuple[float, float]:
+    """Return by which share the first figure is more than the second, at least and at most, as their spreads allow.
+
+    Each spread holds what another bench would measure in nine of ten cases. Errors of two that have nothing to do with
+    each other add by their squares: where both bounds have one sign, another bench finds it again in 19 of 20 cases.
+    """
+    if first.unit != "%" and min(first.low, second.low) > 0:
+        least, most = ratios(first, second)
+        return least - 1, most - 1
+    whole = _whole(first, second) or 1.0
+    middle = first.median - second.median
+    return (
+        (middle - hypot(first.median - first.low, second.high - second.median)) / whole,
+        (middle + hypot(first.high - first.median, second.median - second.low)) / whole,
+    )
+
+
+def ratios(first: Figure, second: Figure) -> tuple[float, float]:
+    """Return how many times the second figure the first is, at least and at most, as their spreads allow.
+
+    The most is infinite where the second may be nothing.
+    """
+    return _quotient((first,), (second,))
+
+
+def gains(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> tuple[float, float]:
+    """Return how many times the ratio of the second two figures that of the first two is, at least and at most."""
+    return _quotient((first[0], second[1]), (first[1], second[0]))
+
+
+def _quotient(over: Sequence[Figure], under: Sequence[Figure]) -> tuple[float, float]:
+    """Return the product of some figures divided by that of others, at least and at most; see `_apart`."""
+    if min(figure.low for figure in (*over, *under)) <= 0:
+        most_under, least_under = prod(figure.high for figure in under), prod(figure.low for figure in under)
+        return (
+            prod(figure.low for figure in over) / most_under if most_under > 0 else inf,
+            prod(figure.high for figure in over) / least_under if least_under > 0 else inf,
+        )
+    middle = prod(figure.median for figure in over) / prod(figure.median for figure in under)
+    below = hypot(*(log(each.median / each.low) for each in over), *(log(each.high / each.median) for each in under))
+    above = hypot(*(log(each.high / each.median) for each in over), *(log(each.median / each.low) for each in under))
+    return middle * exp(-below), middle * exp(above)
 
 
 def alike(first: Figure, second: Figure) -> bool:

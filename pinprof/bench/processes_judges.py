@@ -1,6 +1,7 @@
 """How figures judge what is said of processes, rates and the limits of pinned memory (E11, E12, E13, E15)."""
 
 from collections.abc import Sequence
+from math import comb
 
 from pinprof.bench.experiment import MIB, Published
 from pinprof.bench.judging import (
@@ -16,10 +17,9 @@ from pinprof.bench.judging import (
     beyond,
     decide,
     pairs_by_size,
-    ratios,
     reverse,
 )
-from pinprof.bench.order import MATTERS, Order, order, shown, times
+from pinprof.bench.order import MATTERS, Order, gains, order, ratios, shown, times
 from pinprof.bench.refused import LARGE_BYTES, WAYS, is_faster_than_reported
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size
@@ -29,6 +29,10 @@ EIGHTY_ONE = 81.0
 REACHES = 0.9
 """Of the usual rate of a link: a machine that has this of it has what the link gives."""
 PUBLISHED_BYTES = 16 * MIB
+CHANCE = 0.05
+"""How likely chance alone may have made what confirms or refutes a claim by counting."""
+LAST_STEPS = 2
+"""Steps of pinned memory, up to the most, at which work must be slower."""
 HELD_SHARE = 0.1
 """A call that takes up to this share of another's time is nothing beside it."""
 ALIKE = 1.25
@@ -196,8 +200,8 @@ def gains_more_when_large(of: Measured) -> Judgement:
         f"{times(pinned.median, pageable.median)} as fast at {size(pinned.size or 0)}"
         for pinned, pageable in (small, large)
     )
-    (small_least, small_most), (large_least, large_most) = ratios(*small), ratios(*large)
-    return decide(said, confirmed=large_least > small_most, refuted=large_most <= small_least)
+    least, most = gains(large, small)
+    return decide(said, confirmed=least > 1, refuted=most <= 1)
 
 
 def differ_between_machines(of: Measured) -> Judgement:
@@ -224,8 +228,16 @@ def more_predictable(of: Measured) -> Judgement:
         f"{percent(_middle([_variation(pinned) for _, pinned in pairs]))} against "
         f"{percent(_middle([_variation(pageable) for pageable, _ in pairs]))} of the median, in the middle"
     )
-    share = steadier / len(pairs)
-    return decide(said, confirmed=share > 1 - HELD_SHARE, refuted=share < MOSTLY)
+    return decide(
+        said,
+        confirmed=_by_chance(steadier, len(pairs)) < CHANCE,
+        refuted=_by_chance(len(pairs) - steadier, len(pairs)) < CHANCE,
+    )
+
+
+def _by_chance(hits: int, tries: int) -> float:
+    """Return how likely at least so many of the tries hit where hit and miss are alike (sign test)."""
+    return sum(comb(tries, number) for number in range(hits, tries + 1)) / 2**tries
 
 
 def _variation(figure: Figure) -> float:
@@ -308,20 +320,21 @@ def pageable_holds_the_host(of: Measured) -> Judgement:
 def slows_the_host(of: Measured) -> Judgement:
     """Judge whether some of the host's work is slower beside pinned memory; where none is, beside more it may be.
 
-    It is slower if it stays so up to the most that was pinned: one step that something else has slowed says nothing.
+    Work is slower if it is so at the last two steps, up to the most that was pinned: one step that something else has
+    slowed says nothing.
     """
     shares = of.by_size("pinned of the host's memory")
     steps = [_beside(of, share.size) for share in shares]
     of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
-    slower = [[beside for beside, nothing in step if _is_slower(beside, nothing)] for step in steps]
+    slower = [{beside.name for beside, nothing in step if _is_slower(beside, nothing)} for step in steps]
     said = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
         f"{beside.name} {shown(beside)}, with nothing pinned {shown(nothing)}" for beside, nothing in steps[-1]
     )
-    free = len(slower) - next((number for number, slow in enumerate(reversed(slower)) if not slow), len(slower))
-    up_to = f"up to {shown(shares[free - 1])}" if free else "at no step"
-    if slower[-1]:
-        return Judgement("confirmed", f"{said}; nothing is slower {up_to}")
-    return Judgement("unknown", f"{said}; nothing is slower {up_to}, the most that room and time allowed here")
+    if stays := set.intersection(*slower[-LAST_STEPS:]):
+        return Judgement(
+            "confirmed", f"{said}; {' and '.join(sorted(stays))} is slower from {shown(shares[-LAST_STEPS:][0])} on"
+        )
+    return Judgement("unknown", f"{said}; nothing stays slower up to that, the most that room and time allowed here")
 
 
 def _beside(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:

@@ -20,12 +20,11 @@ from pinprof.bench.judging import (
     each_less,
     judged,
     ordered,
-    ratios,
     reverse,
     right,
     wrong,
 )
-from pinprof.bench.order import SAME, order, shown, times
+from pinprof.bench.order import SAME, gains, order, ratios, shown, times
 from pinprof.bench.results import Figure
 
 STRATEGIES = tuple(
@@ -209,8 +208,8 @@ def gain_varies(of: Measured) -> Judgement:
 
 def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Literal["differ", "same", "unsure"]:
     """Return whether two factors, each of two figures, differ by more than their spreads."""
-    (least, most), (other_least, other_most) = ratios(*first), ratios(*second)
-    if most < other_least or other_most < least:
+    least, most = gains(first, second)
+    if most < 1 or least > 1:
         return "differ"
     middles = [more.median / few.median if few.median > 0 else inf for more, few in (first, second)]
     return "same" if max(middles) <= (1 + SAME) * min(middles) else "unsure"
@@ -327,9 +326,9 @@ def gains_less(which: str) -> Judge:
         some, many = (
             (of(f"{kind}pin then copy"), of(f"{kind}pin in threads then copy")) for kind in (f"{which}, ", "")
         )
-        few_gain, many_gain = ratios(*some), ratios(*many)
+        least, most = gains(some, many)
         said = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
-        return decide(said, confirmed=few_gain[1] < many_gain[0], refuted=few_gain[0] >= many_gain[1])
+        return decide(said, confirmed=most < 1, refuted=least >= 1)
 
     return judge
 

@@ -17,11 +17,17 @@ def exact(value: float) -> Figure:
     [
         (ms("x", 1.0, 0.9, 1.1), ms("y", 1.3, 1.2, 1.4), "less"),
         (ms("x", 1.3, 1.2, 1.4), ms("y", 1.0, 0.9, 1.1), "more"),
-        (ms("x", 1.0, 0.9, 1.25), ms("y", 1.3, 1.2, 1.4), "unsure"),  # they overlap
+        (
+            ms("x", 1.0, 0.9, 1.25),
+            ms("y", 1.3, 1.2, 1.4),
+            "less",
+        ),  # they overlap, but both are off at once in few cases
+        (ms("x", 1.0, 0.9, 1.3), ms("y", 1.3, 1.2, 1.4), "unsure"),
         (ms("x", 1.0, 0.98, 1.03), ms("y", 1.02, 1.0, 1.05), "same"),  # at most 7 % apart
         (ms("x", 1.0, 0.9, 1.1), ms("y", 1.0, 0.9, 1.1), "unsure"),  # 20 % apart, for all that is known
         (ms("x", 1.0, 0.96, 1.0), ms("y", 1.0, 1.0, 1.05), "same"),  # 9 % apart
-        (ms("x", 1.0, 0.96, 1.0), ms("y", 1.0, 1.0, 1.07), "unsure"),
+        (ms("x", 1.0, 0.96, 1.0), ms("y", 1.0, 1.0, 1.07), "same"),  # 8 % apart, unless both are off at once
+        (ms("x", 1.0, 0.94, 1.0), ms("y", 1.0, 1.0, 1.1), "unsure"),
         (ms("x", 2.18, 0.255, 18.6), ms("y", 2.17, 1.5, 8.02), "unsure"),
         (exact(1.0), exact(1.03), "same"),
         (exact(1.0), exact(1.05), "less"),

@@ -85,7 +85,10 @@ def test_other_sizes_decide_without_it_if_they_are_half_of_all_at_least() -> Non
 
 
 def test_that_copies_vary_is_judged_by_those_that_do() -> None:
-    quiet, wild = both_ways(16 * MIB, 53, 53, 53), both_ways(GIB, 53, 1, 207)
+    quiet, wild = (
+        [figure for part in (1, 2, 4) for figure in both_ways(part * size, 53, *spread)]
+        for size, spread in ((MIB, (53, 53)), (16 * MIB, (1, 207)))
+    )
     assert judged("Pinned memory makes", *quiet).outcome == "confirmed"
     assert judged("Pinned memory makes", *quiet, *wild).outcome == "depends"
     assert judged("Pinned memory makes", *wild).outcome == "refuted"
