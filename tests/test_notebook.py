@@ -57,7 +57,7 @@ def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_report_can_rest_on_the_bench_of_a_machine(tmp_path: Path) -> None:
-    file = TRACE.parent / "bench.h100.json"
+    file = TRACE.parent / "bench.json"
     report = analyze(TRACE.parent / "pageable_blocking.json.gz", machine=file)
     assert report.findings.machine == "NVIDIA H100 80GB HBM3"
     rates = "opies that become pinned run at the rates measured on NVIDIA H100 80GB HBM3; the trace is of NVIDIA H200"

@@ -22,7 +22,7 @@ class Exposure:
 EXPOSED: Final = {
     "pageable": Exposure(
         "the memory is not pinned",
-        "the host memory is pageable: the driver stages the copy and nothing runs beside it",
+        "the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile",
     ),
     "same_stream": Exposure(
         "on the stream of the kernels",

@@ -1,4 +1,4 @@
-"""The bench of an H200 that comes with pinprof."""
+"""The bench of an H100 that comes with pinprof."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ PLACES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / N
 
 
 def recorded() -> Bench:
-    """Return what was measured on an H200. Raises BenchError if this installation lacks the file."""
+    """Return what was measured on an H100. Raises BenchError if this installation lacks the file."""
     found = next((place for place in PLACES if place.is_file()), None)
     if found is None:
-        raise BenchError(f"{PLACES[0]}: the recorded bench of an H200 is missing; install pinprof again")
+        raise BenchError(f"{PLACES[0]}: the recorded bench of an H100 is missing; install pinprof again")
     return from_json(found.read_bytes(), str(found))

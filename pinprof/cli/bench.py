@@ -26,7 +26,7 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     pinprof times each experiment repeatedly after a warm-up, in up to seven rounds, each in a new process; then it
     records some as traces. If one fails, the others still run. On an H100 all take about five minutes, or 70 to 85
     seconds with --quick. They need torch with CUDA and a GPU that nothing else uses. Without one, pinprof shows the
-    recorded result of an H200, writes no file, and exits with 2.
+    recorded result of an H100, writes no file, and exits with 2.
 
     \b
     Examples:

@@ -82,7 +82,7 @@ def test_without_a_gpu_the_recorded_result_is_shown_and_nothing_succeeds(words: 
     result = invoke(*words)
     assert is_one_line_error(result)
     assert "nothing was measured: torch" in result.stderr
-    assert "Recorded on an NVIDIA H200" in result.stdout
+    assert "Recorded on an NVIDIA H100" in result.stdout
     assert "What to do on that machine" in result.stdout
     assert "copy_overlap" in result.stdout
     assert "pinning_cost" not in result.stdout

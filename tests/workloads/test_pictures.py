@@ -82,7 +82,7 @@ def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:
     )
     assert drawn(tmp_path / "pageable.json", "HtoD (Pageable -> Device)", SIDE).why == (
         "75 % of the copy time overlapped; "
-        "else: the host memory is pageable: the driver stages the copy and nothing runs beside it"
+        "else: the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile"
     )
 
 
