@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pinprof.bench.experiment import Experiment
@@ -62,6 +61,8 @@ def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> Non
 
 
 def _show_recorded(numbers: AbstractSet[str]) -> None:
+    from msgspec.structs import replace
+
     from pinprof.bench import recorded
 
     bench = recorded()
