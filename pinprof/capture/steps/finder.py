@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import median
 
 from pinprof.capture.steps.groups import Groups
-from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, SOURCES, Event, Source
+from pinprof.capture.steps.sources import LOADER, MODULE, OPTIMIZER, SOURCES, Event, Source
 from pinprof.trace.steps import MIN_REPEATS
 
 FEW_STEPS = MIN_REPEATS + 1
@@ -29,11 +29,11 @@ EVALUATED_BATCHES = 200
 """Batches without an optimizer step after which a program with an optimizer counts as an evaluation; before that it may
 evaluate its model first and train it later."""
 
-CALLS = (BACKWARD, MODULE)
-"""What stands for optimizer steps in programs without; where there is something better, they do not matter."""
+CYCLES = tuple(source for source in SOURCES if not source.is_certain and source is not LOADER)
+"""The sources of which a step is one cycle, the better sign first."""
 
-CYCLES = (OPTIMIZER, *CALLS)
-"""The sources of which a step is one cycle."""
+CALLS = tuple(source for source in CYCLES if source is not OPTIMIZER)
+"""What stands for optimizer steps in programs without; where there is something better, they do not matter."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _cycles_for(wanted: Source | None) -> Iterable[Source]:
     """Return the sources of cycles to look at where this one is wanted, the better sign first."""
     if wanted in CYCLES:
         return (wanted,)
-    return CYCLES if wanted is None else (OPTIMIZER, BACKWARD)
+    return [source for source in CYCLES if wanted is None or not source.is_costly]
 
 
 def _are_enough_steps(most: int, most_draws: int, optimizers: Callable[[], int]) -> bool:
@@ -294,7 +294,7 @@ class StepFinder:
         for event, times in self._counts.items():
             most[event.source] = max(most[event.source], times)
         better = SOURCES[: SOURCES.index(self.source)]
-        if any(most[source] >= FEW_STEPS for source in (OPTIMIZER, BACKWARD) if source in better):
+        if any(most[source] >= FEW_STEPS for source in better if source.trains):
             return True
         if self.source is MODULE and most[LOADER] >= LOADER.enough:
             return True

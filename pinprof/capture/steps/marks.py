@@ -84,7 +84,8 @@ class Marks(Observer):
             undo.enter_context(replaced(threading, "excepthook", silent_of_stops))
             for source in self._sources():
                 undo.enter_context(source.hook(self))
-            undo.enter_context(before_evaluation(lambda: self._finder_here().evaluated()))
+            if self._wanted is None:
+                undo.enter_context(before_evaluation(lambda: self._finder_here().evaluated()))
             undo.callback(self._watch, None)
             if self._wanted is MODULE:
                 self._watch(Module)
