@@ -1,14 +1,12 @@
 """What is wrong and what to do about it: rules in plain sight, and what they find in a profile."""
 
-from pinprof.rules.registry import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, rule_of, rule_of_exposure, rule_of_wait
+from pinprof.rules.registry import RULES, rule_of, rule_of_exposure, rule_of_wait
 from pinprof.rules.rule import NEGLIGIBLE, Evidence, Finding, Findings, FoundSite, Joint, Rule, Saving
 from pinprof.rules.search import find, finding_of_verdict, look, unsearched
 
 __all__ = [
     "NEGLIGIBLE",
     "RULES",
-    "RULE_OF_CAUSE",
-    "RULE_OF_EXPOSURE",
     "Evidence",
     "Finding",
     "Findings",

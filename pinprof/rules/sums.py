@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES, BareSite, Cost
+from pinprof.analyses.syncs import BareSite, Cost
 from pinprof.details import Details
 from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
@@ -85,7 +85,7 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
         line = details.copy_places[index]
         places.setdefault(line.place if line else Place(), []).append(index)
     steps = profile.steps.count
-    staged = details.syncs.cause == CAUSES.index("pageable_copy")
+    staged = details.syncs.has_cause("pageable_copy")
     for place, indices in places.items():
         rows = overlap.row[indices]
         size, unsized = total_bytes(gpu.bytes[rows])

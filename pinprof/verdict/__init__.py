@@ -13,7 +13,7 @@ from pinprof.verdict.limits import (
     Cost,
     Limit,
 )
-from pinprof.verdict.verdict import UNTOLD, Verdict, costs_of, judge
+from pinprof.verdict.verdict import UNTOLD, Verdict, judge
 
 __all__ = [
     "AWAITED",
@@ -29,6 +29,5 @@ __all__ = [
     "Cost",
     "Limit",
     "Verdict",
-    "costs_of",
     "judge",
 ]

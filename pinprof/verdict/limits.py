@@ -21,7 +21,7 @@ from pinprof.whatif.scenarios import Scenario
 COPY, INPUT, COMMUNICATION, PYTHON, LAUNCH = "copy", "input", "communication", "python", "launch"
 HOST, IRREGULAR, GPU = "host", "irregular", "gpu"
 
-HELD_UP: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE)
+LATE_HOST: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE)
 """Idle time that nothing but a late host explains: a wait that ends may leave the launches late that follow it."""
 NOT_AGAIN: Final = frozenset({"first", "compile"})
 """Reasons of irregular steps that a longer run has no more of."""
@@ -91,7 +91,7 @@ def shown_of(profile: Profile, name: str) -> float:
     limit, division = LIMITS[name], divide(profile, mean)
     causes = {UNTOLD, *limit.idle}
     if name == INPUT and profile.bound == INPUT_BOUND:
-        causes.update(HELD_UP)  # the workers' queues were full while the recording began: something else held it up
+        causes.update(LATE_HOST)  # the workers' queues were full while the recording began: something else held it up
     return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)
 
 
@@ -119,7 +119,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
         why="the host waits for the GPU, which then runs out of work",
         lost="waits for the GPU",
         advice="make the host wait for the GPU less often",
-        idle=HELD_UP,
+        idle=LATE_HOST,
         cost=without(lambda rerun: rerun.edited(rerun.waits())),
     ),
     COPY: Limit(
@@ -141,7 +141,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
         why="the host waits while memory is allocated or freed",
         lost="allocating and freeing memory",
         advice="keep shapes constant, and free nothing in the loop",
-        idle=HELD_UP,
+        idle=LATE_HOST,
         cost=without(lambda rerun: rerun.edited(rerun.edits(Scenario(drop_allocs=True)))),
     ),
     COMMUNICATION: Limit(
@@ -156,7 +156,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
         why="the GPU waits for Python code",
         lost="Python code",
         advice="take what needs no GPU out of the loop, or do it in workers",
-        idle=HELD_UP,
+        idle=LATE_HOST,
         cost=without(lambda rerun: rerun.with_host(replace(rerun.host, python_speed=inf))),
         by_host=True,
     ),
@@ -164,7 +164,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
         why="the GPU waits for launches",
         lost="launches",
         advice="launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
-        idle=HELD_UP,
+        idle=LATE_HOST,
         cost=without(lambda rerun: rerun.with_host(replace(rerun.host, op_speed=inf))),
         by_host=True,
     ),
@@ -172,7 +172,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
         why="the GPU waits for the host",
         lost="the host",
         advice="launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
-        idle=HELD_UP,
+        idle=LATE_HOST,
         cost=without(lambda rerun: rerun.with_host(replace(rerun.host, op_speed=inf, python_speed=inf))),
         by_host=True,
     ),

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES as CAUSES_OF_WAITS
 from pinprof.analyses.syncs import OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.division import busiest, divide
@@ -118,7 +117,7 @@ def awaited_copies(details: Details, profile: Profile, cost: Cost) -> float:
     if mean is None or not profile.steps.count:
         return 0.0
     alone = divide(profile, mean).copies_ns
-    rows = np.flatnonzero(np.isin(syncs.cause, [CAUSES_OF_WAITS.index(cause) for cause in OF_COPIES_TO_GPU]))
+    rows = np.flatnonzero(syncs.has_cause(*OF_COPIES_TO_GPU))
     rows = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     idle = float(syncs.stalls.idle_ns[rows].sum()) / profile.steps.count
     if alone >= MOSTLY_COPIES * cost.ns or idle < cost.ns - alone:

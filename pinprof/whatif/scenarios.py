@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Struct
 
-from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, CAUSES, WAITS, Site, Syncs
+from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, WAITS, Site, Syncs
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
 from pinprof.errors import TraceError
@@ -91,7 +91,7 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
     """Return the change that takes the waits of these sites out of the code."""
     rows = np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)])
     rows = rows[~syncs.stalls.profiler[rows]]
-    reads = np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in READS])
+    reads = syncs.has_cause(*READS, rows=rows)
     ops = syncs.op[rows[reads]]
     return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
 
@@ -111,7 +111,7 @@ def without_blocking(details: Details, copies: frozenset[int] | None, *, only_ht
     rows = np.flatnonzero(stalls.copy != NONE)
     if copies is not None:
         rows = stalls.of_copies(np.array(list(copies), np.int64))
-    rows = rows[np.isin(syncs.cause[rows], [CAUSES.index(cause) for cause in BLOCKING_COPIES])]
+    rows = rows[syncs.has_cause(*BLOCKING_COPIES, rows=rows)]
     if only_htod:
         rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
     return Edits(unblocked=frozenset(rows.tolist()))

@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 
 from pinprof.analyses.kernels import SAME, kernels_alike
-from pinprof.analyses.syncs import BLOCKING_COPIES, CAUSES, GONE, OF_COPIES_TO_GPU, Counted, Site, match_sites
+from pinprof.analyses.syncs import BLOCKING_COPIES, GONE, OF_COPIES_TO_GPU, Counted, Site, match_sites
 from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
@@ -195,7 +195,7 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
 def _blocks(side: _Side, rows: Int64s) -> Bools:
     """Return whether the host waits for each copy in the call that makes it."""
     syncs = side.details.syncs
-    of_copy = np.isin(syncs.cause, [CAUSES.index(cause) for cause in BLOCKING_COPIES])
+    of_copy = syncs.has_cause(*BLOCKING_COPIES)
     return np.isin(rows, syncs.stalls.copy[of_copy])
 
 

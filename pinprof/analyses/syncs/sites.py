@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES, HELD_UP, SYNCHRONIZES
+from pinprof.analyses.syncs.causes import CAUSES, CODE, HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.groups import group_sites
 from pinprof.analyses.syncs.guards import Guarded, guarded_copies
 from pinprof.analyses.syncs.naming import name_causes
@@ -164,6 +164,10 @@ class Syncs:
         """Return the waits at sites, which are given by their numbers, as rows of `stalls`, in order."""
         return np.sort(np.concatenate([np.empty(0, np.int64), *(self.rows[site] for site in sites)]))
 
+    def has_cause(self, *names: str, rows: Int64s | slice = slice(None)) -> Bools:
+        """Return whether each wait has one of these causes; `rows` are of `stalls`, by default all."""
+        return np.isin(self.cause[rows], [CODE[name] for name in names])
+
     @cached_property
     def hidden(self) -> Int64s:
         """The waits that the code does not ask for, as rows of `stalls`."""
@@ -268,7 +272,7 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.nd
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
     line = _numbered([line.place if line else None for line in around.line])
-    in_library = ~stalls.profiler & ~np.isin(cause, [CAUSES.index(name) for name in HELD_UP])
+    in_library = ~stalls.profiler & ~np.isin(cause, [CODE[name] for name in HELD_UP])
     return np.stack(
         (
             cause,

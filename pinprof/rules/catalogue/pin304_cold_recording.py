@@ -1,6 +1,5 @@
 from collections.abc import Iterator
 
-from pinprof.analyses.syncs import CAUSES
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
@@ -11,7 +10,7 @@ from pinprof.units import counted, duration
 def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for code that is loaded within the recorded steps."""
     stalls = details.syncs.stalls
-    loading = stalls.call[details.syncs.cause == CAUSES.index("module_load")]
+    loading = stalls.call[details.syncs.has_cause("module_load")]
     start, end = details.trace.calls.start_ns[loading], details.trace.calls.end_ns[loading]
     inside = in_complete_steps(details.trace, start)
     if not inside.any():
