@@ -83,11 +83,11 @@ def timeline_chart(
     """
     trace = analysis.trace
     drawing = arrange(trace, analysis, window, max_bars)
-    said = in_words(analysis, drawing, part)
+    drawn = in_words(analysis, drawing, part)
     texts, places = _rows(drawing.lanes)
     data = series(_bars(trace, analysis, drawing, places))
     axis = row_axis(texts, max(places, default=0) + 1)
-    shape = _layout(trace, drawing, axis, data, (title[0], title[1], said))
+    shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
     return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
 
 
@@ -152,27 +152,27 @@ def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int])
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     zero = drawing.window.start_ns
     for kind in used:
-        made = Bars(kind, [], [], [], [], [])
+        of_kind = Bars(kind, [], [], [], [], [])
         for lane, row, texts in zip(drawing.lanes, places, words, strict=True):
             chosen = np.flatnonzero(lane.kind == kind).tolist()
-            made.row.extend([row] * len(chosen))
-            made.start_ms.extend(ms(int(lane.start_ns[at]) - zero) for at in chosen)
-            made.length_ms.extend(ms(int(lane.end_ns[at] - lane.start_ns[at])) for at in chosen)
-            made.hover.extend(texts[at] for at in chosen)
+            of_kind.row.extend([row] * len(chosen))
+            of_kind.start_ms.extend(ms(int(lane.start_ns[at]) - zero) for at in chosen)
+            of_kind.length_ms.extend(ms(int(lane.end_ns[at] - lane.start_ns[at])) for at in chosen)
+            of_kind.hover.extend(texts[at] for at in chosen)
             if kind == kinds.STEP:
-                made.text.extend(facts.steps[lane.row[at]] for at in chosen)
+                of_kind.text.extend(facts.steps[lane.row[at]] for at in chosen)
             elif kind in NAMED:
-                made.text.extend([KINDS[kind].label] * len(chosen))
-        yield made
+                of_kind.text.extend([KINDS[kind].label] * len(chosen))
+        yield of_kind
 
 
 def _layout(
     trace: Trace, drawing: Drawing, axis: dict[str, Any], data: list[dict[str, Any]], title: tuple[str, str, str]
 ) -> dict[str, Any]:
     """Return the layout; from top to bottom: title, buttons, legend, rows, axis. All but the width is in pixels."""
-    name, verdict, said = title
-    below = [Markup.escape(line) for text in (verdict, said) for line in wrap(text, WRAPPED)]
-    legend = LINE * _legend_lines([each["name"] for each in data if each["showlegend"]]) + 12
+    name, verdict, drawn = title
+    below = [Markup.escape(line) for text in (verdict, drawn) for line in wrap(text, WRAPPED)]
+    legend = LINE * _legend_lines([one["name"] for one in data if one["showlegend"]]) + 12
     plot = round(ROW * (axis["range"][0] - axis["range"][1]))
     steer, extra = _steps(trace, drawing, plot, legend)
     top = TITLE + LINE * len(below) + (BUTTONS if "updatemenus" in steer else 8) + legend
@@ -209,7 +209,7 @@ def _layout(
             "yanchor": "top",
             "subtitle": {"text": Markup("<br>").join(below)},
         },
-        meta={"start_ns": str(drawing.window.start_ns), "drawn": said},
+        meta={"start_ns": str(drawing.window.start_ns), "drawn": drawn},
     )
     return shape | steer
 

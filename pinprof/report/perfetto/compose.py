@@ -20,15 +20,15 @@ from pinprof.units import counted, duration
 __all__ = ["CATEGORY", "events"]
 
 
-def events(analysis: Analysis, said: Sequence[str], first: int) -> Iterator[bytes]:
+def events(analysis: Analysis, missing: Sequence[str], first: int) -> Iterator[bytes]:
     """Yield the events, each as JSON: a process `first` with pinprof's tracks, whose threads have the next numbers.
 
-    Times are those of the trace, in µs with three decimals. `said` is what is not to be seen, which is said at the
-    start of the trace. Nothing that the profile withholds is made into a slice. Texts of the trace are encoded, and
-    never read as anything else.
+    Times are those of the trace, in µs with three decimals. `missing` are sentences on what is not to be seen, which
+    stand at the start of the trace. Nothing that the profile withholds is made into a slice. Texts of the trace are
+    encoded, and never read as anything else.
     """
     trace = analysis.trace
-    tracks = [*finding_tracks(analysis), *_said(trace, said), *_steps(trace)]
+    tracks = [*finding_tracks(analysis), *_missing(trace, missing), *_steps(trace)]
     tracks += stall_tracks(analysis)
     for gaps in analysis.details.gaps:
         tracks += bubble_tracks(analysis, gaps.device)
@@ -63,10 +63,10 @@ def _whether_cut(steps: Steps, at: int) -> dict[str, str]:
     return {"unlike_the_others" if is_unlike else "cut_off": "not measured"}
 
 
-def _said(trace: Trace, said: Sequence[str]) -> Iterator[Track]:
-    if said and any(map(len, (trace.annotations, trace.ops, trace.calls, trace.gpu))):
-        start = np.full(len(said), whole_window(trace).start_ns)
-        yield Track("not in these tracks", start, start, lambda at: Label(said[at], {}), instants=True)
+def _missing(trace: Trace, missing: Sequence[str]) -> Iterator[Track]:
+    if missing and any(map(len, (trace.annotations, trace.ops, trace.calls, trace.gpu))):
+        start = np.full(len(missing), whole_window(trace).start_ns)
+        yield Track("not in these tracks", start, start, lambda at: Label(missing[at], {}), instants=True)
 
 
 def finding_tracks(analysis: Analysis) -> Iterator[Track]:
@@ -100,23 +100,23 @@ def notes(analysis: Analysis) -> list[str]:
     """Return what is left out, and why: by pinprof, and by Perfetto of the trace itself."""
     trace, why = analysis.trace, analysis.profile.withheld
     kinds = (STALLS, DRAIN, BUSY, CAUSES, OVERLAP, COPIES)
-    found = [f"not shown: {FIGURES[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
+    lines = [f"not shown: {FIGURES[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
     lasts = np.concatenate(
         [gaps.times.end - gaps.times.start for gaps in analysis.details.gaps] or [np.empty(0, np.int64)]
     )
     short = lasts[lasts < SHORT_GAP_NS]
     if len(short) and not analysis.profile.withheld.busy:
         gaps = counted(len(short), "idle gap")
-        found.append(f"not drawn: {gaps} shorter than {duration(SHORT_GAP_NS)}, {duration(int(short.sum()))} in all")
+        lines.append(f"not drawn: {gaps} shorter than {duration(SHORT_GAP_NS)}, {duration(int(short.sum()))} in all")
     hidden = hidden_slices(trace)
     if hidden:
         what = counted(hidden, "slice of the trace itself", "slices of the trace itself")
-        found.append(f"Perfetto leaves out {what}: they begin inside another slice of their track and end after it")
+        lines.append(f"Perfetto leaves out {what}: they begin inside another slice of their track and end after it")
     broken = trace.repaired + trace.skipped.get("malformed", 0)
     if broken:
         are = counted(broken, "event of the trace is", "events of the trace are")
-        found.append(f"{are} not valid JSON; the export keeps them, and Perfetto may stop there")
-    return found
+        lines.append(f"{are} not valid JSON; the export keeps them, and Perfetto may stop there")
+    return lines
 
 
 MOST_ROUNDS = 2_000

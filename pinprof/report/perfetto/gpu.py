@@ -88,12 +88,12 @@ def counter_events(analysis: Analysis, device: int, pid: int) -> Iterator[bytes]
 
 
 def _activity(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
-    gpu, mine = trace.gpu, trace.gpu.of_device[device]
+    gpu, work = trace.gpu, trace.gpu.of_device[device]
     kernels, copies = (
         union(gpu.start_ns[rows], gpu.end_ns[rows])
-        for rows in (mine[gpu.category[mine] == kind] for kind in (KERNEL, MEMCPY))
+        for rows in (work[gpu.category[work] == kind] for kind in (KERNEL, MEMCPY))
     )
-    begin, end = int(gpu.start_ns[mine].min()), int(gpu.end_ns[mine].max())
+    begin, end = int(gpu.start_ns[work].min()), int(gpu.end_ns[work].max())
     width = max(-(-(end - begin) // BINS), NARROWEST_NS)
     edges = np.append(np.arange(begin, end, width), end)
     length = np.maximum(np.diff(edges), 1)
@@ -107,8 +107,8 @@ def _activity(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
 
 
 def _rates(trace: Trace, device: int, pid: int) -> Iterator[bytes]:
-    gpu, mine = trace.gpu, trace.gpu.of_device[device]
-    sized = mine[(gpu.category[mine] == MEMCPY) & (gpu.bytes[mine] > 0) & (gpu.end_ns[mine] > gpu.start_ns[mine])]
+    gpu, work = trace.gpu, trace.gpu.of_device[device]
+    sized = work[(gpu.category[work] == MEMCPY) & (gpu.bytes[work] > 0) & (gpu.end_ns[work] > gpu.start_ns[work])]
     for direction in np.unique(gpu.direction[sized]):
         rows = sized[gpu.direction[sized] == direction]
         rate = gpu.bytes[rows] / gpu.duration_ns[rows]

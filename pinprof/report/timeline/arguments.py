@@ -51,13 +51,13 @@ class Recorded(NamedTuple):
 def in_words(args: Args) -> Recorded:
     """Return what args say, those that a sentence tells and the others."""
     lines: list[str] = []
-    told: set[str] = set()
+    in_lines: set[str] = set()
     for tell, keys in TELLERS:
         line = tell(args)
         if line:
             lines.append(cut(line, MAX_LINE))
-            told.update(keys)
-    others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in told]
+            in_lines.update(keys)
+    others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in in_lines]
     left = len(others) - MAX_OTHERS
     more = [("…", f"{left:,} more")] if left > 0 else []
     return Recorded(tuple(lines), (*others[:MAX_OTHERS], *more))
@@ -96,12 +96,12 @@ def _input(dims: object, kind: object, strides: object, concrete: object) -> str
             return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _form(dims, strides)
         return value_in_words(name).lower() or "None"
     if isinstance(dims, list) and all(map(_is_shape, dims)):
-        return f"{counted(len(dims), 'tensor')} ({listed([_plain(each) for each in dims], MAX_TENSORS)})"
+        return f"{counted(len(dims), 'tensor')} ({listed(list(map(_plain, dims)), MAX_TENSORS)})"
     return value_in_words(dims)
 
 
 def _is_shape(dims: object) -> TypeGuard[list[int]]:
-    return isinstance(dims, list) and all(_is_size(each) for each in dims)
+    return isinstance(dims, list) and all(map(_is_size, dims))
 
 
 def _is_size(value: object) -> TypeGuard[int]:
@@ -234,25 +234,25 @@ class Interned:
         self.sets: list[tuple[list[int], list[int]]] = []
         """Of each number the texts that are its lines, and its others."""
         self._of_args: dict[bytes, int] = {}
-        self._of_told: dict[Recorded, int] = {}
+        self._numbers: dict[Recorded, int] = {}
         self._left = MOST_CHARACTERS
-        self.told(Recorded((), ()))
+        self.number(Recorded((), ()))
 
     def args(self, args: dict[str, Any]) -> int:
         """Return the number of args."""
         key = msgspec.json.encode(args)
         if key not in self._of_args:
             if self._left <= 0:
-                return self.told(TOO_MANY)
-            self._of_args[key] = self.told(in_words(args))
+                return self.number(TOO_MANY)
+            self._of_args[key] = self.number(in_words(args))
         return self._of_args[key]
 
-    def told(self, told: Recorded) -> int:
+    def number(self, recorded: Recorded) -> int:
         """Return the number of what is told of an event."""
-        if told not in self._of_told:
-            self._of_told[told] = len(self.sets)
-            self.sets.append((self._texts(told.lines), self._texts(told.others)))
-        return self._of_told[told]
+        if recorded not in self._numbers:
+            self._numbers[recorded] = len(self.sets)
+            self.sets.append((self._texts(recorded.lines), self._texts(recorded.others)))
+        return self._numbers[recorded]
 
     def _texts(self, texts: Iterable[str | tuple[str, str]]) -> list[int]:
         numbers = []
@@ -293,14 +293,14 @@ class Arguments:
         if not event.args:
             return 0
         if len(event.args) > LONGEST:
-            return self._interned.told(TOO_LONG)
+            return self._interned.number(TOO_LONG)
         try:
             decoded = msgspec.json.decode(event.args)
             args = decoded if isinstance(decoded, dict) else {"args": decoded}
             self._take_own(event, args)
             return self._interned.args(args)
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
-            return self._interned.told(UNREADABLE)
+            return self._interned.number(UNREADABLE)
 
     def _take_own(self, event: Found, args: dict[str, Any]) -> None:
         own = self._own[event.table]

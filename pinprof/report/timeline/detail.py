@@ -68,17 +68,18 @@ def detailed(
     folded = _thin(inner, few, window, trace, lambda limit: _first_seen(view, limit))
     rest = max_events - min(few, sum(map(len, inner)))
     wanted = list(wanted_ns)
-    seen = _thin(
+    open_lanes = _thin(
         [lane for lane in lanes if not lane.folded],
         rest,
         window,
         trace,
         lambda limit: _full_steps(trace, analysis, view, limit, wanted),
     )
-    left = (iter(seen.lanes), iter(folded.lanes))
+    left = (iter(open_lanes.lanes), iter(folded.lanes))
     drawn = tuple(next(left[lane.folded]) for lane in lanes)
-    said = (seen.full, folded.narrow_ns, folded.full if folded.narrow_ns else ())
-    return Detail(window, drawn, seen.narrow_ns, tuple(left_out), *said)
+    folded_full = folded.full if folded.narrow_ns else ()
+    merged = (open_lanes.full, folded.narrow_ns, folded_full)
+    return Detail(window, drawn, open_lanes.narrow_ns, tuple(left_out), *merged)
 
 
 def _thin(

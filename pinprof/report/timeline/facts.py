@@ -91,7 +91,7 @@ class Surroundings:
         syncs, overlap = analysis.details.syncs, analysis.details.overlap
         libraries = (syncs.sites[number].library for number in syncs.site.tolist())
         stalled = zip(syncs.stalls.call.tolist(), syncs.lines, libraries, strict=True)
-        stall = np.array([placed(*each) for each in stalled])
+        stall = np.array([placed(*wait) for wait in stalled])
         activity, launch = np.zeros(len(trace.gpu), np.int64), trace.links.launch
         for row, line in zip(overlap.row.tolist(), analysis.details.copy_places, strict=True):
             if line and line.line is not None and launch[row] != NONE:
@@ -112,10 +112,10 @@ def _texts(trace: Trace, names: list[int]) -> tuple[str, str, str]:
     """Return what is said of the ops, of the user's function and of the module with these names."""
     *ops, function, module = names
     chain = ", ".join(cut(trace.ops.names[op]) for op in ops if op != NONE)
-    found = frame(trace.functions.names[function]) if function != NONE else None
+    caller = frame(trace.functions.names[function]) if function != NONE else None
     return (
         f"in {chain}" if chain else "",
-        f"from {cut(f'{found.function} ({found.file})', MAX_PLACE)}" if found else "",
+        f"from {cut(f'{caller.function} ({caller.file})', MAX_PLACE)}" if caller else "",
         f"in module {module_name(trace.functions.names[module])}" if module != NONE else "",
     )
 
@@ -127,15 +127,15 @@ def awaited_rows(trace: Trace, stalls: Stalls, rows: Int64s) -> Int64s:
     """
     gpu = trace.gpu
     copy, device, end = stalls.copy[rows].astype(np.int64), stalls.device[rows], stalls.awaited_end_ns[rows]
-    found = np.full(len(rows), NONE, np.int64)
+    last = np.full(len(rows), NONE, np.int64)
     if len(gpu) == 0:
-        return found
+        return last
     for number, of_device in gpu.of_device.items():
         order = of_device[np.argsort(gpu.end_ns[of_device], kind="stable")]
-        mine = np.flatnonzero(device == number)
-        place = np.searchsorted(gpu.end_ns[order], end[mine])
+        waits = np.flatnonzero(device == number)
+        place = np.searchsorted(gpu.end_ns[order], end[waits])
         inside = place < len(order)
-        ends_then = inside & (gpu.end_ns[order[np.where(inside, place, 0)]] == end[mine])
-        found[mine[ends_then]] = order[place[ends_then]]
+        ends_then = inside & (gpu.end_ns[order[np.where(inside, place, 0)]] == end[waits])
+        last[waits[ends_then]] = order[place[ends_then]]
     own = (copy != NONE) & (gpu.end_ns[copy] == end)
-    return np.where(stalls.own_ns[rows] + stalls.drain_ns[rows] > 0, np.where(own, copy, found), NONE)
+    return np.where(stalls.own_ns[rows] + stalls.drain_ns[rows] > 0, np.where(own, copy, last), NONE)

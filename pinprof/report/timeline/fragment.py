@@ -121,7 +121,7 @@ def fragment(
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
-    said = note(in_words(trace, analysis, detail, view if zero is None or zero.ns == view.start_ns else None, first_ns))
+    own_view = view if zero is None or zero.ns == view.start_ns else None
     named = Markup('<h4 class="title">{}</h4>\n').format(shared.title) if shared else ""
     return Markup("""<div class="timeline" data-shared="{}" data-name="{}"{}>
 {}
@@ -138,7 +138,7 @@ def fragment(
         shared.axis if shared else "",
         shared.name if shared else "",
         first,
-        said,
+        note(in_words(trace, analysis, detail, own_view, first_ns)),
         TOOLBAR,
         named,
         escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", beside=bool(shared))),

@@ -49,11 +49,11 @@ def lay_out(
     Those that are folded at first are there if `nested`.
     """
     lanes, left_out = [_step_lane(trace, window)], []
-    for found in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, analysis, window)):
-        if isinstance(found, LeftOut):
-            left_out.append(found)
+    for entry in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, analysis, window)):
+        if isinstance(entry, LeftOut):
+            left_out.append(entry)
         else:
-            lanes.append(found)
+            lanes.append(entry)
     return [_clipped(lane, window) for lane in lanes if len(lane)], [entry for entry in left_out if entry.count]
 
 
@@ -79,7 +79,7 @@ def why_no_band(analysis: Analysis) -> str:
 
 
 def _clipped(lane: Lane, window: Window) -> Lane:
-    if lane.source is FRAMES:  # what is told of one is its own length, and most begin before all else
+    if lane.source is FRAMES:  # its text says its own length, and most begin before all else
         return lane
     start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
     return replace(lane, start_ns=start, end_ns=end)
@@ -102,9 +102,9 @@ def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: boo
     used = [index for index in range(len(trace.threads)) if per_thread[index]]
     used.sort(key=lambda index: (ROLES.index(trace.threads[index].role), -per_thread[index]))
     for index in used[:MAX_THREADS]:
-        mine = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
+        of_thread = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
         thread = f"thread {trace.threads[index].tid} ({trace.threads[index].role})"
-        yield from _thread_lanes(analysis, thread, mine, trace, nested=nested)
+        yield from _thread_lanes(analysis, thread, of_thread, trace, nested=nested)
         if nested:
             yield from _frame_lanes(trace, window, index, f"Python frames, {thread}")
     others = used[MAX_THREADS:]
@@ -120,13 +120,13 @@ def _thread_lanes(
     call = syncs.stalls.call[stalled]
     yield lane_at(group, "stalls", STALLS, trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
     no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]
-    for source, mine, of_kind, limit in (
+    for source, events, of_kind, limit in (
         (ANNOTATIONS, annotations[no_step], kinds.ANNOTATION, ANNOTATION_LEVELS),
         (OPS, ops, kinds.OP, OP_LEVELS),
         (CALLS, calls, kinds.CALL, CALL_LEVELS),
     ):
         deeper = f"{source.name} nested deeper than {limit}"
-        stack = _Stack(group, source, getattr(trace, source.table), mine, of_kind, (source.name,))
+        stack = _Stack(group, source, getattr(trace, source.table), events, of_kind, (source.name,))
         yield from stack.lanes(range(limit), "" if nested and source is OPS else deeper)
     if nested:
         depths = tuple(f"depth {depth}" for depth in range(1, DEEPEST_OP + 1))
@@ -164,15 +164,15 @@ def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lan
     here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
     named = {device.index: device.name for device in trace.info.devices}
     for device in np.unique(gpu.device[here]):
-        mine = here[gpu.device[here] == device]
+        rows = here[gpu.device[here] == device]
         name = named.get(int(device))
         group = f"GPU {device}" + (f" ({name})" if name else "")
         if not why_no_band(analysis):
-            yield _overlap_lane(trace, window, group, mine)
-        streams, counts = np.unique(gpu.stream[mine], return_counts=True)
+            yield _overlap_lane(trace, window, group, rows)
+        streams, counts = np.unique(gpu.stream[rows], return_counts=True)
         drawn = np.sort(np.argsort(-counts, kind="stable")[:MAX_STREAMS])
         for stream in streams[drawn]:
-            yield from _stream_lanes(trace, group, int(stream), mine[gpu.stream[mine] == stream])
+            yield from _stream_lanes(trace, group, int(stream), rows[gpu.stream[rows] == stream])
         left = int(counts.sum() - counts[drawn].sum())
         yield LeftOut(left, f"activities of {len(streams) - len(drawn)} more streams of GPU {device}")
 
@@ -231,8 +231,8 @@ def _frame_kinds(trace: Trace) -> Int64s:
 
 
 def _kind(name: str) -> int:
-    found = frame(name)
-    if found is None:
+    function = frame(name)
+    if function is None:
         is_torch = name.startswith(MODULE_CALL) or " of Tensor object" in name or "torch" in name
         return kinds.TORCH_CODE if is_torch else kinds.PACKAGES
-    return kinds.OF_ORIGIN[origin_of(found.file)]
+    return kinds.OF_ORIGIN[origin_of(function.file)]

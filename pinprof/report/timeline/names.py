@@ -66,8 +66,8 @@ def short(name: str) -> str:
     if head != plain:
         head = head.rsplit("::", maxsplit=1)[-1]
         if WRAPPER.match(head):
-            told = next((word for word in WORD.findall(plain[: 20 * MAX_LABEL]) if not WRAPPER.match(word)), head)
-            head = DECORATION.sub("", told)
+            head = next((word for word in WORD.findall(plain[: 20 * MAX_LABEL]) if not WRAPPER.match(word)), head)
+            head = DECORATION.sub("", head)
     return _cut(head)
 
 
