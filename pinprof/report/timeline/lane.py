@@ -69,8 +69,6 @@ class Source:
     """The table of a trace whose rows they are, with names and args."""
     is_nested: bool = False
     """Whether they are around each other, on a thread."""
-    of_thread: bool = False
-    """Whether they are folded with the thread, where several timelines stand beside each other."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,8 @@ class Lane:
     """How many events it stands for."""
     busy_ns: Int64s
     """Their summed duration."""
+    thread: int = NONE
+    """The host thread of its events, as an index into `Trace.threads`."""
     folded: bool = False
     """Whether it is only seen on request."""
     names: tuple[str, ...] = ()

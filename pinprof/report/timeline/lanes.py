@@ -104,9 +104,9 @@ def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: boo
     for index in used[:MAX_THREADS]:
         of_thread = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
         thread = f"thread {trace.threads[index].tid} ({trace.threads[index].role})"
-        yield from _thread_lanes(analysis, thread, of_thread, trace, nested=nested)
-        if nested:
-            yield from _frame_lanes(trace, window, index, f"Python frames, {thread}")
+        frames = _frame_lanes(trace, window, index, f"Python frames, {thread}") if nested else ()
+        for lane in (*_thread_lanes(analysis, thread, of_thread, trace, nested=nested), *frames):
+            yield lane if isinstance(lane, LeftOut) else replace(lane, thread=index)
     others = used[MAX_THREADS:]
     yield LeftOut(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
 

@@ -37,7 +37,6 @@ LEVEL = 6
 """Of deflate; level 9 takes four times as long for 1 % less."""
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
-MAIN = "(main)"
 
 
 class PackedColumns:
@@ -162,8 +161,10 @@ def _about(trace: Trace, lane: Lane, *, beside: bool) -> dict[str, Any]:
     if source is WORK:
         device, stream = (int(column[lane.row[0]]) for column in (trace.gpu.device, trace.gpu.stream))
         about |= {"device": device, "stream": f"stream {stream}"}
-    folds = lane.folded or (beside and source.of_thread and MAIN not in lane.group)
-    return {**about, "folded": True} if folds else about
+    if lane.thread != NONE:
+        about["thread"] = lane.thread
+    is_other = lane.thread != NONE and trace.threads[lane.thread].role != "main"
+    return {**about, "folded": True} if lane.folded or (beside and is_other) else about
 
 
 def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:

@@ -2,10 +2,7 @@
 
 const NUMBERS = 2 ** 24; // more than there are events in a page
 
-// The host thread of a lane, which may have several groups of lanes; of other lanes their group.
-const threadOf = (lane) => /thread .*$/.exec(lane.group)?.[0] ?? lane.group;
-
-const lanesOfThread = (data, lane) => data.lanes.filter((one) => one.isNested && threadOf(one) === threadOf(lane));
+const lanesOfThread = (data, lane) => data.lanes.filter((one) => one.isNested && one.thread === lane.thread);
 
 // The shortest event of the thread around this one.
 const parentOf = (data, lane, at) => {
@@ -68,7 +65,7 @@ const workOf = (data, lane, at, most) => {
   const keys = launchedBy(data);
   const found = { count: 0, time: 0, first: [], numbers: [] };
   for (const calls of data.lanes) {
-    if (calls.source !== "calls" || threadOf(calls) !== threadOf(lane)) continue;
+    if (calls.source !== "calls" || calls.thread !== lane.thread) continue;
     const [from, to] = calls === lane ? [at, at + 1] : within(calls, lane.start[at], lane.end[at]);
     if (to <= from) continue;
     const end = firstFrom(keys, (calls.base + to) * NUMBERS, 0, keys.length);
