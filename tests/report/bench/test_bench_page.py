@@ -52,7 +52,7 @@ def test_every_claim_has_its_verdict() -> None:
         assert words(" ".join((*said, *figures))) in text
     for known, _, _ in experiments(example()):
         for verdict in (verdict for verdict in verdicts(example()) if verdict.number == known.number):
-            reason = f"{OUTCOMES[verdict.outcome]} {verdict.claim} ({claimed(verdict)}): {why(verdict)}."
+            reason = f"{OUTCOMES[verdict.outcome].capitalize()} {verdict.claim} ({claimed(verdict)}): {why(verdict)}."
             assert text.count(words(reason)) == 1
 
 
