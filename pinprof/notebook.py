@@ -23,8 +23,8 @@ from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
 from pinprof.report.elements import Markup
-from pinprof.report.frames import framed
 from pinprof.report.job import text as job_text
+from pinprof.report.page import framed
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import to_text

@@ -46,8 +46,6 @@ class IdleCause:
     """What the GPU does meanwhile, to follow "the GPU"."""
     why: str
     """Why, as a clause that stands by itself."""
-    because: str
-    """Why, to follow "the GPU is idle for 1 ms"; nothing where that tells no more."""
     bound: Literal["host", "input", "communication"]
     """What sets the pace of a step that is idle for this cause; where work is queued it may be the GPU itself."""
     colour: str
@@ -60,7 +58,6 @@ IDLE: Final = {
         holds=lambda idle: idle.queued,
         does="has work queued that cannot start yet",
         why="work was queued and waited for other work, or for its launch",
-        because="while work is queued",
         bound="host",
         colour=KERNEL_COLOUR,
     ),
@@ -68,7 +65,6 @@ IDLE: Final = {
         holds=lambda idle: idle.mostly(idle.input),
         does="waits for the next batch",
         why="the host waited for the next batch",
-        because="because the host waits for the next batch",
         bound="input",
         colour=INPUT,
         pattern="\\",
@@ -77,7 +73,6 @@ IDLE: Final = {
         holds=lambda idle: idle.mostly(idle.communication),
         does="waits while the host is in a collective",
         why="the host was in a collective",
-        because="while the host is in a collective",
         bound="communication",
         colour=COLLECTIVE,
         pattern="|",
@@ -86,7 +81,6 @@ IDLE: Final = {
         holds=lambda idle: idle.blocked,
         does="has no work after a host wait",
         why="the host had waited for the GPU, so nothing was queued",
-        because="because the host waits for the GPU and has nothing queued then",
         bound="host",
         colour=WAIT,
         pattern="/",
@@ -95,7 +89,6 @@ IDLE: Final = {
         holds=lambda idle: idle.launched,
         does="waits for launches",
         why="the next launch came late: the host was busy elsewhere",
-        because="because the host launches too late",
         bound="host",
         colour=OP,
     ),
@@ -103,7 +96,6 @@ IDLE: Final = {
         holds=lambda idle: ~idle.launched,
         does="is idle for an unknown reason",
         why="the next launch is not in the trace",
-        because="",
         bound="host",
         colour=CALL,
         pattern="-",

@@ -1,10 +1,13 @@
-"""The page around a report: one file that needs nothing else and asks nobody for anything."""
+"""The page around a report, one file that needs nothing else and asks nobody for anything, and its notebook frame."""
 
 import base64
+import sys
 import zlib
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
+from markupsafe import escape
 from plotly.offline import get_plotlyjs
 
 from pinprof.report.elements import Markup
@@ -30,6 +33,19 @@ TABLES = ("tables/grid.js", "tables/tables.js")
 
 LEVEL = 9
 """Of deflate: 0.4 s once in a process."""
+FRAME_HEIGHT = "800px"
+"""Of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
+
+ANSWER = Markup("""<script>
+if (!window.pinprofAnswers) {
+  window.pinprofAnswers = true;
+  addEventListener("message", ({ source, data }) => {
+    if (data?.pinprof !== "plotly" || !window.pinprofPlotly) return;
+    source.postMessage({ pinprofPlotly: window.pinprofPlotly }, "*");
+  });
+}
+</script>""")
+"""Lets the notebook hand plotly to the frames that ask for it: they cannot look into it."""
 
 
 def page(title: str, body: Markup) -> Markup:
@@ -65,18 +81,13 @@ def page(title: str, body: Markup) -> Markup:
 
 
 @cache
-def packed_plotly() -> Markup:
+def _packed_plotly() -> Markup:
     """Return plotly.js, deflated and in base64: a third of its length, and nothing to parse until a chart is drawn."""
     return _code(base64.b64encode(zlib.compress(get_plotlyjs().encode(), LEVEL)).decode())
 
 
-def without_plotly(text: str) -> str:
-    """Return a page that asks what is around it for plotly."""
-    return text.replace(_plotly_element(), "")
-
-
 def _plotly_element() -> Markup:
-    return Markup('<script type="application/x-deflate-code" id="plotly">{}</script>').format(packed_plotly())
+    return Markup('<script type="application/x-deflate-code" id="plotly">{}</script>').format(_packed_plotly())
 
 
 def _charts() -> Markup:
@@ -91,3 +102,52 @@ def _resource(name: str) -> Markup:
 
 def _code(text: str) -> Markup:
     return Markup(text)  # noqa: S704  no trace has a say in it
+
+
+class _Notebook:
+    """Which cell of the running notebook has plotly."""
+
+    cell: str | None = None
+
+
+def framed(whole: str, title: str) -> Markup:
+    """Return a page in its own frame, so that neither its styles nor its scripts affect what is around it.
+
+    In a notebook only one cell has plotly, which is three quarters of a page; the frames of the others ask for it.
+    """
+    cell = _running_cell()
+    if cell is None:
+        return _frame(whole, title)
+    if _Notebook.cell is None or _Notebook.cell == cell:
+        _Notebook.cell = cell
+        keep = Markup('<script>window.pinprofPlotly = "{}";</script>').format(_packed_plotly())
+    else:
+        keep = Markup()
+    return keep + ANSWER + _frame(whole.replace(_plotly_element(), ""), title)
+
+
+def _frame(whole: str, title: str) -> Markup:
+    return Markup(
+        '<iframe srcdoc="{0}" title="{1}" width="100%" height="{2}" sandbox="allow-scripts allow-downloads" '
+        'style="width: 100%; height: {2}; border: 0"></iframe>'
+    ).format(escape(str(whole)), title, FRAME_HEIGHT)
+
+
+def _running_cell() -> str | None:
+    """Return what identifies the running cell of a notebook; None elsewhere, and where cells cannot see each other."""
+    shell = _shell()
+    if shell is None or "google.colab" in sys.modules:  # there each output has a page of its own
+        return None
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    of_notebook = parent.get("metadata", {}).get("cellId")
+    if of_notebook:
+        return str(of_notebook)
+    typed = shell.history_manager.input_hist_raw
+    return str(typed[-1]) if typed else ""
+
+
+def _shell() -> Any | None:
+    """Return IPython's shell of a notebook; None without one."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell if getattr(shell, "kernel", None) is not None else None

@@ -363,6 +363,16 @@ def steps(profile: Profile) -> str:
     return f"{counted(times.count, 'complete step')} ({marker})"
 
 
+def recording(profile: Profile) -> str:
+    """Return on what a trace was recorded, with which torch, of which rank, and how much of it."""
+    info = profile.info
+    gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
+    rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
+    torch = f"torch {info.torch_version}" if info.torch_version else ""
+    parts = (gpus, torch, rank, steps(profile), f"{duration(profile.span_ns)} recorded")
+    return " · ".join(printable(part) for part in parts if part)
+
+
 def place(at: Place) -> str:
     """Return where a wait was called from: `FILE:LINE (FUNCTION)`, without a line `FUNCTION (FILE)`; else nothing."""
     file, line, function = at

@@ -7,7 +7,7 @@ from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.course import of_runs
 from pinprof.report.trace.host import time_of_host
-from pinprof.report.trace.step import AT_WORK, because, of_step, unit, where_it_goes
+from pinprof.report.trace.step import AT_WORK, of_step, unit, where_it_goes, while_idle
 from pinprof.report.words import either, step_known
 from pinprof.units import between, duration, how_many, percent
 from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, HOST, IRREGULAR, LIMITS, Cost, Verdict
@@ -90,11 +90,12 @@ def length_of(profile: Profile) -> str:
 
 def lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
+    idle = while_idle(profile, mean)
     it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
     times = [
         (
             mean.idle_ns,
-            f"{_named(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}{because(profile, mean)}",
+            f"{_named(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}{f' ({idle})' if idle else ''}",
         ),
         (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
     ]

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
 
+from markupsafe import escape
+
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile
@@ -15,18 +17,36 @@ from pinprof.report.elements import Column, Markup, Share, facts, lines, note, s
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables import grids_of, tables
-from pinprof.report.timeline import MAX_EVENTS, fragment
+from pinprof.report.timeline import MAX_EVENTS, fragment, zoom_attribute
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
-from pinprof.report.trace.advice import advice, evidence
-from pinprof.report.trace.cards import cards
+from pinprof.report.trace.advice import advice, evidence, unfound
 from pinprof.report.trace.charts import drawn, lengths_of_steps, overlap_of_steps
 from pinprof.report.trace.headline import sentence
-from pinprof.report.trace.step import because, bound, of_what, step
+from pinprof.report.trace.step import bound, of_what, step, while_idle
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.view import Shown, on_page
-from pinprof.report.words import NOTHING, begun, steps
-from pinprof.rules import Findings
+from pinprof.report.words import (
+    MAX_CELL,
+    NOTHING,
+    begun,
+    cut,
+    joint_worth,
+    place,
+    rates_of,
+    recording,
+    site_figures,
+    then_worth,
+    worth,
+)
+from pinprof.rules import Finding, Findings
 from pinprof.units import duration
+
+BEST = 3
+"""Findings whose fix is unfolded."""
+MAX_BUTTONS = 10
+"""Sites of a finding that the timeline shows one by one."""
+MAX_QUOTES = 3
+"""Sites of a finding whose lines are quoted."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
@@ -99,7 +119,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     if first.finding is not None:
         do = Markup('<a href="#finding-{}-{}">{}</a>').format(number, first.finding + 1, do)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
-    actions = list(cards(number, entry, quoting))
+    actions = list(_cards(number, entry, quoting))
     parts = list(_below(number, entry, Shown([grid.name for grid in grids], f"tables-{number}", quoting)))
     links = [(f"findings-{number}", "What to do")] if actions else []
     links += [
@@ -109,12 +129,12 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     ]
     pieces = [
         Markup('<h2 id="heading-{}">{}</h2>').format(number, PurePath(profile.path).name),
-        note(_recorded(profile)),
+        note(recording(profile)),
         Markup('<p class="headline">{} <strong>{}</strong></p>').format(unbroken(_sentence(entry)), do),
         _evidence(profile, findings),
         *map(on_page, doubt_sections(profile)),
         facts(fact[:3] for part in step_sections(profile, is_drawn=True) for fact in part.facts),
-        *_shares(profile),
+        *_shares(profile, findings.verdict.cause),
         contents(links),
         *actions,
         Markup('<h3 id="timeline-heading-{}">Timeline</h3>').format(number),
@@ -127,6 +147,90 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     ]
     made = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
     return made.format(number, lines(pieces))
+
+
+def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
+    """Return a button that shows the finding's worst instance in the timeline."""
+    zoom = zoom_attribute(analysis, finding)
+    button = Markup('<button type="button" class="see"{}>see it in the timeline</button>')
+    return button.format(zoom) if zoom else Markup()
+
+
+def _cards(number: int, analysis: Analysis, quoting: Quoting) -> Iterator[Markup]:
+    """Yield all findings of a trace, the best first, and what they bring together."""
+    profile, findings = analysis.profile, analysis.findings
+    remark = unfound(profile, findings)
+    if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
+        return
+    yield Markup('<h3 id="findings-{}">What to do</h3>').format(number)
+    if remark:
+        yield note(remark)
+    for rank, finding in enumerate(findings, start=1):
+        yield _card(number, rank, finding, analysis, quoting)
+    together = joint_worth(findings, profile)
+    if together:
+        yield Markup("<p><strong>{}.</strong></p>").format(begun(together))
+    rates = rates_of(findings, profile)
+    if rates:
+        yield note(f"{begun(rates)}.")
+
+
+def _card(number: int, rank: int, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
+    profile, in_timeline = analysis.profile, _in_timeline(finding, analysis)
+    at = "" if finding.evidence.sites else cut(place(finding.evidence.place), MAX_CELL)
+    rule, further = finding.rule, then_worth(finding, profile)
+    where = Markup('<p class="place"><code>{}</code> {}</p>').format(
+        quoting.linked(finding.evidence.place, at), in_timeline
+    )
+    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
+    return Markup("""<article class="finding {severity}" id="finding-{number}-{rank}">
+<h4><span class="cost">{worth}</span> <span>{title}</span>
+<span class="kind">{rule.id}{suspected}</span></h4>
+{where}
+{quote}<p>{evidence}.</p>{sites}
+<p><strong>Fix:</strong> {fix}</p>{then}
+<details{unfolded}><summary>The fix as code, and when it is safe</summary>
+<div class="codes">{codes}</div>
+<p><strong>Why:</strong> {rule.why}</p>
+<p><strong>Safe if:</strong> {rule.safe_if}</p></details>
+</article>""").format(
+        number=number,
+        rank=rank,
+        rule=rule,
+        fix=finding.fix,
+        title=unbroken(finding.title),
+        severity=finding.severity,
+        suspected=", suspected" if finding.severity == "suspect" else "",
+        worth=unbroken(worth(finding, profile)),
+        where=where if at or in_timeline else "",
+        quote="" if finding.evidence.sites else quoting.quoted(finding.evidence.place, rule.change),
+        evidence=unbroken(finding.evidence.text),
+        sites=_sites(finding, analysis, quoting) if finding.evidence.sites else "",
+        then=then if further else "",
+        unfolded=" open" if rank <= BEST else "",
+        codes=_code("Before", rule.before) + _code("After", rule.code),
+    )
+
+
+def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
+    """Return the sites of a finding with several, the costliest of them with a button."""
+    items = Markup().join(
+        Markup("<li>{}{} {}{}</li>").format(
+            Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
+            if (at := cut(place(site.evidence.place), MAX_CELL))
+            else "",
+            unbroken(site_figures(site)),
+            _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
+            quoting.quoted(site.evidence.place, finding.rule.change) if rank < MAX_QUOTES else "",
+        )
+        for rank, (site, alone) in enumerate(zip(finding.sites, finding.by_site, strict=True))
+    )
+    return Markup('\n<ol class="sites">{}</ol>').format(items)
+
+
+def _code(title: str, code: str) -> Markup:
+    """Return code of a rule, which wide lines may scroll; unlike other texts it has lines."""
+    return Markup('<div><h5>{}</h5><pre tabindex="0"><code>{}</code></pre></div>').format(title, escape(code))
 
 
 class PagePart(NamedTuple):
@@ -167,20 +271,10 @@ def contents(links: Sequence[tuple[str, str]]) -> Markup:
     return Markup('<nav class="contents" aria-label="Parts of the report"><ul>{}</ul></nav>').format(items)
 
 
-def _recorded(profile: Profile) -> str:
-    info = profile.info
-    gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
-    rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
-    torch = f"torch {info.torch_version}" if info.torch_version else ""
-    return " · ".join(
-        part for part in (gpus, torch, rank, steps(profile), f"{duration(profile.span_ns)} recorded") if part
-    )
-
-
-def _shares(profile: Profile) -> Iterator[Markup]:
+def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
     """Yield a bar for each GPU whose parts add up to the step."""
     for mean in profile.parts:
-        why = because(profile, mean).lstrip(", ")
+        why = while_idle(profile, mean, limit)
         names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
         if mean.length_ns:
             yield shares(

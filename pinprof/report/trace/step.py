@@ -33,9 +33,6 @@ LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
 AT_WORK = "GPU work"
 """What a GPU does where the step is not known."""
-IDLE_BECAUSE = {name: cause.because for name, cause in CAUSES_OF_IDLE.items()} | {
-    OUTSIDE: "before its first work and after its last",
-}
 
 WIDEST = 96
 """Columns of a bar; a wider one tells no more."""
@@ -81,8 +78,11 @@ def _why_idle(profile: Profile) -> str:
     return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
 
 
-def where_it_goes(profile: Profile) -> Iterator[Fact]:
-    """Yield how the step divides on the busiest GPU, and how long the host stands still beside that."""
+def where_it_goes(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
+    """Yield how the step divides on the busiest GPU, and how long the host stands still beside that.
+
+    `limit` is the cause of the verdict.
+    """
     mean, why = busiest(profile), profile.withheld
     if mean is None:
         reason = why_not(why.step, why.per_step, why.busy, why.overlap)
@@ -90,7 +90,7 @@ def where_it_goes(profile: Profile) -> Iterator[Fact]:
             yield Fact("where it goes", NOTHING, reason)
             yield from _at_work(profile) if why.step else ()
     else:
-        yield from _on_gpu(profile, mean)
+        yield from _on_gpu(profile, mean, limit)
     yield from stalls(profile)
 
 
@@ -109,7 +109,7 @@ def _at_work(profile: Profile) -> Iterator[Fact]:
         yield Fact(AT_WORK, duration(most.busy_ns), f"{share}, as traced; it idles for {duration(most.idle_ns)} of it")
 
 
-def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
+def _on_gpu(profile: Profile, mean: MeanStep, limit: str | None) -> Iterator[Fact]:
     whose = f" on GPU {mean.device}" if len(profile.parts) > 1 else ""
 
     def fact(mark: str, name: str, time: float, more: str = "") -> Fact:
@@ -126,20 +126,13 @@ def _on_gpu(profile: Profile, mean: MeanStep) -> Iterator[Fact]:
         yield fact(COPY, "exposed copies", mean.copy_ns, beside + overlapped)
     if mean.memset_ns >= WORTH_NAMING * mean.length_ns:
         yield fact(MEMSET, "memsets", mean.memset_ns)
-    why = because(profile, mean) if mean.idle_ns else ""
-    yield fact(IDLE, "idle" if whose else "GPU idle", mean.idle_ns, why and f", {why.lstrip(', ')}")
+    why = while_idle(profile, mean, limit) if mean.idle_ns else ""
+    yield fact(IDLE, "idle" if whose else "GPU idle", mean.idle_ns, why and f", {why}")
 
 
 def of_step(time: float, mean: MeanStep) -> str:
     """Return a time as a share of the step."""
     return percent(time / mean.length_ns) if mean.length_ns else NOTHING
-
-
-def because(profile: Profile, mean: MeanStep) -> str:
-    """Return why the GPU of this mean step is idle, to be put behind that it is; nothing where that is not known."""
-    cause, is_all = cause_of_idle(profile, mean)
-    mostly = "" if is_all else ", mostly"
-    return f"{mostly} {IDLE_BECAUSE[cause]}" if IDLE_BECAUSE.get(cause) else ""
 
 
 def cause_of_idle(profile: Profile, mean: MeanStep) -> tuple[str, bool]:
@@ -238,11 +231,11 @@ def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> li
         Part("collectives alone", COLLECTIVE, division.collectives_ns),
         Part("exposed copies", COPY, division.copies_ns),
         Part("memsets", MEMSET, division.memsets_ns),
-        Part("GPU idle", IDLE, mean.idle_ns, _while_idle(profile, mean, cause)),
+        Part("GPU idle", IDLE, mean.idle_ns, while_idle(profile, mean, cause)),
     ]
 
 
-def _while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
+def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
     """Return what the GPU does while it is idle; nothing where that is not known."""
     cause, is_all = cause_of_idle(profile, mean)
     words = LATE_PYTHON if (cause, limit) == ("host_wait", "python") else CAUSES.get(cause, "")

@@ -15,7 +15,7 @@ from pinprof.report.trace.headline import sentence, why_long
 from pinprof.report.trace.step import step_drawn
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.view import in_terminal
-from pinprof.report.words import joint_worth, printable, rates_of, site_line, steps, then_worth, worth
+from pinprof.report.words import joint_worth, printable, rates_of, recording, site_line, then_worth, worth
 from pinprof.rules import Finding, Findings
 from pinprof.units import counted
 
@@ -42,21 +42,15 @@ def to_text(
 
 
 def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
-    yield from _heading(profile)
+    yield unbroken(profile.path, "bold")
+    yield Text(recording(profile))
     yield from _verdict(profile, findings)
-    for part in (*doubt_sections(profile), *step_sections(profile)):
+    for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
         yield from in_terminal(part, step_drawn(profile, width) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
     for part in event_sections(profile, findings, waits_by, full=full):
         yield from in_terminal(part)
-
-
-def _heading(profile: Profile) -> Iterable[RenderableType]:
-    gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in profile.info.devices}))
-    torch = f"torch {profile.info.torch_version}" if profile.info.torch_version else ""
-    yield unbroken(profile.path, "bold")
-    yield Text(" · ".join(printable(part) for part in (gpus, torch, steps(profile)) if part))
 
 
 def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:

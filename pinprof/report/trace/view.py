@@ -62,10 +62,13 @@ def _told(profile: Profile) -> set[str]:
     return told | ({"profiler_cost"} if is_measured else set())
 
 
-def step_sections(profile: Profile, *, is_drawn: bool = False) -> Iterator[Section]:
-    """Yield how long the step is, and where it goes; of the latter only what a bar does not show if one `is_drawn`."""
+def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool = False) -> Iterator[Section]:
+    """Yield how long the step is, and where it goes; of the latter only what a bar does not show if one `is_drawn`.
+
+    `limit` is the cause of the verdict.
+    """
     shown, lengths = busiest(profile), list(_lengths(profile))
-    parts = list(stalls(profile) if shown and is_drawn else where_it_goes(profile))
+    parts = list(stalls(profile) if shown and is_drawn else where_it_goes(profile, limit))
     if shown is None:
         yield Section("Step", facts=[*lengths, *parts])
         return

@@ -500,7 +500,7 @@ def test_a_notebook_has_plotly_once_and_each_report_its_charts(
 ) -> None:
     shell = Shell()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr("pinprof.report.frames._Notebook.cell", None)
+    monkeypatch.setattr("pinprof.report.page._Notebook.cell", None)
     report = analyze(TRACES / "pageable_blocking.stack.json.gz")
     cells = []
     for shell.cell in ("first", "second", "first"):

@@ -67,7 +67,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
         Fact(
             "GPU idle",
             "300 µs",
-            "33 % of the step, because the host waits for the GPU and has nothing queued then",
+            "33 % of the step, has no work after a host wait",
             mark="░",
         ),
         Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
@@ -217,7 +217,7 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     told = fitting(to_json([(profile, found)]))["traces"][0]
     page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")
     terminal = " ".join(to_text(profile, found, width=1000).split())
-    mean, limit, facts = busiest(profile), bound(profile), list(where_it_goes(profile))
+    mean, limit, facts = busiest(profile), bound(profile), list(where_it_goes(profile, found.verdict.cause))
     assert mean
     assert limit
     for text in (limit.meaning, of_what(profile, mean)):
