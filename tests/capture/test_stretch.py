@@ -59,10 +59,10 @@ def test_a_stretch_is_written_with_its_length_as_the_marker(tmp_path: Path) -> N
     stretch = stretch_of(tmp_path)
     record(stretch)
     assert stretch.is_open
+    assert not stretch.is_written
     stretch.end()
     assert not stretch.is_open
-    assert not stretch.is_written
-    assert stretch.write()
+    assert stretch.is_written
     assert stored_marker(tmp_path) == stretch.marker
     assert stretch.marker.endswith(" s; nothing marked a step")
 
@@ -70,14 +70,15 @@ def test_a_stretch_is_written_with_its_length_as_the_marker(tmp_path: Path) -> N
 def test_without_a_beginning_there_is_nothing_to_write(tmp_path: Path) -> None:
     stretch = stretch_of(tmp_path)
     stretch.end()
-    assert not stretch.write()
+    assert not stretch.is_written
     assert not (tmp_path / "out.json").exists()
 
 
 def test_a_moment_is_not_kept(tmp_path: Path) -> None:
     stretch = stretch_of(tmp_path)
     stretch.begin()
-    assert not stretch.write()
+    stretch.end()
+    assert not stretch.is_written
 
 
 def test_a_profiler_that_does_not_start_is_an_error_of_capture(tmp_path: Path) -> None:
@@ -94,29 +95,6 @@ def test_a_program_that_ends_within_a_stretch_keeps_it(tmp_path: Path) -> None:
     recording.end()
     assert recording.stretch.is_written
     assert recording.marker == recording.stretch.marker
-
-
-def test_steps_go_before_an_early_stretch(tmp_path: Path) -> None:
-    recording = recording_of(tmp_path)
-    recording.start()
-    record(recording.stretch)
-    for _ in range(8):
-        recording.step()
-        assert not recording.stretch.is_open
-    recording.end()
-    assert recording.done
-    assert recording.recorded_steps == 2
-    assert not recording.stretch.is_written
-    assert stored_marker(tmp_path) == "p.step()"
-
-
-def test_a_program_with_too_few_steps_keeps_its_early_stretch(tmp_path: Path) -> None:
-    recording = recording_of(tmp_path)
-    recording.start()
-    record(recording.stretch)
-    recording.step()
-    recording.end()
-    assert recording.stretch.is_written
 
 
 def test_abandoned_windows_keep_their_complete_steps(tmp_path: Path) -> None:

@@ -63,7 +63,10 @@ class Marks(Observer):
     ) -> None:
         self.step_marker = step_marker
         self.function = FunctionCalls(step_marker) if is_function(step_marker) else None
-        self.pace = Pace()
+        self.last_ns = 0
+        """When the program last did what can mark a step; 0 before."""
+        self.longest_ns = 0
+        """How long it took at most to do so again."""
         self._wanted = self.function.source if self.function is not None else NAMED.get(step_marker)
         self._end_step = end_step
         self._may_move = may_move
@@ -163,7 +166,8 @@ class Marks(Observer):
             return
         self._is_by_hand |= event.source is BY_HAND
         if event.source is finder.source or not event.source.is_costly:
-            self.pace.note(now_ns)
+            self.longest_ns = max(self.longest_ns, now_ns - (self.last_ns or now_ns))
+            self.last_ns = now_ns
         self._settle(finder, event, subject)
         if ends:
             self._end_step(finder.marker)
@@ -269,19 +273,6 @@ class FirstSteps(Observer):
         self._finder.see(event)
         if now - self._begun > LONGEST_FIRST_S or self._finder.has_made(self._most):
             self.stop()
-
-
-class Pace:
-    """When a program last did what can mark a step (0 before), and how long it took at most to do so again."""
-
-    def __init__(self) -> None:
-        self.last_ns = self.longest_ns = 0
-
-    def note(self, now_ns: int) -> None:
-        """Note that it does so now."""
-        if self.last_ns:
-            self.longest_ns = max(self.longest_ns, now_ns - self.last_ns)
-        self.last_ns = now_ns
 
 
 def here() -> tuple[int, int]:

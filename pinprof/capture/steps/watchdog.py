@@ -157,7 +157,7 @@ class Watchdog:
             self._tell_if_late(now_ns, frame)
         if marks.step_marker != AUTO or (recording.done and not self._has_recorded):
             return None
-        work.look(now_ns, frame, marks.pace.last_ns)
+        work.look(now_ns, frame, marks.last_ns)
         if recording.stretch.is_open:
             return self._end if recording.stretch.seconds >= STRETCH_S else None
         if self._has_recorded:
@@ -177,7 +177,7 @@ class Watchdog:
 
     def _due(self, has_optimizer: Callable[[], bool]) -> Due | None:
         marks = self._marks
-        longest_s = marks.pace.longest_ns / NS_PER_S
+        longest_s = marks.longest_ns / NS_PER_S
         now = Situation(self._work.seconds, longest_s, marks.has_marker, marks.watches_modules)
         what = due(self._stretch_after_s, now, has_optimizer)
         return what if what == "modules" or not self._recording.windows.times_only else None
@@ -222,7 +222,6 @@ class Watchdog:
 
     def _end(self) -> None:
         self._recording.stretch.end()
-        self._recording.stretch.write()
         self._recording.done = self._has_recorded = True
 
 

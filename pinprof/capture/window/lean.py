@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from threading import get_ident
-from typing import Any, TypeAlias, final
+from typing import TypeAlias, final
 
 import torch
 
@@ -91,7 +90,7 @@ UNTIL_STOPPED = 0
 
 @final
 class Stretch:
-    """A recording between two moments, kept in memory until `write`; a later one replaces it.
+    """A recording between two moments, for a program in which nothing marks a step.
 
     `describe` returns what the trace stores, given the text of the marker. Call all of it in the thread to record.
     """
@@ -105,24 +104,15 @@ class Stretch:
         self.path = path
         self.marker = ""
         self.is_written = False
-        self.has_begun = False
-        """Whether a profiler has run: on a GPU, no later step is one without its cost."""
         self._make_profiler = make_profiler
         self._describe = describe
-        self._running: Any = None
+        self._running: torch.profiler.profile | None = None
         self._start_ns = 0
-        self._thread = 0
-        self._kept: Any = None
 
     @property
     def seconds(self) -> float:
         """How long it has recorded so far."""
         return (time.perf_counter_ns() - self._start_ns) / NS_PER_S
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether it records another thread now, which alone can end it."""
-        return self.is_open and self._thread != get_ident()
 
     @property
     def is_open(self) -> bool:
@@ -136,28 +126,18 @@ class Stretch:
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(UNTIL_STOPPED)
             profiler.start()
-        self._running, self._start_ns, self.has_begun = profiler, time.perf_counter_ns(), True
-        self._thread = get_ident()
+        self._running, self._start_ns = profiler, time.perf_counter_ns()
 
     def end(self) -> None:
-        """Stop the profiler, if it runs, and keep what it has recorded."""
+        """Stop the profiler, if it runs, and write what it has recorded."""
         profiler, self._running = self._running, None
         if profiler is None:
             return
         seconds = self.seconds
-        marker = f"a stretch of {seconds:.1f} s; nothing marked a step"
+        self.marker = f"a stretch of {seconds:.1f} s; nothing marked a step"
         with as_capture_error("the recording could not be finished"):
-            profiler.add_metadata_json("pinprof", json.dumps(self._describe(marker)))
+            profiler.add_metadata_json("pinprof", json.dumps(self._describe(self.marker)))
             profiler.stop()
-        if seconds >= SHORTEST_KEPT_S:
-            self._kept, self.marker = profiler, marker
-
-    def write(self) -> bool:
-        """Write what was recorded last to `path`; return whether there was anything."""
-        self.end()
-        profiler, self._kept = self._kept, None
-        if profiler is not None:
-            with as_capture_error("the recording could not be finished"):
+            if seconds >= SHORTEST_KEPT_S:
                 write_trace(profiler, self.path)
-            self.is_written = True
-        return self.is_written
+                self.is_written = True

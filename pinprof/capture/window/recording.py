@@ -233,10 +233,8 @@ class Recording:
         if self._compilations.any_new():
             self.journal.worked(COMPILE)
         self.journal.end_step(AFTER if self.done else self._window)
-        if not self.done and not self.stretch.is_elsewhere:
+        if not self.done:
             self.steps_seen += 1
-            if not self._is_abandoned:
-                self.stretch.end()
             self._advance()
         self.journal.resume()
 
@@ -269,7 +267,7 @@ class Recording:
     def end(self) -> None:
         """Leave the open window, if any; keep the complete steps recorded so far, and store what the run was.
 
-        Without a complete step, keep the stretch of time, if any.
+        Without a complete step, keep the stretch of time, if any was recorded.
         """
         log = self.journal.log()
         self.regular = regular_figure(log)
@@ -280,7 +278,7 @@ class Recording:
             self._stored = True
             with as_capture_error("the record of the run could not be stored"):
                 store(self.path, {RUN_KEY: log})
-        elif not self.recorded_steps and self.stretch.write():
+        elif self.stretch.is_written:
             self.marker = self.stretch.marker
 
     def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
@@ -302,7 +300,7 @@ class Recording:
             yield from self._timed_window(plain)
             self.done = True
             return
-        if plain is not None and not (self.stretch.has_begun and uses_cuda()):
+        if plain is not None:
             self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
