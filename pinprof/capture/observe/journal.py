@@ -6,10 +6,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
+from itertools import groupby
 from threading import get_ident
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
+import msgspec
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
@@ -33,6 +35,17 @@ MOST_UNTIMED: Final = 500
 """After so many steps the GPU's times are asked for: seldom, since an answer takes a virtual machine some 50 us."""
 
 
+class _Step(msgspec.Struct, gc=False):
+    """A step as it was noted; see `RunLog`. The garbage collector does not look at it: there may be thousands."""
+
+    window: str
+    ns: int
+    own_ns: int
+    input_ns: int
+    is_filling: bool
+    gpu_ns: int = 0
+
+
 class Journal:
     """Notes the steps of a run as they end; `log()` returns what it noted.
 
@@ -48,12 +61,7 @@ class Journal:
         self._begins_with_step = True
         self._start_up_ns = 0
         self._thread = get_ident()
-        self._windows: list[tuple[str, int]] = []
-        self._step_ns: list[int] = []
-        self._own_ns: list[int] = []
-        self._input_ns: list[int] = []
-        self._gpu_ns: list[int] = []
-        self._filling: list[int] = []
+        self._steps: list[_Step] = []
         self._work: list[Work] = []
         self._places: dict[Place, int] = {}
         self._later = Later()
@@ -61,10 +69,10 @@ class Journal:
         self._waited_ns = 0
         self._times_gpu = False
         self._opened: Mark = None
-        self._untimed: deque[tuple[int, Mark, Mark]] = deque()
+        self._untimed: deque[tuple[_Step, Mark, Mark]] = deque()
 
     def __len__(self) -> int:
-        return len(self._step_ns)
+        return len(self._steps)
 
     @property
     def is_full(self) -> bool:
@@ -94,7 +102,10 @@ class Journal:
             later = self._later
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
-            self._note(window, took, own, waited, mark)
+            step = _Step(window, took, own, waited, self.supply.is_filling)
+            self._steps.append(step)
+            if self._opened is not None and mark is not None:
+                self._untimed.append((step, self._opened, mark))
         if len(self._untimed) >= MOST_UNTIMED:
             self._settle()
 
@@ -104,10 +115,9 @@ class Journal:
 
     def begin_anew(self) -> None:
         """Take all steps so far for start-up, because they were marked otherwise than those that come."""
-        self._start_up_ns += sum(self._step_ns) + sum(self._own_ns)
-        noted: tuple[list[Any], ...] = (self._windows, self._step_ns, self._own_ns, self._input_ns, self._gpu_ns)
-        for of_steps in (*noted, self._filling, self._work):
-            of_steps.clear()
+        self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
+        self._steps.clear()
+        self._work.clear()
         self._untimed.clear()
 
     def resume(self) -> None:
@@ -150,52 +160,35 @@ class Journal:
     def times_ns(self, first: int = 0) -> Times:
         """Return the time of each step from this one on: the GPU's from end to end of its work, else the host's."""
         self._settle()
-        on_gpu = np.array(self._gpu_ns[first:], dtype=np.int64)
-        return np.where(on_gpu > 0, on_gpu, np.array(self._step_ns[first:], dtype=np.int64))
+        return np.array([step.gpu_ns or step.ns for step in self._steps[first:]], dtype=np.int64)
 
     def ns_in(self, window: str) -> int:
         """Return how long the steps of a window took together, by the host's clock."""
-        of_window = np.repeat([name == window for name, _ in self._windows], [count for _, count in self._windows])
-        return int(np.array(self._step_ns, dtype=np.int64)[of_window.astype(bool)].sum())
+        return sum(step.ns for step in self._steps if step.window == window)
 
     def steps_in(self, window: str) -> int:
         """Return how many steps a window had."""
-        return sum(count for name, count in self._windows if name == window)
+        return sum(step.window == window for step in self._steps)
 
     def log(self) -> RunLog:
         """Return what was noted until now."""
         self._settle()
-        now = self.clock.now_ns()
+        now, steps = self.clock.now_ns(), self._steps
         return RunLog(
             start_up_ns=self._start_up_ns,
-            windows=tuple(self._windows),
-            step_ns=tuple(self._step_ns),
-            own_ns=tuple(self._own_ns),
-            input_ns=tuple(self._input_ns),
-            gpu_ns=tuple(self._gpu_ns),
+            windows=tuple((window, len(list(of))) for window, of in groupby(step.window for step in steps)),
+            step_ns=tuple(step.ns for step in steps),
+            own_ns=tuple(step.own_ns for step in steps),
+            input_ns=tuple(step.input_ns for step in steps),
+            gpu_ns=tuple(step.gpu_ns for step in steps),
             after_ns=now - self._resumed_ns,
             own_after_ns=self._resumed_ns - self._ended_ns,
             work=tuple(self._work),
             places=tuple(self._places),
             later=self._later,
             unavoidable=self.unavoidable,
-            filling=tuple(self._filling),
+            filling=tuple(number for number, step in enumerate(steps) if step.is_filling),
         )
-
-    def _note(self, window: str, took: int, own: int, waited: int, mark: Mark) -> None:
-        name, steps = self._windows[-1] if self._windows else ("", 0)
-        if name == window:
-            self._windows[-1] = window, steps + 1
-        else:
-            self._windows.append((window, 1))
-        if self._opened is not None and mark is not None:
-            self._untimed.append((len(self), self._opened, mark))
-        if self.supply.is_filling:
-            self._filling.append(len(self))
-        self._step_ns.append(took)
-        self._own_ns.append(own)
-        self._input_ns.append(waited)
-        self._gpu_ns.append(0)
 
     def _settle(self) -> None:
         """Ask for the GPU's times of all steps to which it has come."""
@@ -204,7 +197,7 @@ class Journal:
             time = self.clock.between(start, end)
             if time is None:
                 return
-            self._gpu_ns[step] = time
+            step.gpu_ns = time
             self._untimed.popleft()
 
 
