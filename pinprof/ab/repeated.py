@@ -13,7 +13,7 @@ import msgspec
 from pinprof.ab.process import end_process
 from pinprof.ab.program import worker_command
 from pinprof.ab.tasks import Record, WorkerConfig
-from pinprof.analyses.course import regular_figure
+from pinprof.analyses.course import Runs, regular_figure, runs_of
 from pinprof.capture.program import UserProgram
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
@@ -27,11 +27,11 @@ OUTCOME = "outcome"
 
 @dataclass(frozen=True)
 class Repeated:
-    """The run to report on, None if none was recorded; the exit status of the last run; the steps of all that count."""
+    """The run to report on, None without any; the exit status of the last one; the steps of those that count."""
 
     run: ScriptRun | None
     status: int
-    steps_ns: tuple[float, ...] = ()
+    runs: Runs | None = None
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def record_repeatedly(
                 break
         if not runs:
             return Repeated(None, status)
-        steps_ns = tuple(run.first_step_ns for run in runs)
+        timed = runs_of(tuple(run.first_step_ns for run in runs if run.step_ns))
         middle = sorted(runs, key=lambda run: run.first_step_ns)[(len(runs) - 1) // 2]
-        return Repeated(_moved(middle, runs, output.absolute().parent), status, steps_ns)
+        return Repeated(_moved(middle, runs, output.absolute().parent), status, timed)
 
 
 def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None, int]:
@@ -86,9 +86,12 @@ def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None,
     task = msgspec.structs.replace(task, outcome=str(outcome))
     work = WorkerConfig(program.name, list(program.args), program.module, task, str(output))
     status = _exit_status(worker_command([sys.executable], work, output.parent))
-    if not outcome.exists():
+    if outcome.exists():
+        ended = msgspec.json.decode(outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
+    elif output.exists():  # the program left its process at once, by os._exit
+        ended = ScriptRun(output, 0, 0, None, "", stopped=False, exit_status=status)
+    else:
         return None, status or 1
-    ended = msgspec.json.decode(outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
     run = _Run(ended, {})
     return _Run(ended, {path.name: step_ns for path in run.traces if (step_ns := _step_ns(path))}), status
 

@@ -240,9 +240,9 @@ def _parts(times: Times) -> tuple[float, float] | None:
     return (min(means), max(means)) if len(means) >= FEWEST_PARTS else None
 
 
-def runs_of(log: RunLog) -> Runs | None:
-    """Return the steps of the runs of which this is one; None where the program ran once."""
-    return Runs(log.runs_ns, range_of_another(np.array(log.runs_ns))) if len(log.runs_ns) > 1 else None
+def runs_of(step_ns: tuple[float, ...]) -> Runs | None:
+    """Return the runs of a program with these steps; None where it ran once."""
+    return Runs(step_ns, range_of_another(np.array(step_ns))) if len(step_ns) > 1 else None
 
 
 def _agree(one: RegularStep, other: RegularStep) -> bool:
@@ -263,7 +263,7 @@ def follow_course(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()
         ledger=tuple(entry for entry in _ledger(log, steps, rows) if entry.ns),
         wall_ns=_wall(log),
         unavoidable=log.unavoidable,
-        runs=runs_of(log),
+        runs=runs_of(log.runs_ns),
     )
 
 

@@ -279,15 +279,18 @@ def _repeated(
     from pinprof.ab.repeated import record_repeatedly
     from pinprof.ab.tasks import Record
     from pinprof.capture.program import UserProgram
+    from pinprof.report.trace.course import words_of_runs
 
     program = UserProgram.found(script, args, module=module)
     repeated = record_repeatedly(program, Record(**how), Path(outputs.trace), times, say)
     if repeated.run is None:
         sys.exit(repeated.status)
+    if repeated.runs:
+        say(" ".join(words_of_runs(repeated.runs)))
     return repeated.run, repeated.status
 
 
-def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "Code") -> "Analysis":
+def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
     """Report on one trace, and return what was found."""
     from pinprof.report.trace.course import unsteady
 
@@ -295,7 +298,7 @@ def _report(outputs: Outputs, marker: str, machine: MachineFile | None, code: "C
     analysis = read(path, analysing(machine))
     print_report(analysis, code=code)
     write_page(outputs.page, [analysis], code)
-    say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another)")
+    say(f"Wrote {path} (steps marked by: {analysis.profile.info.step_marker}; --step-marker chooses another)")
     remark = unsteady(analysis.profile)
     if remark:
         say(remark)
@@ -322,7 +325,7 @@ def _tell(
     elif outcome.path and (
         agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
     ):
-        analysis = _report(outputs, outcome.marker, machine, code)
+        analysis = _report(outputs, machine, code)
         say_where_children(outcome.children)
         if agreement is not None and not (job_report and agreement.in_contact):
             say(f"Next, once all ranks have written theirs: {outputs.again}")

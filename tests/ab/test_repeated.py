@@ -74,7 +74,7 @@ def test_the_run_in_the_middle_is_kept_with_the_steps_of_all(tmp_path: Path, mon
     program_of(monkeypatch, (3.0, 0), (5.0, 0), (4.0, 0))
     result, said = repeat(tmp_path, 3)
     assert said == ["Run 1 of 3", "Run 2 of 3", "Run 3 of 3"]
-    assert (result.status, result.steps_ns) == (0, (3 * MS, 5 * MS, 4 * MS))
+    assert (result.status, result.runs and result.runs.step_ns) == (0, (3 * MS, 5 * MS, 4 * MS))
     assert result.run is not None
     child = tmp_path / "out.child0.json"
     assert (result.run.path, result.run.children[0].path) == (tmp_path / "out.json", child)
@@ -89,8 +89,19 @@ def test_a_run_that_fails_is_the_last_and_does_not_count(tmp_path: Path, monkeyp
     program_of(monkeypatch, (3.0, 0), (9.0, 7))
     result, said = repeat(tmp_path, 3)
     assert said[1:] == ["Run 2 of 3", "Run 2 of 3 ended with exit status 7, and does not count"]
-    assert (result.status, result.steps_ns) == (7, (3 * MS,))
+    assert (result.status, result.runs) == (7, None)
     assert steps_in(tmp_path / "out.json") == []
+
+
+def test_of_a_program_that_leaves_at_once_there_is_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(command: Sequence[str]) -> int:
+        recording(Path(msgspec.json.decode(Path(command[-1]).read_bytes(), type=WorkerConfig).output), 4.0)
+        return 0
+
+    monkeypatch.setattr(repeated, "_exit_status", ran)
+    result, _ = repeat(tmp_path, 2)
+    assert result.status == 0
+    assert steps_in(tmp_path / "out.json") == [4, 4]
 
 
 @pytest.mark.parametrize(("step_ms", "is_kept"), [(3.0, True), (None, False)])
@@ -145,7 +156,8 @@ def test_runs_are_recorded_in_fresh_processes_and_the_stored_trace_tells_of_them
     done = forked(COMMAND, ["run", "--repeat", "3", *FEW_STEPS, "train.py"], tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "in other runs); no GPU work was recorded" in done.stdout
-    assert "Run 3 of 3" in done.stderr
+    assert "Run 3 of 3\n" in done.stderr
+    assert " with 95 % confidence\n" in done.stderr
     document = json.loads(invoke("report", tmp_path / "pinprof-train.json.gz", "--json", "-").stdout)
     steps = document["traces"][0]["steps"]
     runs = steps["runs"]

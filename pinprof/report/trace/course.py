@@ -55,16 +55,16 @@ def precision(course: Course) -> Iterator[Fact]:
     meaning = f"the mean of {counted(timed.steps, 'regular step')}, {lies}{in_loader}"
     yield Fact("precision", f"±{100 * timed.precision:.1f} %", meaning, is_named=False)
     if course.runs:
-        yield _runs(course.runs)
+        yield Fact("runs", *words_of_runs(course.runs), is_named=False)
 
 
-def _runs(runs: Runs) -> Fact:
-    """Return the step of each run of the program, and where that of one more lies."""
+def words_of_runs(runs: Runs) -> tuple[str, str]:
+    """Return how many runs of the program there were; the step of each, and where that of one more lies."""
     steps = listed([duration(step_ns) for step_ns in runs.step_ns], MOST_RUNS)
     tells = (
         f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
     )
-    return Fact("runs", counted(len(runs.step_ns), "run"), f"of {steps} per step; {tells}", is_named=False)
+    return counted(len(runs.step_ns), "run"), f"of {steps} per step; {tells}"
 
 
 def unsteady(profile: Profile) -> str:
