@@ -18,7 +18,7 @@ from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, idle_gpu, in_or_aft
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
-from pinprof.whatif.edits import NO_EDITS, Edits
+from pinprof.whatif.edits import NO_EDITS, Edits, taken_along
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
 MAX_CAUSES = 2
@@ -103,7 +103,7 @@ def _fixed(details: Details, site: int) -> Edits:
         return Edits(unwaited=frozenset(rows.tolist()))
     if WAITS[cause].copy:
         copies = frozenset(stalls.copy[rows].tolist()) - {NONE}
-        return without_blocking(details, copies) | Edits(pinned=copies)
+        return without_blocking(details, copies) | Edits(pinned=copies - taken_along(details.trace, copies))
     return without_waits(details.syncs, [site])
 
 

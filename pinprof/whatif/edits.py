@@ -94,6 +94,17 @@ class Edits:
 NO_EDITS = Edits()
 
 
+def taken_along(trace: Trace, copies: Iterable[int]) -> frozenset[int]:
+    """Return those of the copies to the GPU that are so small that the driver keeps their data when it is called.
+
+    They hold nobody up, from pageable memory either; from pinned memory their calls take longer.
+    """
+    rows = np.fromiter(copies, np.int64)
+    gpu = trace.gpu
+    small = (gpu.direction[rows] == HTOD) & (gpu.bytes[rows] >= 0) & (gpu.bytes[rows] <= SMALL_COPY_BYTES)
+    return frozenset(rows[small].tolist())
+
+
 class PinnedRate(NamedTuple):
     """The rate at which copies run that become pinned, in GB/s."""
 
@@ -221,11 +232,8 @@ class _Change:
     def _is_free(self, stall: int) -> bool:
         """Return whether the host need not stage the copy that a stall is about."""
         copy = int(self.stalls.copy[stall])
-        gpu = self.trace.gpu
-        small = gpu.direction[copy] == HTOD and 0 <= gpu.bytes[copy] <= SMALL_COPY_BYTES
-        return bool(gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned or small) or (
-            int(self.stalls.kind[stall]) == STREAM
-        )
+        is_pinned = self.trace.gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned
+        return is_pinned or copy in taken_along(self.trace, [copy]) or int(self.stalls.kind[stall]) == STREAM
 
     def _pinned(self, row: int, call: Call) -> bool:
         """Return whether a copy that was staged is pinned now."""

@@ -631,6 +631,21 @@ def test_of_a_host_that_neither_pins_nor_allocates_nothing_is_said(tmp_path: Pat
     assert not find(measure(trace), trace)
 
 
+@pytest.mark.parametrize(("size", "pins"), [(64 * 1024, False), (64 * 1024 + 1, True)])
+def test_a_blocking_copy_is_pinned_only_where_the_driver_does_not_take_it_along(
+    tmp_path: Path, size: int, pins: bool
+) -> None:
+    def small(builder: TraceBuilder, start: float) -> None:
+        builder.op("aten::to", start + 30, 700)
+        builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40, size=size)
+        builder.call("cudaStreamSynchronize", start + 45, 360)
+
+    finding = next(each for each in findings_of(small, tmp_path) if each.rule.id == "PIN102")
+    assert bool(finding.evidence.edits.pinned) is pins
+    assert ("takes copies this small along" in finding.fix) is not pins
+    assert finding.evidence.edits.unblocked
+
+
 def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned(tmp_path: Path) -> None:
     def of_pageable(builder: TraceBuilder, start: float) -> None:
         builder.op("aten::to", start + 30, 700)

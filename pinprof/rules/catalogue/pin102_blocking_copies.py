@@ -8,14 +8,17 @@ from pinprof.rules.wait_sites import look_for_waits
 from pinprof.trace.tables import PINNED
 
 PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
+SMALL = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for blocking copies; do not ask to pin what is pinned."""
     for evidence in look_for_waits("blocking_copy_htod")(details, profile):
         memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
-        pinned = len(memory) > 0 and bool((memory == PINNED).all())
-        yield replace(evidence, fix=PINNED_ALREADY) if pinned else evidence
+        if not len(memory):
+            yield replace(evidence, fix=SMALL)
+        else:
+            yield replace(evidence, fix=PINNED_ALREADY) if bool((memory == PINNED).all()) else evidence
 
 
 RULE = Rule(
