@@ -145,7 +145,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         summing("total += float(F.mse_loss(model(x), y))  #? PIN201", "total /= len(loader)\n    return total"),
         summing(
             "total += F.mse_loss(model(x), y).detach().double()",
-            "total = float(total) / len(loader)\n    return total",
+            "total = float(total)\n    total /= len(loader)\n    return total",
         ),
         {},
     ),
@@ -161,7 +161,14 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "a count that becomes a share": (
         summing("total += x.eq(y).sum().item()  #? PIN201", "total /= len(loader)\n    return total", "total = 0"),
-        summing("total += x.eq(y).sum()", "total = int(total) / len(loader)\n    return total", "total = 0"),
+        summing(
+            "total += x.eq(y).sum()", "total = int(total)\n    total /= len(loader)\n    return total", "total = 0"
+        ),
+        {},
+    ),
+    "a sum that a tensor divides": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "total /= count\n    return total"),
+        summing(LOSS + "total += loss.detach().double()", "total = float(total)\n    total /= count\n    return total"),
         {},
     ),
     "a count that begins at 0.0": (
@@ -173,7 +180,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         summing(LOSS + "total += loss.item()  #? PIN201", "total /= len(loader)\n    print(total)", "total = 0"),
         summing(
             LOSS + "total += loss.detach().double()",
-            "total = float(total) / len(loader)\n    print(total)",
+            "total = float(total)\n    total /= len(loader)\n    print(total)",
             "total = 0",
         ),
         {},
@@ -663,11 +670,6 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         summing("losses.append(float(what))  #? PIN201", "return losses", "losses = []"),
         {},
         "what may be no tensor",
-    ),
-    "a tensor divides it": (
-        summing(LOSS + "total += loss.item()  #? PIN201", "total /= count\n    return total"),
-        {},
-        "may be a tensor",
     ),
     "a clock in the loop": (
         summing(LOSS + "total += loss.item()  #? PIN201\ntimes.append(time.time())"),

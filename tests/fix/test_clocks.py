@@ -16,7 +16,6 @@ LOSS = "loss = F.mse_loss(model(x), y)\nloss.backward()\n"
 FIXES = {
     "a sum": ("total = 0.0", "total += loss.item()  #? PIN201", "{total / 20}", "total = 0.0"),
     "a count": ("total = 0", "total += (x == y).sum().item()  #? PIN201", "{total}", "total = 0"),
-    "a copied count": ("total = 0", "total += x.eq(y).sum().cpu()  #? PIN203", "{int(total)}", "total = 0"),
     "a number": ("", "v = loss.item()  #? PIN201", "{v}", "pass"),
     "a decision": ("", "if loss.isnan().any() and step % 30 == 0:  #? PIN202\n    raise ValueError", "", "pass"),
     "a constant": ("", "w = torch.tensor([1, 2], device='cuda')  #? PIN209\nx = x * w", "", "pass"),

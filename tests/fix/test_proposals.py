@@ -86,6 +86,12 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {},
         "check(x) may change something",
     ),
+    "a condition on what may be no number": (
+        "import torch\ndef f(loss, step=0):\n    if torch.isnan(loss) and step % 50 == 0:  #? PIN202\n        pass\n",
+        "import torch\ndef f(loss, step=0):\n    if step % 50 == 0 and torch.isnan(loss):\n        pass\n",
+        {},
+        "step may not be a number each time",
+    ),
     "a constant that a function may keep": (
         "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    f(w)\n",
         "import torch\nw = torch.tensor([1, 2], device='cuda')\nfor x in loader:\n    f(w)\n",

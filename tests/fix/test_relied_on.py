@@ -388,27 +388,17 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
     "a share that is multiplied": (
         steps(COUNT, "total /= len(loader)\ntotal *= 100\nreturn total", "total = 0"),
         {},
-        "total = int(total) / len(loader)\n    total *= 100\n    return total",
+        "total = int(total)\n    total /= len(loader)\n    total *= 100\n    return total",
     ),
     "a product that becomes a share": (
         steps(COUNT, "total *= 100\ntotal /= 7\nreturn total", "total = 0"),
         {},
-        "total = int(total) * 100\n    total /= 7\n    return total",
+        "total = int(total)\n    total *= 100\n    total /= 7\n    return total",
     ),
     "a loss that has gradients in each step": (
         steps("loss = lossy(x, y)\ntotal += float(loss)  #? PIN201\nloss.backward()"),
         {},
         "return float(total)",
-    ),
-    "a count of steps": (
-        steps("n += 1\n" + CONDITION.format("n"), start="n = 0"),
-        {},
-        "if n % 50 == 0 and torch.isnan(loss).any():",
-    ),
-    "a number of steps that is an argument": (
-        "import torch\ndef f(loss, x, step=0):\n" + indent(CONDITION.format("step"), "    "),
-        {},
-        "if step % 50 == 0 and torch.isnan(loss).any():",
     ),
     "a data set that may change between epochs": (
         drawn("f(x)  #? PIN401", "num_workers=2", "data.set_epoch(3)\n"),

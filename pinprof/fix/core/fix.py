@@ -76,7 +76,7 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
         if not work.chosen.has(place):
             continue
         try:
-            changes.append(_at_line(fixes, place, work))
+            changes.append(_at_line(fixes, finding.rule.id, place, work))
         except Refusal as reason:
             yield Refused(finding.rule, place, str(reason))
             continue
@@ -90,8 +90,8 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
         yield mend_of(finding, first.what, rewrites, mended, numbers, first.safe_if, waits=waits, part=part)
 
 
-def _at_line(fixes: Sequence[LineFix], place: Place, work: Work) -> tuple[LineFix, Change]:
-    """Return the change of the first fix that has one. Raises the most telling refusal: one that the form is safe."""
+def _at_line(fixes: Sequence[LineFix], rule: str, place: Place, work: Work) -> tuple[LineFix, Change]:
+    """Return the change of the first fix that has one. Raises Refusal: first what is not safe."""
     source = work.files.at(place)
     refusals: list[Refusal] = []
     for fix in fixes:
@@ -103,7 +103,8 @@ def _at_line(fixes: Sequence[LineFix], place: Place, work: Work) -> tuple[LineFi
         with work.condition():
             change = before_clocks(change, work)
         return fix, change
-    raise next((each for each in refusals if not isinstance(each, NotThisForm)), refusals[0])
+    unsafe = next((refusal for refusal in refusals if not isinstance(refusal, NotThisForm)), None)
+    raise unsafe or (refusals[0] if rule == fixes[0].rules[0] else NotThisForm(by_hand(rule)))
 
 
 def mend_of(

@@ -10,7 +10,7 @@ from pinprof.fix.core.order import is_seldom
 from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, parts_of, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import check_is_builtin, uses_of
-from pinprof.fix.core.values import compared_there, is_count, is_tensor
+from pinprof.fix.core.values import is_tensor
 
 TENSOR = m.SaveMatchedNode(m.DoNotCare(), "tensor")
 ITEM = m.Call(m.Attribute(TENSOR, m.Name("item")), [])
@@ -40,14 +40,7 @@ def read_at(source: SourceFile, line: int) -> Read:
         raise source.not_one(0, ".item() or float()")
     if found[0].function != "item":
         check_is_builtin(source, found[0].function)
-    return _compared_on_gpu(source, found[0])
-
-
-def _compared_on_gpu(source: SourceFile, read: Read) -> Read:
-    """Return a read with what it counts on the GPU: `x.eq(y).cpu().sum().item()`."""
-    if isinstance(read.tensor, cst.Call) and is_count(source, read.tensor):
-        return read._replace(tensor=compared_there(read.tensor)[0])
-    return read
+    return found[0]
 
 
 def as_read(call: cst.Call) -> Read | None:

@@ -1,14 +1,10 @@
-"""Of what kind numbers are, as far as the source shows it: whole, real, on the host, or a part of a text."""
-
-import re
-from collections.abc import Iterator
+"""Of what kind numbers are, as far as the source shows it: whole, real, or on the host."""
 
 import libcst as cst
 
-from pinprof.fix.core.calls import method
 from pinprof.fix.core.rewrite import Refusal, walk
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.uses import check_is_builtin, is_builtin, uses_of
+from pinprof.fix.core.uses import is_builtin, uses_of
 
 COMPARING = {"eq", "ne", "gt", "lt", "ge", "le"}
 SUM = "sum"
@@ -165,21 +161,6 @@ def _compares(of: cst.BaseExpression) -> bool:
     return method in COMPARING or (method in {"cpu", "view", "squeeze", "detach", "long"} and _compares(of.func.value))
 
 
-def compared_there(count: cst.Call) -> tuple[cst.Call, bool]:
-    """Return `pred.eq(y).sum()` for `pred.eq(y).cpu().sum()`, and whether that is another one."""
-    copies = [(node, func.value) for node, func in _chain(count) if func.attr.value == "cpu" and not node.args]
-    if len(copies) != 1:
-        return count, False
-    return cst.ensure_type(count.deep_replace(*copies[0]), cst.Call), True
-
-
-def _chain(call: cst.BaseExpression) -> Iterator[tuple[cst.Call, cst.Attribute]]:
-    """Yield the calls of which a call is made, with their methods: the outermost first."""
-    while isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
-        yield call, call.func
-        call = call.func.value
-
-
 def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a number of the host for certain: a whole one, a length, a size."""
     if isinstance(node, cst.Call):
@@ -217,42 +198,3 @@ def has_real_format(node: cst.CSTNode | None) -> bool:
         return False
     last = node.format_spec[-1]
     return isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS
-
-
-def is_value_of_text(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether only the value of an expression goes into a text, by `format()`: not its type, nor its parts."""
-    parent = source.parent(node)
-    if isinstance(parent, cst.FormattedStringExpression):
-        return parent.conversion is None and parent.expression is node
-    call = source.parent(parent) if isinstance(parent, cst.Arg) and not parent.star else None
-    if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and method(call) == "format"):
-        return False
-    text = call.func.value
-    fields = (
-        re.findall(r"\{([^{}:]*)", source.code(text).replace("{{", "")) if isinstance(text, cst.BaseString) else ["!"]
-    )
-    return all(re.fullmatch(r"\w*", field) for field in fields)
-
-
-def is_shown(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether an expression becomes a part of a text at once, as `str()` or `format()` show it."""
-    if is_value_of_text(source, node):
-        return True
-    parent = source.parent(node)
-    if isinstance(parent, cst.Element):
-        group = source.parent(parent)
-        return isinstance(group, cst.Tuple) and _is_percent(source, group)
-    call = source.parent(parent) if isinstance(parent, cst.Arg) and not parent.star else None
-    if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value == "print":
-        check_is_builtin(source, "print")
-        return isinstance(parent, cst.Arg) and parent.keyword is None
-    return _is_percent(source, node)
-
-
-def _is_percent(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether something is what `"%d" % x` formats, in ways that do not tell its type."""
-    around = source.parent(node)
-    if not (isinstance(around, cst.BinaryOperation) and around.right is node):
-        return False
-    is_text = isinstance(around.operator, cst.Modulo) and isinstance(around.left, cst.BaseString)
-    return is_text and not re.search(r"%[^%\w]*[\d.]*[ra]", source.code(around.left))

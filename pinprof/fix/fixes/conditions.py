@@ -6,10 +6,10 @@ import libcst.matchers as m
 from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.order import ONE_REMAINDER, follows, is_remainder, line_of
+from pinprof.fix.core.order import ONE_REMAINDER, is_remainder
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.uses import binds, bound_to, check_is_builtin, is_grown, is_target, uses_in
+from pinprof.fix.core.uses import binds, check_is_builtin, is_grown, is_target, uses_in
 from pinprof.fix.core.waits import check_no_other
 from pinprof.trace.lines import Place
 
@@ -128,7 +128,6 @@ COUNTED = (
 
 
 AROUND = (cst.Not, cst.ComparisonTarget, cst.Equal)
-NO_NUMBERS = {"None", "True", "False"}
 
 
 def is_counted(test: cst.BaseExpression) -> bool:
@@ -146,7 +145,7 @@ def is_counted(test: cst.BaseExpression) -> bool:
 def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
     """Raise Refusal unless each variable of a condition is a number whenever it is asked, whatever came before."""
     for node in walk(test):
-        if isinstance(node, cst.Name) and not (_is_of_loop(source, node) or _is_always_set(source, node)):
+        if isinstance(node, cst.Name) and not _is_of_loop(source, node):
             raise NotSafe(f"{node.value} may not be a number each time: the first condition may guard it")
 
 
@@ -161,46 +160,6 @@ def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:
     return False
 
 
-def _is_always_set(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a variable is an argument, or is set before; and only ever to what may be a number."""
-    for scope in dict.fromkeys((source.scope(node), source.module)):
-        params = list(walk(scope.params)) if isinstance(scope, cst.FunctionDef) else []
-        if any(isinstance(each, cst.Param) and _may_be_none(source, each, node.value) for each in params):
-            return False
-        defaults = [each.default for each in params if isinstance(each, cst.Param) and each.name.value == node.value]
-        uses = [each for each in uses_in(source, scope, node.value) if source.scope(each) is scope]
-        set_there = [each for each in uses if _is_set(source, each)]
-        if not (defaults or set_there):
-            continue
-        given = [bound_to(source, each) for each in set_there if not is_grown(source, each)]
-        values = [*(each for each in defaults if each is not None), *(each[0] for each in given if each is not None)]
-        is_first = bool(defaults) or any(_comes_first(source, each, node, scope) for each in set_there)
-        return is_first and all(given) and not any(_is_no_number(source, each) for each in values)
-    return False
-
-
-def _may_be_none(source: SourceFile, param: cst.Param, name: str) -> bool:
-    """Return whether an argument of a name says that it may be None: `step: int | None`."""
-    said = source.code(param.annotation.annotation) if param.annotation else ""
-    return param.name.value == name and ("None" in said or "Optional" in said)
-
-
 def _is_set(source: SourceFile, node: cst.Name) -> bool:
     parent = source.parent(node)
     return is_grown(source, node) or is_target(source, node) or isinstance(parent, cst.NameItem)
-
-
-def _comes_first(source: SourceFile, first: cst.Name, node: cst.Name, scope: cst.CSTNode) -> bool:
-    """Return whether a variable is set in a line that always runs before a node, or in the module."""
-    if is_grown(source, first):
-        return False
-    if scope is not source.scope(node):
-        line = line_of(source, first)
-        return line is not None and source.parent(line) is scope
-    return follows(source, node, first)
-
-
-def _is_no_number(source: SourceFile, value: cst.BaseExpression) -> bool:
-    if isinstance(value, cst.IfExp):
-        return _is_no_number(source, value.body) or _is_no_number(source, value.orelse)
-    return isinstance(value, cst.BaseString) or source.code(value) in NO_NUMBERS

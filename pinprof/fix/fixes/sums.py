@@ -157,26 +157,25 @@ def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
     with work.condition():
         check_has_float64(source, kind)
     changed = [each for each in uses.changed if each is not added.node]
-    apart = [each for each in changed if not _is_apart_already(source, each, added, changed)]
-    if kind == "int":
-        _check_shares(source, added, changed, uses)
-    elif any(isinstance(each.operator, cst.MultiplyAssign) for each in apart) and _begins_whole(source, uses):
-        raise NotSafe(f"{source.code(added.total)} begins at the whole number 0, which times a number is a whole one")
-    waiting = [node for node in uses.read if _waits(source, node, added, apart)]
+    first = [each for each in changed if not _is_number(source, each, added, changed)]
+    reads = [node for node in uses.read if not source.is_within(node, added.node)]
+    waiting = [node for node in reads if not _is_number(source, node, added, first)]
+    for each in first:
+        _check_share(source, each, kind, added, uses)
     with work.condition():
         for node in waiting:
             if not is_added_before(source, node, added, loop, uses):
                 _check_read(source, node, kind, uses)
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     rewrites += [source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)) for node in waiting]
-    rewrites += [source.rewrite(each, "read here", lambda node: _apart(node, kind)) for each in apart]
-    outer, read_in = source.loop(loop), [*waiting, *apart]
+    rewrites += [_read_before(source, source.statement(each), source.code(added.total), kind) for each in first]
+    outer, read_in = source.loop(loop), [*waiting, *first]
     still = outer is not None and any(
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
     )
     lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
-    early = None if apart else lambda line: _read_first(source, line, kind, added, loop, uses)
-    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, apart)), lost, early)
+    early = None if first else lambda line: _read_early(source, line, kind, added, loop, uses)
+    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, first)), lost, early)
     return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
 
 
@@ -186,10 +185,48 @@ def check_has_float64(source: SourceFile, kind: Kind) -> None:
         raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
 
 
-def _read_first(
+def _is_number(source: SourceFile, node: cst.CSTNode, added: Sum, changed: Sequence[cst.AugAssign]) -> bool:
+    """Return whether a node always follows a line such as `total /= n`, before which the sum is read."""
+    lines = [source.statement(each) for each in changed if each is not node]
+    return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
+
+
+def _check_share(source: SourceFile, changed: cst.AugAssign, kind: Kind, added: Sum, uses: Uses) -> None:
+    """Raise Refusal where `total /= n` may make another kind of number of a sum than the one that is added to later."""
+    name, line = source.code(added.total), source.statement(changed)
+    if kind == "float":
+        if not isinstance(changed.operator, cst.DivideAssign) and _begins_whole(source, uses):
+            raise NotSafe(f"{name} begins at the whole number 0, which times a number is a whole one")
+        return
+    starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
+    begins_anew = any(
+        source.parent(start) is source.parent(line)
+        and comes_after(source, line, start)
+        and comes_after(source, added.node, start)
+        and not comes_after(source, added.node, line)
+        for start in starts
+    )
+    reads = [node for node in uses.read if not source.is_within(node, added.node)]
+    if not (begins_anew and all(comes_after(source, node, line) for node in reads)):
+        raise NotSafe(f"{name} is a whole number, and a share of one later")
+
+
+def _read_before(source: SourceFile, line: cst.SimpleStatementLine, total: str, kind: Kind) -> Rewrite:
+    """Return the rewrite that reads a sum before a line."""
+
+    def preceded(new: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
+        statement = cst.ensure_type(new, cst.SimpleStatementLine)
+        number = cst.ensure_type(cst.parse_statement(f"{total} = {kind}({total})"), cst.SimpleStatementLine)
+        first = number.with_changes(leading_lines=statement.leading_lines)
+        return cst.FlattenSentinel([first, statement.with_changes(leading_lines=[])])
+
+    return source.rewrite(line, f"{total} is read before it", preceded)
+
+
+def _read_early(
     source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: Uses
 ) -> Rewrite:
-    """Return the rewrite that reads a sum before a line. Raises Refusal where it may be no sum there."""
+    """Return the rewrite that reads a sum before the line of a clock. Raises Refusal where it may be no sum there."""
     starts = [source.statement(node) for node, _ in uses.set if not source.is_within(node, added.node)]
     if source.scope(line) is not source.scope(added.node) or not any(
         comes_after(source, line, each) for each in starts
@@ -197,13 +234,7 @@ def _read_first(
         raise NotSafe("the sum is not known there")
     if kind == "float" and _begins_whole(source, uses) and not is_added_before(source, line, added, loop, uses):
         raise NotSafe("the sum may begin there at a whole number")
-    total = source.code(added.total)
-
-    def preceded(made: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
-        number = cst.parse_statement(f"{total} = {kind}({total})")
-        return cst.FlattenSentinel([number, cst.ensure_type(made, cst.SimpleStatementLine)])
-
-    return source.rewrite(line, f"{total} is read before it", preceded)
+    return _read_before(source, line, source.code(added.total), kind)
 
 
 def _check_is_number(source: SourceFile, uses: Uses) -> None:
@@ -212,19 +243,6 @@ def _check_is_number(source: SourceFile, uses: Uses) -> None:
         parent = source.parent(node)
         if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Call) and parent.func is node):
             raise NotSafe(f"{source.code(node)} is not a number in line {source.line(node)}")
-
-
-def _waits(source: SourceFile, node: cst.BaseExpression, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
-    """Return whether a sum may be on the GPU where it is read: not behind `total /= n`, which makes it a number."""
-    if source.is_within(node, added.node):
-        return False  # `total = total + ...`
-    return not _is_apart_already(source, node, added, apart)
-
-
-def _is_apart_already(source: SourceFile, node: cst.CSTNode, added: Sum, apart: Sequence[cst.AugAssign]) -> bool:
-    """Return whether a node always follows a line that makes a number of the sum, with nothing added between."""
-    lines = [source.statement(each) for each in apart if each is not node]
-    return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
 
 
 def _check_kind(source: SourceFile, read: Read) -> None:
@@ -255,25 +273,6 @@ def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
     return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
 
 
-def _check_shares(source: SourceFile, added: Sum, apart: Sequence[cst.AugAssign], uses: Uses) -> None:
-    """Raise Refusal unless a count that becomes a share begins anew before more is added to it, or is read as one."""
-    starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
-    for each in apart:
-        line = source.statement(each)
-        between = [
-            start
-            for start in starts
-            if source.parent(start) is source.parent(line)
-            and comes_after(source, line, start)
-            and comes_after(source, added.node, start)
-            and not comes_after(source, added.node, line)
-        ]
-        reads = [node for node in uses.read if not source.is_within(node, added.node)]
-        is_sure = between and all(comes_after(source, node, between[-1]) for node in reads)
-        if isinstance(each.operator, cst.DivideAssign) and not is_sure:
-            raise NotSafe(f"{source.code(added.total)} is a whole number, and a share of one later")
-
-
 def _check_read(source: SourceFile, node: cst.BaseExpression, kind: Kind, uses: Uses) -> None:
     """Raise Refusal where a sum of real numbers may be seen before anything was added: 0 would become 0.0."""
     if kind == "int" or not _begins_whole(source, uses):
@@ -295,24 +294,6 @@ def _is_literal(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Integer | cst.Float)
 
 
-def _apart(node: cst.CSTNode, kind: Kind) -> cst.CSTNode:
-    """Return `total = float(total) / n` for `total /= n`."""
-    changed = cst.ensure_type(node, cst.AugAssign)
-    name = changed.target
-    value = changed.value
-    if isinstance(value, cst.BinaryOperation | cst.IfExp | cst.BooleanOperation | cst.Comparison) and not value.lpar:
-        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    sum_of = cst.BinaryOperation(call_of(f"{kind}(X)", X=name), APART[type(changed.operator)](), value)
-    return cst.Assign([cst.AssignTarget(name)], sum_of, semicolon=changed.semicolon)
-
-
-APART: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
-    cst.DivideAssign: cst.Divide,
-    cst.MultiplyAssign: cst.Multiply,
-}
-"""What is done to a sum after its loop."""
-
-
 def check_sum(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
     """Raise Refusal unless a sum begins at 0, and is used every so many steps only."""
     name = source.code(added.total)
@@ -322,9 +303,7 @@ def check_sum(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
             continue
         if not is_seldom(source, statement, loop):
             raise NotSafe(f"{name} is also changed in line {source.line(statement)}")
-        source.statement(statement)
-        if type(statement.operator) not in APART or not is_host_number(source, statement.value):
-            raise NotSafe(f"{name} is changed in line {source.line(statement)} by what may be a tensor")
+        source.statement(statement)  # alone on its line
     for node in uses.read:
         check_is_not_shown(source, node)
         if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
@@ -369,14 +348,3 @@ def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loo
         return False
     starts = [each for each, _ in uses.set if source.is_within(each, loop) and not source.is_within(each, added.node)]
     return all(source.line(start) > source.line(node) for start in starts)
-
-
-def check_has_torch(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise Refusal where a file cannot ask whether something is a tensor yet."""
-    for each in source.module.body:
-        for small in each.body if isinstance(each, cst.SimpleStatementLine) else ():
-            if isinstance(small, cst.Import) and any(
-                name.evaluated_name == "torch" and name.asname is None for name in small.names
-            ):
-                return
-    raise NotSafe(f"nothing may have been added in line {source.line(node)}, and the file does not import torch to ask")
