@@ -20,9 +20,10 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from pinprof.ab import Bounds, Contest, Program, Wishes, contest, record
-from pinprof.ab.duel import differences, fight
-from pinprof.ab.measuring import Difference, Pair, Plan, in_turns, time_first
+from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
+from pinprof.ab.measuring import Difference, Pair, in_turns, time_first
+from pinprof.ab.plan import Plan
+from pinprof.ab.sequential_test import differences, run_test
 from pinprof.ab.tasks import AUTO
 
 PROGRAM = """
@@ -102,15 +103,15 @@ def compare(folder: Path, percent: int, asked: argparse.Namespace) -> None:
     took, right = [], 0
     for number in range(asked.repeat):
         start = time.monotonic()
-        made = contest((version(folder, 0), version(folder, percent)), wishes)
-        judgement = made.duel.judgement
+        made = measure_versions((version(folder, 0), version(folder, percent)), wishes)
+        judgement = made.test.judgement
         verdicts[judgement.verdict] += 1
         took.append(time.monotonic() - start)
         named = "" if asked.no_trace else likely_cause(made, folder / f"{percent}-{number}")
         right += "mm" in named
         print(
             f"{percent:3} % more: {judgement.verdict}, {100 * (judgement.ratio - 1):+.1f} % "
-            f"({100 * (judgement.low - 1):+.1f} to {100 * (judgement.high - 1):+.1f}), {len(made.duel.pairs)} pairs, "
+            f"({100 * (judgement.low - 1):+.1f} to {100 * (judgement.high - 1):+.1f}), {len(made.test.pairs)} pairs, "
             f"{made.turns}, {took[-1]:.0f} s, load {os.getloadavg()[0]:.1f}; {named}",
             flush=True,
         )
@@ -119,7 +120,7 @@ def compare(folder: Path, percent: int, asked: argparse.Namespace) -> None:
     )
 
 
-def likely_cause(made: Contest, folder: Path) -> str:
+def likely_cause(made: Measurement, folder: Path) -> str:
     """Return what is named first as the cause."""
     recorded = record(made, AUTO, folder)
     if recorded.changes is None:
@@ -131,10 +132,10 @@ def stream(folder: Path, asked: argparse.Namespace) -> None:
     """Measure pairs of the program with itself, and judge them with many lots."""
     programs = (version(folder, 0), version(folder, 0))
     first = [time_first(program, AUTO, asked.seconds, 600.0) for program in programs]
-    plan, lot, pairs = Plan.of(first, asked.seconds, 60.0), Random(0), list[Pair]()  # noqa: S311  no secret
+    plan, rng, pairs = Plan.of(first, asked.seconds, 60.0), Random(0), list[Pair]()  # noqa: S311  no secret
     start = time.monotonic()
     while len(pairs) < asked.stream:
-        pairs.append(in_turns(programs, AUTO, plan, int(lot.random() < 1 / 2)))
+        pairs.append(in_turns(programs, AUTO, plan, int(rng.random() < 1 / 2)))
         if len(pairs) % 10 == 0:
             print(f"{len(pairs)} pairs, {time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     measured = differences(pairs).tolist()
@@ -148,13 +149,13 @@ def relabelled(differences: list[float], count: int, ratio: float) -> dict[str, 
     """Return the verdicts of many comparisons of so many consecutive pairs, each with an order of its own."""
     verdicts: Counter[str] = Counter()
     for seed in range(RELABELLED):
-        lot = Random(seed)  # noqa: S311  no secret
-        begin = lot.randrange(max(len(differences) - count, 0) + 1)
-        verdicts[judged(differences[begin : begin + count], ratio, lot)] += 1
+        rng = Random(seed)  # noqa: S311  no secret
+        begin = rng.randrange(max(len(differences) - count, 0) + 1)
+        verdicts[judged(differences[begin : begin + count], ratio, rng)] += 1
     return dict(verdicts)
 
 
-def judged(differences: list[float], ratio: float, lot: Random) -> str:
+def judged(differences: list[float], ratio: float, rng: Random) -> str:
     """Return the verdict on these pairs, were the second version slower by this ratio."""
     now = 0
 
@@ -164,7 +165,7 @@ def judged(differences: list[float], ratio: float, lot: Random) -> str:
         now += 1
         return Pair(first, (1.0, ratio), (1.0, ratio), Difference(here), Difference(here))
 
-    return fight(measure, Bounds(0.02, len(differences)), clock=lambda: now, lot=lot).judgement.verdict
+    return run_test(measure, Bounds(0.02, len(differences)), clock=lambda: now, rng=rng).judgement.verdict
 
 
 if __name__ == "__main__":

@@ -31,9 +31,11 @@ import numpy as np
 
 import pinprof
 import pinprof.ab.measuring
-from pinprof.ab import Bounds, Contest, Program, Wishes, contest, record
-from pinprof.ab.duel import differences, is_by_quickest
-from pinprof.ab.measuring import TURN_S, Pair, Plan, in_turns, one_after_the_other, time_first
+import pinprof.ab.plan
+from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
+from pinprof.ab.measuring import Pair, in_turns, one_after_the_other, time_first
+from pinprof.ab.plan import TURN_S, Plan
+from pinprof.ab.sequential_test import differences, is_by_quickest
 from pinprof.ab.tasks import AUTO
 from pinprof.ab.times import Timed
 from pinprof.errors import PinprofError
@@ -74,7 +76,7 @@ def main() -> None:
     parser.add_argument("--slow", type=int, default=7, help="the number of the slow revision")
     parser.add_argument("--broken", type=int, action="append", default=[], help="a revision that does not run")
     asked = parser.parse_args()
-    pinprof.ab.measuring.TURN_S = asked.turn_ms / 1e3
+    pinprof.ab.plan.TURN_S = asked.turn_ms / 1e3
     if asked.forked:
         forked.fork_from_now_on()
     if asked.what == "run":
@@ -257,21 +259,21 @@ def compared(programs: tuple[Program, Program], asked: argparse.Namespace) -> No
     start = time.monotonic()
     KEPT.pairs = []
     wishes = Wishes(Bounds(asked.limit_percent / 100, asked.limit_s), asked.seconds)
-    made = contest(programs, wishes)
-    duel, judgement = made.duel, made.duel.judgement
+    made = measure_versions(programs, wishes)
+    test, judgement = made.test, made.test.judgement
     noted = {
         "verdict": judgement.verdict,
         "ratio": judgement.ratio,
         "low": judgement.low,
         "high": min(judgement.high, 1e9),
-        "pairs": len(duel.pairs),
+        "pairs": len(test.pairs),
         "seconds": time.monotonic() - start,
-        "of_pairs_s": duel.seconds,
+        "of_pairs_s": test.seconds,
         "turns": made.turns,
         "step_ms": made.first[0].usual_ns / 1e6,
-        "by_quickest": is_by_quickest(duel.pairs),
-        "differences": differences(duel.pairs).tolist(),
-        "both": [[each.usual.value, each.usual.error, *_quickest(each)] for each in duel.pairs],
+        "by_quickest": is_by_quickest(test.pairs),
+        "differences": differences(test.pairs).tolist(),
+        "both": [[each.usual.value, each.usual.error, *_quickest(each)] for each in test.pairs],
         "turns_ns": KEPT.pairs,
     }
     return noted if asked.no_causes else {**noted, **causes(made, programs[1].folder / "traces")}
@@ -281,7 +283,7 @@ def _quickest(pair: Pair) -> list[float]:
     return [pair.quickest.value, pair.quickest.error] if pair.quickest else []
 
 
-def causes(made: Contest, folder: Path) -> Noted:
+def causes(made: Measurement, folder: Path) -> Noted:
     """Return what is named as the cause, the first one first."""
     start = time.monotonic()
     recorded = record(made, AUTO, folder)

@@ -4,10 +4,9 @@ from random import Random
 
 import numpy as np
 
-from pinprof.ab.duel import Bounds, fight
 from pinprof.ab.measuring import Difference, Pair
-from pinprof.ab.signed_ranks import Floats
-from pinprof.ab.verdict import Verdict
+from pinprof.ab.sequential_test import Bounds, run_test
+from pinprof.ab.statistics import Floats, Verdict
 
 
 def quiet(count: int, random: np.random.Generator) -> Floats:
@@ -52,9 +51,9 @@ def in_bursts(count: int, random: np.random.Generator) -> Floats:
 NOISES = {made.__name__: made for made in (quiet, heavy, bimodal, drifting, wandering, periodic, in_bursts)}
 
 
-def simulated(noise: str, slower: float, lot: Random, *, pairs: int, limit: float = 0.02) -> Verdict:
+def simulated(noise: str, slower: float, rng: Random, *, pairs: int, limit: float = 0.02) -> Verdict:
     """Return the verdict on a version that is slower by this share, within the time for so many pairs."""
-    slots = NOISES[noise](2 * pairs, np.random.default_rng(lot.getrandbits(64))).reshape(pairs, 2)
+    slots = NOISES[noise](2 * pairs, np.random.default_rng(rng.getrandbits(64))).reshape(pairs, 2)
     effect, now = float(np.log1p(slower)), 0
 
     def measure(first: int) -> Pair:
@@ -64,4 +63,4 @@ def simulated(noise: str, slower: float, lot: Random, *, pairs: int, limit: floa
         difference = (later - earlier if first == 0 else earlier - later) + effect
         return Pair(first, (1.0, 1.0), (1.0, 1.0), Difference(difference), Difference(difference))
 
-    return fight(measure, Bounds(limit, pairs), clock=lambda: now, lot=lot).judgement.verdict
+    return run_test(measure, Bounds(limit, pairs), clock=lambda: now, rng=rng).judgement.verdict

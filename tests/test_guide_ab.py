@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS
+from pinprof.ab.statistics import FALSE_ALARMS, FEWEST_PAIRS
 from pinprof.cli import main
 
 GUIDE = Path(__file__).parents[1] / "pinprof" / "guides" / "ab.md"

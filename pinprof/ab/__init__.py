@@ -1,10 +1,10 @@
 """Measures two versions of a program against each other, and finds the revision that made one slower."""
 
-from pinprof.ab.duel import Bounds, Duel, Progress
 from pinprof.ab.program import Program
 from pinprof.ab.recorded import Recorded, record
-from pinprof.ab.verdict import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement
-from pinprof.ab.versions import Contest, Turns, Wishes, contest
+from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest
+from pinprof.ab.statistics import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement
+from pinprof.ab.versions import Measurement, Turns, Wishes, measure_versions
 
 __all__ = [
     "CANNOT_TELL",
@@ -12,14 +12,14 @@ __all__ = [
     "NO_DIFFERENCE",
     "SLOWER",
     "Bounds",
-    "Contest",
-    "Duel",
     "Judgement",
+    "Measurement",
     "Program",
     "Progress",
     "Recorded",
+    "SequentialTest",
     "Turns",
     "Wishes",
-    "contest",
+    "measure_versions",
     "record",
 ]

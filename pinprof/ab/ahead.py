@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import final
 
-from pinprof.ab.measuring import Pair, Plan, Player, take_turns
+from pinprof.ab.measuring import Pair, Run, take_turns
+from pinprof.ab.plan import Plan
 from pinprof.ab.program import Program
 from pinprof.ab.tasks import StepOptions
 from pinprof.ab.times import Timed
@@ -38,8 +39,8 @@ class Ahead:
     def __init__(self, programs: Sequence[Program], options: StepOptions, plan: Plan, pairs: int) -> None:
         self._programs, self._options, self._plan, self._pairs = programs, options, plan, pairs
         self._undo = ExitStack()
-        self._ready: list[list[Player]] = []
-        self._players: list[Player] = []
+        self._ready: list[list[Run]] = []
+        self._runs: list[Run] = []
 
     def __enter__(self) -> "Ahead":
         return self
@@ -47,7 +48,7 @@ class Ahead:
     def __exit__(self, *_: object) -> None:
         self._ready.clear()
         with ThreadPoolExecutor() as pool:  # to end takes each of them a second
-            list(pool.map(Player.end, self._players))
+            list(pool.map(Run.end, self._runs))
         self._undo.close()
 
     @property
@@ -63,21 +64,21 @@ class Ahead:
         return take_turns(self._programs, self._ready.pop(), self._plan, first)
 
     def _start(self) -> None:
-        """Start the processes of the next pairs in an order by lot, and wait until all of them wait."""
-        self._players.clear()
+        """Start the processes of the next pairs in an order at random, and wait until all of them wait."""
+        self._runs.clear()
         folder = self._undo.enter_context(temporary_folder("ab"))
         places = [(pair, number) for pair in range(self._pairs) for number in (0, 1)]
         Random().shuffle(places)  # noqa: S311  no secret
-        started: dict[tuple[int, int], Player] = {}
+        started: dict[tuple[int, int], Run] = {}
         for pair, number in places:
             own = folder / f"{pair}.{number}"
-            player = Player(self._programs[number], self._options, self._plan, own)
-            started[pair, number] = self._undo.enter_context(player)
-            self._players.append(player)
-        for player in started.values():
-            player.start()
-        for player in started.values():
-            player.await_turn()
+            run = Run(self._programs[number], self._options, self._plan, own)
+            started[pair, number] = self._undo.enter_context(run)
+            self._runs.append(run)
+        for run in started.values():
+            run.start()
+        for run in started.values():
+            run.await_turn()
         self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._pairs)]
 
 

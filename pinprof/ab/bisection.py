@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pinprof.ab.verdict import CANNOT_TELL, SLOWER, Judgement
+from pinprof.ab.statistics import CANNOT_TELL, SLOWER, Judgement
 from pinprof.errors import MeasureError
 
 Compare = Callable[[str, str], Judgement]

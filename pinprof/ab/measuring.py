@@ -6,16 +6,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from math import ceil, log, sqrt
+from math import log, sqrt
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
 from pinprof.ab.cores import ANY_CORES, CORES_BYTES
+from pinprof.ab.plan import Plan
 from pinprof.ab.process import Running, running
 from pinprof.ab.program import Program
-from pinprof.ab.signed_ranks import Floats
+from pinprof.ab.statistics import Floats
 from pinprof.ab.tasks import Record, StepOptions, Turns
 from pinprof.ab.times import Timed, read_times
 from pinprof.capture.bounds import RecordingOptions
@@ -23,58 +24,11 @@ from pinprof.errors import MeasureError
 from pinprof.replay.feed import STARVED
 from pinprof.temporary import temporary_folder
 
-TURN_S = 0.02
-"""How long a turn is at least: long against the change of turns, short against what else changes on a machine.
-
-On virtual machines a core is as fast as its neighbours let it for some 50 ms: on one with an H200, pairs of processes
-with steps of 6 and 12 ms scattered by 3.0 and 6.1 % in 16 turns of 12 steps, by 1.1 and 0.8 % in 56 of 3 steps.
-"""
-FEWEST_STEPS, FEWEST_TURNS = 3, 8
-SETTLING = 0.1
-"""The share of a turn's steps that do not count, because they begin with cold caches; at least one."""
-LONGEST_START_S = 600.0
 LONGEST_PLAIN_S = 20.0
 """How long a first run times steps at least, where they are so long that it makes fewer than it should."""
 TIMES = "times.json"
-TIMES_LONGER = 5.0
-"""A process may take so many times as long as the first of its version."""
 NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
 """Of a normal distribution: its standard deviation by its median deviation, and the error of a median by a mean's."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How many steps each process makes; both versions make the same, so that they see the same data."""
-
-    warmup: int
-    steps: int
-    turn_steps: int
-    turns: int
-    limit_s: float
-    """After which a process counts as stuck."""
-    start_together: bool
-    """Whether both may warm up at the same time: not where they choose kernels by their speed."""
-    settling_steps: int | None = None
-    """How many steps of a turn do not count, where that is not by its length."""
-
-    @classmethod
-    def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
-        """Return the plan by the first run of each version: to time steps for so many seconds."""
-        step_s = max(each.usual_ns for each in first) / 1e9
-        turn_steps = max(FEWEST_STEPS, ceil(TURN_S / step_s))
-        return cls(
-            warmup=max(each.warmup for each in first),
-            steps=max(len(each.steps) for each in first),
-            turn_steps=turn_steps,
-            turns=max(FEWEST_TURNS, ceil(seconds / (turn_steps * step_s))),
-            limit_s=LONGEST_START_S + TIMES_LONGER * took_s,
-            start_together=not any(each.gpu for each in first),
-        )
-
-    @property
-    def settling(self) -> int:
-        """Steps of a turn that do not count."""
-        return self.settling_steps or max(1, ceil(SETTLING * self.turn_steps))
 
 
 @dataclass(frozen=True)
@@ -208,14 +162,14 @@ def in_turns(programs: Sequence[Program], options: StepOptions, plan: Plan, firs
     order = (first, 1 - first)
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder("ab"))
-        players: dict[int, Player] = {}
+        runs: dict[int, Run] = {}
         for number in order:
-            players[number] = stack.enter_context(Player(programs[number], options, plan, folder / str(number)))
-        for player in players.values():
-            player.start()
+            runs[number] = stack.enter_context(Run(programs[number], options, plan, folder / str(number)))
+        for run in runs.values():
+            run.start()
             if not plan.start_together:
-                player.await_turn()
-        return take_turns(programs, players, plan, first)
+                run.await_turn()
+        return take_turns(programs, runs, plan, first)
 
 
 def _pair(programs: Sequence[Program], first: int, timed: Sequence[Timed]) -> Pair:
@@ -223,25 +177,23 @@ def _pair(programs: Sequence[Program], first: int, timed: Sequence[Timed]) -> Pa
     return Pair.of(first, timed)
 
 
-def take_turns(
-    programs: Sequence[Program], players: "Mapping[int, Player] | Sequence[Player]", plan: Plan, first: int
-) -> Pair:
+def take_turns(programs: Sequence[Program], runs: "Mapping[int, Run] | Sequence[Run]", plan: Plan, first: int) -> Pair:
     """Let two processes that have started take turns, and end; return what they have measured.
 
     The second one of each two turns runs on the cores on which the first one has just run.
     """
     order = (first, 1 - first)
     for number in order:
-        players[number].await_turn()
+        runs[number].await_turn()
     for turn in range(plan.turns):
         cores = ANY_CORES
         for number in order if turn % 2 == 0 else order[::-1]:
-            cores = players[number].play(cores)
+            cores = runs[number].take_turn(cores)
     for number in order:
-        players[number].go()
+        runs[number].go()
     for number in order:
-        players[number].await_end()
-    return _pair(programs, first, [read_times(players[number].folder) for number in (0, 1)])
+        runs[number].await_end()
+    return _pair(programs, first, [read_times(runs[number].folder) for number in (0, 1)])
 
 
 def _fixed(plan: Plan) -> RecordingOptions:
@@ -267,7 +219,7 @@ def _read(program: Program, folder: Path) -> Timed:
 
 
 @final
-class Player:
+class Run:
     """A process that takes turns with another one, while the block is open."""
 
     def __init__(self, program: Program, options: StepOptions, plan: Plan, folder: Path) -> None:
@@ -279,7 +231,7 @@ class Player:
         self._waits = False
         self._cores = ANY_CORES
 
-    def __enter__(self) -> "Player":
+    def __enter__(self) -> "Run":
         self.folder.mkdir()
         asked, self._asks = os.pipe()
         self._told, told = os.pipe()
@@ -329,7 +281,7 @@ class Player:
         self.await_turn()
         self.go()
 
-    def play(self, cores: bytes) -> bytes:
+    def take_turn(self, cores: bytes) -> bytes:
         """Let it make the steps of a turn, on these cores; return those on which it ends."""
         self.await_turn()
         self.go(cores)

@@ -13,7 +13,7 @@ from pinprof.ab.edits import Code
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
 from pinprof.ab.tasks import Record, StepOptions
-from pinprof.ab.versions import Contest
+from pinprof.ab.versions import Measurement
 from pinprof.analysis import Analysis, analyse
 from pinprof.capture.bounds import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
@@ -40,16 +40,16 @@ class Recorded:
 
 
 def record(
-    contest: Contest, options: StepOptions, folder: Path, say: Callable[[str], None] = lambda _: None
+    measurement: Measurement, options: StepOptions, folder: Path, say: Callable[[str], None] = lambda _: None
 ) -> Recorded:
     """Record each version into a folder, and compare the traces. What fails is told, not raised."""
     analyses: list[Analysis] = []
     clocks: list[Clocks] = []
     traces: list[Path] = []
-    difference = contest.duel.judgement.ratio - 1
+    difference = measurement.test.judgement.ratio - 1
     seconds = min(max(ENOUGH_SAMPLES * INTERVAL_S / max(abs(difference), 1e-3), SHORTEST_S), LONGEST_S)
     try:
-        for program, name in zip(contest.programs, NAMES, strict=True):
+        for program, name in zip(measurement.programs, NAMES, strict=True):
             say(f"recording {program.name}")
             path, of_run = record_one(program, options, folder / name, seconds)
             clocks.append(of_run)
@@ -57,8 +57,8 @@ def record(
             analyses.append(analyse(read_trace(str(path))))
     except PinprofError as error:
         return Recorded(None, str(error), tuple(clocks), tuple(traces))
-    more_ns = difference * median(pair.usual_ns[0] for pair in contest.duel.pairs)
-    pairs = zip(contest.programs, contest.first, strict=True)
+    more_ns = difference * median(pair.usual_ns[0] for pair in measurement.test.pairs)
+    pairs = zip(measurement.programs, measurement.first, strict=True)
     old, new = (Code(program.folder, timed.imported) for program, timed in pairs)
     changes = find_changes(analyses[0], analyses[1], more_ns, (old, new))
     return Recorded(changes, "", tuple(clocks), tuple(traces))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.ab.signed_ranks import Floats
+from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
 

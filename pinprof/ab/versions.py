@@ -8,21 +8,27 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from pinprof.ab.ahead import Ahead, pairs_at_once
-from pinprof.ab.duel import Bounds, Duel, Progress, fight
-from pinprof.ab.known import FEWEST_BESIDE, beside_workers, in_one_turn, of_known_steps, without_turns
-from pinprof.ab.looks import FEWEST_PAIRS
 from pinprof.ab.measuring import (
-    LONGEST_START_S,
     OtherStepsError,
     Pair,
-    Plan,
     in_turns,
     one_after_the_other,
     refuse_other_steps,
     time_first,
     time_together,
 )
+from pinprof.ab.plan import (
+    FEWEST_BESIDE,
+    LONGEST_START_S,
+    Plan,
+    beside_workers,
+    in_one_turn,
+    of_known_steps,
+    without_turns,
+)
 from pinprof.ab.program import Program
+from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest, run_test
+from pinprof.ab.statistics import FEWEST_PAIRS
 from pinprof.ab.tasks import AUTO, StepOptions
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -53,7 +59,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Measurement:
     """Two versions and what came out; `first` are their runs that are not counted."""
 
     programs: tuple[Program, Program]
@@ -63,7 +69,7 @@ class Contest:
     """Why they ran after each other although nobody asked for that; empty where they did not."""
     plan: Plan
     """The steps that each process made, all in one turn if they ran after each other."""
-    duel: Duel
+    test: SequentialTest
 
     @property
     def has_workers(self) -> bool:
@@ -71,14 +77,14 @@ class Contest:
         return any(timed.children for timed in self.first)
 
 
-def contest(
+def measure_versions(
     programs: tuple[Program, Program],
     wishes: Wishes,
     *,
     first: Sequence[Timed] | None = None,
     say: Callable[[str], None] = lambda _: None,
     tell: Callable[[Progress], None] = lambda _: None,
-) -> Contest:
+) -> Measurement:
     """Measure two versions against each other. Raises MeasureError if one of them cannot be measured.
 
     `first` are their first runs, where they are known. `say` gets what happens in words, `tell` what is known whenever
@@ -94,9 +100,9 @@ def contest(
     ways = _way(wishes.turns, first, plan), _way_ahead(wishes.turns, first, plan)
     with ExitStack() as undo:
         measured = _Measured(programs, wishes, *ways, pairs_at_once(wishes.ahead, first), undo)
-        duel = fight(measured.pair, wishes.bounds, is_ready=measured.is_ready, tell=tell)
+        test = run_test(measured.pair, wishes.bounds, is_ready=measured.is_ready, tell=tell)
     way = measured.way
-    return Contest(programs, (first[0], first[1]), way.turns, way.why_runs, way.plan, duel)
+    return Measurement(programs, (first[0], first[1]), way.turns, way.why_runs, way.plan, test)
 
 
 def _with_like_steps(measure: Callable[[], Made]) -> Made:

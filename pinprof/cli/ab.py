@@ -17,7 +17,7 @@ from pinprof.streams import is_terminal
 from pinprof.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from pinprof.ab import Contest, Judgement, Program, Progress, Recorded, Wishes
+    from pinprof.ab import Judgement, Measurement, Program, Progress, Recorded, Wishes
     from pinprof.ab.bisection import Tried
     from pinprof.ab.checkout import Repository
 
@@ -101,7 +101,7 @@ def ab(
     for one) are linked there from the working tree, submodules copied; files that git does not know are missing.
 
     After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler: either both
-    take turns of some steps, or one runs after the other. In each pair, a lot says which is first. It ends when
+    take turns of some steps, or one runs after the other. Which is first in each pair is random. It ends when
     the difference can be told from noise, or can only be less than --limit-percent, or the time is over. In 200
     comparisons of a program with itself, one says faster or slower on average at most, whatever the noise. It compares
     the usual step: the median, without steps that evaluate, save or compile.
@@ -131,11 +131,11 @@ def ab(
             say(remark)
         made = _contest((before, after), wishes)
         recorded = None
-        if not no_trace and not made.duel.interrupted:
+        if not no_trace and not made.test.interrupted:
             folder = kept or stack.enter_context(temporary_folder("ab"))
             recorded = _recorded(made, wishes, folder)
         _print(made, recorded, remarks, json_file)
-    judgement = made.duel.judgement
+    judgement = made.test.judgement
     if kept and recorded and len(recorded.traces) > 1:
         say(f"Next: pinprof compare {shlex.join(map(str, recorded.traces))}")
     if judgement.is_too_slow:
@@ -213,14 +213,14 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
 
-def _contest(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Contest":
-    from pinprof.ab import contest
+def _contest(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Measurement":
+    from pinprof.ab import measure_versions
 
     with telling() as tell:
-        return contest(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
+        return measure_versions(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
 
 
-def _recorded(made: "Contest", wishes: "Wishes", folder: Path) -> "Recorded":
+def _recorded(made: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded":
     from pinprof.ab import record
 
     with telling() as tell:
@@ -263,7 +263,7 @@ def telling() -> Iterator[Callable[[str], None]]:
             sys.stderr.flush()
 
 
-def _print(made: "Contest", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None) -> None:
+def _print(made: "Measurement", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None) -> None:
     if json_file != "-":
         from pinprof.report.ab.text import to_text
 
@@ -343,10 +343,10 @@ def _comparing(repository: "Repository", command: Sequence[str], wishes: "Wishes
                 repository.version(repository.short(commit), new, command, [repository.top, old]),
             )
             made = _contest(programs, replace(wishes, bounds=bounds))
-        if made.duel.interrupted:
+        if made.test.interrupted:
             raise KeyboardInterrupt
         if limit is None:
-            limit = max(wishes.bounds.limit, (made.duel.judgement.ratio - 1) / 2)
-        return made.duel.judgement
+            limit = max(wishes.bounds.limit, (made.test.judgement.ratio - 1) / 2)
+        return made.test.judgement
 
     return compare

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, TypeAlias
 
-from pinprof.ab import CANNOT_TELL, FASTER, Contest, Judgement
+from pinprof.ab import CANNOT_TELL, FASTER, Judgement, Measurement
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
 from pinprof.trial.elimination import Share
@@ -54,7 +54,7 @@ class Certificate:
     patches: Patches
     shares: tuple[Share, ...]
     """What became of each fix, those that are not in the patch too."""
-    contest: Contest | None
+    measurement: Measurement | None
     checked: Checked | None
     verified: Verification | None
     why_not_verified: str
@@ -65,7 +65,7 @@ class Certificate:
     @property
     def judgement(self) -> Judgement | None:
         """The step after against the step before."""
-        return self.contest.duel.judgement if self.contest else None
+        return self.measurement.test.judgement if self.measurement else None
 
     @property
     def verdict(self) -> Verdict:

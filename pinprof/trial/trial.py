@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Contest, Judgement, Program, Progress, Wishes, contest
+from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Judgement, Measurement, Program, Progress, Wishes, measure_versions
 from pinprof.ab.recorded import record_one
 from pinprof.ab.tasks import Nudged, StepOptions
 from pinprof.ab.times import Timed
@@ -103,14 +103,14 @@ class Trial:
         mends = [patch.mend for patch in nothing.patches.patches]
         shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
         result = self._measured(versions, (), self.wanted.seconds) if mends else None
-        if len(mends) > 1 and result and result.duel.judgement.verdict == FASTER:
+        if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
             shares, result = self._without_idle(versions, mends, result)
         if made.proposals:
             shares, result = self._with_proposals(versions, made.proposals, shares, result)
         dropped = [share.mend for share in shares if not share.is_kept and not share.mend.doubts]
         taken = [share.mend for share in shares if share.is_kept and share.mend.doubts]
-        kept = replace(nothing, patches=made.patches(dropped, taken), shares=shares, contest=result)
-        if result is None or result.duel.judgement.verdict not in {FASTER, CANNOT_TELL}:
+        kept = replace(nothing, patches=made.patches(dropped, taken), shares=shares, measurement=result)
+        if result is None or result.test.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped, taken)
         mends = [patch.mend for patch in kept.patches.patches]
@@ -120,7 +120,7 @@ class Trial:
 
     def _measured(
         self, versions: Versions, without: Sequence[Mend], seconds: float, base: Sequence[Mend] | None = None
-    ) -> Contest:
+    ) -> Measurement:
         """Measure the changed program, without some changes, against the original or one with even fewer changes."""
         programs = (versions.original() if base is None else versions.changed(base), versions.changed(without))
         begun = time.monotonic()
@@ -134,24 +134,24 @@ class Trial:
 
     def _against(
         self, programs: tuple[Program, Program], seconds: float, first: Sequence[Timed] | None = None
-    ) -> Contest:
+    ) -> Measurement:
         """Measure the second program against the first one, for so many seconds at most."""
         self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
         wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
-        result = contest(programs, wishes, first=first, say=self.say, tell=self.tell)
-        if result.duel.interrupted:
+        result = measure_versions(programs, wishes, first=first, say=self.say, tell=self.tell)
+        if result.test.interrupted:
             raise KeyboardInterrupt
         return result
 
     def _without_idle(
-        self, versions: Versions, mends: Sequence[Mend], result: Contest
-    ) -> tuple[tuple[Share, ...], Contest]:
+        self, versions: Versions, mends: Sequence[Mend], result: Measurement
+    ) -> tuple[tuple[Share, ...], Measurement]:
         """Leave out the fixes that bring nothing, and measure what is left."""
 
         def measure(without: Sequence[Mend], seconds: float) -> Judgement:
             last = without[-1]
             self._first.setdefault(versions.changed(without).name, result.first[1])
-            return self._measured(versions, without[:-1], seconds, base=[*without[:-1], last]).duel.judgement
+            return self._measured(versions, without[:-1], seconds, base=[*without[:-1], last]).test.judgement
 
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
@@ -163,13 +163,13 @@ class Trial:
         return shares, self._measured(versions, dropped, self.wanted.seconds)
 
     def _with_proposals(
-        self, versions: Versions, proposals: Sequence[Mend], shares: tuple[Share, ...], result: Contest | None
-    ) -> tuple[tuple[Share, ...], Contest | None]:
+        self, versions: Versions, proposals: Sequence[Mend], shares: tuple[Share, ...], result: Measurement | None
+    ) -> tuple[tuple[Share, ...], Measurement | None]:
         """Take the proposals that are proven beside the certain changes, and measure what that makes.
 
         Certain changes that were not shown to bring anything are left out where a proposal is taken.
         """
-        idle = result if result and result.duel.judgement.verdict != FASTER else None
+        idle = result if result and result.test.judgement.verdict != FASTER else None
         out = [share.mend for share in shares if idle or not share.is_kept]
         kept = [share.mend for share in shares if share.mend not in out]
         original, first = versions.original(), result.first if result else ()
@@ -181,7 +181,7 @@ class Trial:
 
         def measure(taken: Sequence[Mend], mend: Mend) -> Judgement:
             programs = versions.changed(out, taken), versions.changed(out, [*taken, mend])
-            return self._against(programs, self.wanted.seconds).duel.judgement
+            return self._against(programs, self.wanted.seconds).test.judgement
 
         candidates, unsafe = harmless(proposals, flaw)
         tried = quicker(candidates, measure)
@@ -189,7 +189,7 @@ class Trial:
         if not taken:
             return (*shares, *unsafe, *tried), result
         if idle:
-            judgement = idle.duel.judgement
+            judgement = idle.test.judgement
             shares = tuple(Share(share.mend, fate_of(judgement), judgement) for share in shares)
         whole = self._against((original, versions.changed(out, taken)), self.wanted.seconds)
         return (*shares, *unsafe, *tried), whole

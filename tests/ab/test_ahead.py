@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.ab import Bounds, Program, Wishes, contest
+from pinprof.ab import Bounds, Program, Wishes, measure_versions
 from pinprof.ab.ahead import pairs_at_once
-from pinprof.ab.known import beside_workers, in_one_turn, of_known_steps
-from pinprof.ab.measuring import Pair, Plan, Player, take_turns
+from pinprof.ab.measuring import Pair, Run, take_turns
+from pinprof.ab.plan import Plan, beside_workers, in_one_turn, of_known_steps
 from pinprof.ab.tasks import StepOptions
 from pinprof.ab.times import Timed, read_times
 from pinprof.ab.versions import Turns
@@ -90,17 +90,17 @@ def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
     (tmp_path / "train.py").write_text(PROGRAM)
     slow, fast = (Program(name, ("train.py", name), tmp_path) for name in ("0.004", "0.001"))
-    made = contest((slow, fast), Wishes(Bounds(0.02, 200.0, 0.6), 0.2, "steps", StepOptions(), 2))
-    assert len(made.duel.pairs) >= 2
-    assert all(pair.usual.value < -0.3 for pair in made.duel.pairs)
-    assert made.duel.judgement.verdict == "faster"
+    made = measure_versions((slow, fast), Wishes(Bounds(0.02, 200.0, 0.6), 0.2, "steps", StepOptions(), 2))
+    assert len(made.test.pairs) >= 2
+    assert all(pair.usual.value < -0.3 for pair in made.test.pairs)
+    assert made.test.judgement.verdict == "faster"
 
 
 def test_a_program_that_fails_is_told_also_ahead(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('no data')")
     one, other = (Program(name, ("train.py", name), tmp_path) for name in "ab")
     with pytest.raises(MeasureError, match="no data"):
-        contest((one, other), Wishes(Bounds(0.02, 30.0), 0.2, "auto", StepOptions(), 2))
+        measure_versions((one, other), Wishes(Bounds(0.02, 30.0), 0.2, "auto", StepOptions(), 2))
 
 
 WITH_WORKER = """
@@ -124,9 +124,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
     """Let two pairs start at once, and return what all processes have timed."""
     timed: list[Timed] = []
 
-    def take(programs: Sequence[Program], players: Sequence[Player], plan: Plan, first: int) -> Pair:
-        pair = take_turns(programs, players, plan, first)
-        timed.extend(read_times(player.folder) for player in players)
+    def take(programs: Sequence[Program], runs: Sequence[Run], plan: Plan, first: int) -> Pair:
+        pair = take_turns(programs, runs, plan, first)
+        timed.extend(read_times(run.folder) for run in runs)
         return pair
 
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
@@ -139,12 +139,12 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
     """The worker makes a batch in 20 ms: if it went on in the other's turn, there were ten steps of 16 ms in each."""
     (tmp_path / "train.py").write_text(WITH_WORKER)
     slow, fast = (Program(name, ("train.py", name), tmp_path) for name in ("0.015", "0.001"))
-    made = contest((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", StepOptions(), 2))
+    made = measure_versions((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", StepOptions(), 2))
     assert (made.turns, made.why_runs, made.plan.settling) == ("steps", "", 3)
     assert made.plan.turns in {2, 4}
     assert [len(each.turns) for each in started] == [made.plan.turns] * len(started)
     assert {len(turn) for each in started for turn in each.turns} == {made.plan.turn_steps}
-    for pair in made.duel.pairs:
+    for pair in made.test.pairs:
         assert min(pair.usual_ns) > 18.5e6
         assert abs(pair.usual.value) < 0.08
     words = how_measured(made)
@@ -161,7 +161,7 @@ def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
 ) -> None:
     (tmp_path / "train.py").write_text(WITH_WORKER)
     one, other = (Program(name, ("train.py", "0"), tmp_path) for name in "ab")
-    made = contest((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, StepOptions(), 2))
+    made = measure_versions((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, StepOptions(), 2))
     assert made.turns == "runs"
     assert made.why_runs.endswith(why)
     assert [len(each.turns) for each in started] == [1] * len(started)

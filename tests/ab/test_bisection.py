@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pinprof.ab.bisection import Bisection, bisect
-from pinprof.ab.verdict import Judgement
+from pinprof.ab.statistics import Judgement
 from pinprof.errors import MeasureError
 
 COMMITS = [f"c{number}" for number in range(1, 9)]

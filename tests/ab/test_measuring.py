@@ -15,13 +15,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from pinprof.ab.duel import Bounds
-from pinprof.ab.measuring import Difference, OtherStepsError, Pair, Plan, refuse_other_steps
+from pinprof.ab.measuring import Difference, OtherStepsError, Pair, refuse_other_steps
+from pinprof.ab.plan import Plan
 from pinprof.ab.process import running
 from pinprof.ab.program import Program
+from pinprof.ab.sequential_test import Bounds
 from pinprof.ab.tasks import NoteNumbers, StepOptions, WorkerConfig
 from pinprof.ab.times import Timed, read_times
-from pinprof.ab.versions import Wishes, contest
+from pinprof.ab.versions import Wishes, measure_versions
 from pinprof.errors import MeasureError
 from pinprof.trace.run import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
 
@@ -199,7 +200,7 @@ def test_a_command_that_cannot_run_is_told_before_the_other_version_runs(tmp_pat
     for words in (("gone.py",), ("make",)):
         programs = (Program("good", ("train.py",), tmp_path), Program("bad", words, tmp_path))
         with pytest.raises(MeasureError, match=r"bad: there is no script|make: not a command"):
-            contest(programs, Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
+            measure_versions(programs, Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
     assert told == []
 
 
@@ -292,15 +293,17 @@ def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, mo
     (tmp_path / "train.py").write_text(TRAIN)
     quick, slow = (Program(name, ("train.py", name), tmp_path) for name in ("1", "30"))
     told: list[str] = []
-    made = contest((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
+    made = measure_versions((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
     assert made.turns == "steps"
-    assert len(made.duel.pairs) == 1
-    assert made.duel.judgement.ratio > 2
+    assert len(made.test.pairs) == 1
+    assert made.test.judgement.ratio > 2
     assert all("not counted" in each for each in told)
     assert made.first[0].imported == (str(tmp_path / "train.py"),)
     monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: made.first[0])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
-        contest((replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1))
+        measure_versions(
+            (replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1)
+        )
 
 
 ROUNDS = "every 2nd optimizer step (Adam)"
@@ -322,14 +325,14 @@ def test_a_pair_with_other_steps_is_measured_again(
     (tmp_path / "train.py").write_text("")
     monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: timed([1e6] * 50))
     monkeypatch.setattr("pinprof.ab.versions.in_turns", measure)
-    monkeypatch.setattr("pinprof.ab.versions.fight", lambda pair, *_, **__: [pair(0), pair(1)])
+    monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
     wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", StepOptions(), 1)
     if measured is None:
         with pytest.raises(MeasureError, match="another one"):
-            contest(programs, wishes)
+            measure_versions(programs, wishes)
     else:
-        assert contest(programs, wishes).turns == "steps"
+        assert measure_versions(programs, wishes).turns == "steps"
     assert len(made) == (measured or 3)
 
 
@@ -344,7 +347,7 @@ def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("pinprof.ab.versions.time_first", first)
     programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
     with pytest.raises(MeasureError, match=f"of new one {re.escape(ROUNDS)}"):
-        contest(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", StepOptions(), 1))
+        measure_versions(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", StepOptions(), 1))
     assert asked == ["old", "new"] * 3
 
 
@@ -353,4 +356,4 @@ def test_a_failure_is_told_with_the_last_lines(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     good, broken = (Program(name, ("train.py", name), tmp_path) for name in ("1", "broken"))
     with pytest.raises(MeasureError, match=r"broken: the program failed with exit status 1: .*no such thing"):
-        contest((broken, good), Wishes(Bounds(seconds=60.0), seconds=0.1))
+        measure_versions((broken, good), Wishes(Bounds(seconds=60.0), seconds=0.1))

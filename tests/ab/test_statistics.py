@@ -12,11 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs_of_noise import NOISES, simulated
 
-from pinprof.ab.duel import Bounds, Duel, differences, fight, is_uneven
-from pinprof.ab.looks import FALSE_ALARMS, FEWEST_PAIRS, Look, Looks
 from pinprof.ab.measuring import Difference, Pair
-from pinprof.ab.signed_ranks import estimate, interval, level_of, rejected_sums, tail, walsh_averages
-from pinprof.ab.verdict import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement, judge, pairs_for
+from pinprof.ab.sequential_test import Bounds, SequentialTest, differences, is_uneven, run_test
+from pinprof.ab.statistics import (
+    CANNOT_TELL,
+    FALSE_ALARMS,
+    FASTER,
+    FEWEST_PAIRS,
+    NO_DIFFERENCE,
+    SLOWER,
+    Judgement,
+    Look,
+    Looks,
+    estimate,
+    interval,
+    judge,
+    level_of,
+    pairs_for,
+    rejected_sums,
+    tail,
+    walsh_averages,
+)
 from pinprof.report.ab.text import sentence
 
 # ---------------------------------------------------------------- signed ranks
@@ -167,23 +183,23 @@ class Turned:
             first, (1.0, exp(difference)), (1.0, exp(difference)), Difference(difference), Difference(difference)
         )
 
-    def fight(self, bounds: Bounds) -> Duel:
-        return fight(self.pair, bounds, clock=lambda: self.now, lot=Random(3))
+    def run_test(self, bounds: Bounds) -> SequentialTest:
+        return run_test(self.pair, bounds, clock=lambda: self.now, rng=Random(3))
 
 
 def test_a_clear_difference_ends_it_early() -> None:
     turned = Turned([0.1 + number / 1000 for number in range(30)])
-    duel = turned.fight(Bounds(seconds=20 * 60))
-    assert duel.judgement.verdict == SLOWER
-    assert len(duel.pairs) == 10  # nine, after less than half of the time, are more probable by chance than allowed
+    test = turned.run_test(Bounds(seconds=20 * 60))
+    assert test.judgement.verdict == SLOWER
+    assert len(test.pairs) == 10  # nine, after less than half of the time, are more probable by chance than allowed
     assert set(turned.first) == {0, 1}
 
 
 def test_it_ends_before_the_time_is_over() -> None:
-    duel = Turned([(-1) ** number * (0.2 + number / 100) for number in range(99)]).fight(Bounds(seconds=600))
-    assert duel.judgement.verdict == CANNOT_TELL
-    assert duel.seconds == 600
-    assert not duel.interrupted
+    test = Turned([(-1) ** number * (0.2 + number / 100) for number in range(99)]).run_test(Bounds(seconds=600))
+    assert test.judgement.verdict == CANNOT_TELL
+    assert test.seconds == 600
+    assert not test.interrupted
 
 
 def test_pairs_that_have_started_are_measured_although_no_others_could_start_in_time() -> None:
@@ -195,28 +211,28 @@ def test_pairs_that_have_started_are_measured_although_no_others_could_start_in_
         done += 1
         return Pair(first, (1.0, 1.2), (1.0, 1.2), Difference(0.18), Difference(0.18))
 
-    duel = fight(pair, Bounds(seconds=65, false_alarms=0.02), is_ready=lambda: done % 8 != 0, clock=lambda: now)
-    assert len(duel.pairs) == duel.judgement.pairs == 8, "all that have started, though seven are enough at this level"
-    assert duel.judgement.verdict == SLOWER
-    assert duel.seconds < 65
+    test = run_test(pair, Bounds(seconds=65, false_alarms=0.02), is_ready=lambda: done % 8 != 0, clock=lambda: now)
+    assert len(test.pairs) == test.judgement.pairs == 8, "all that have started, though seven are enough at this level"
+    assert test.judgement.verdict == SLOWER
+    assert test.seconds < 65
 
 
 def test_an_interval_that_is_known_stays_where_the_last_look_could_tell_nothing() -> None:
     turned = Turned([0.01 * (number % 3) for number in range(8)])
-    duel = turned.fight(Bounds(seconds=8 * 60, false_alarms=0.02))
-    assert (len(duel.pairs), duel.judgement.pairs) == (8, 7), "the look at seven leaves too little for one at eight"
-    assert duel.judgement.high < inf
+    test = turned.run_test(Bounds(seconds=8 * 60, false_alarms=0.02))
+    assert (len(test.pairs), test.judgement.pairs) == (8, 7), "the look at seven leaves too little for one at eight"
+    assert test.judgement.high < inf
 
 
 def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
-    few = Turned([0.1] * 3).fight(Bounds(seconds=180, false_alarms=0.02))
+    few = Turned([0.1] * 3).run_test(Bounds(seconds=180, false_alarms=0.02))
     assert "7 pairs are needed" in sentence(few.judgement)
-    assert "9 pairs are needed" in sentence(Turned([0.1] * 3).fight(Bounds(seconds=180)).judgement)
+    assert "9 pairs are needed" in sentence(Turned([0.1] * 3).run_test(Bounds(seconds=180)).judgement)
 
 
 def test_no_difference_is_told_where_the_interval_is_within_the_limit() -> None:
-    duel = Turned([(-1) ** number * 0.001 * (number + 1) for number in range(12)]).fight(Bounds(seconds=600))
-    assert duel.judgement.verdict == NO_DIFFERENCE
+    test = Turned([(-1) ** number * 0.001 * (number + 1) for number in range(12)]).run_test(Bounds(seconds=600))
+    assert test.judgement.verdict == NO_DIFFERENCE
 
 
 def test_no_difference_is_not_told_of_processes_that_are_unlike() -> None:
@@ -226,17 +242,17 @@ def test_no_difference_is_not_told_of_processes_that_are_unlike() -> None:
         alike = turned.pair(first)
         return alike if len(turned.first) % 3 else replace(alike, usual_ns=(10.0, 10.0))
 
-    duel = fight(pair, Bounds(seconds=600), clock=lambda: turned.now, lot=Random(3))
-    assert duel.judgement.verdict == CANNOT_TELL
-    assert len(duel.pairs) == 10, "to the end"
+    test = run_test(pair, Bounds(seconds=600), clock=lambda: turned.now, rng=Random(3))
+    assert test.judgement.verdict == CANNOT_TELL
+    assert len(test.pairs) == 10, "to the end"
 
 
 def test_an_interruption_gives_what_is_known() -> None:
-    duel = Turned([0.01] * 4).fight(Bounds(seconds=6000))
-    assert duel.interrupted
-    assert duel.judgement.ratio == pytest.approx(exp(0.01))
+    test = Turned([0.01] * 4).run_test(Bounds(seconds=6000))
+    assert test.interrupted
+    assert test.judgement.ratio == pytest.approx(exp(0.01))
     with pytest.raises(KeyboardInterrupt):
-        Turned([]).fight(Bounds())
+        Turned([]).run_test(Bounds())
 
 
 def of_errors(usual: float, quickest: float | None) -> Pair:

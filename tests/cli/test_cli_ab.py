@@ -11,10 +11,11 @@ import pytest
 from command_line import invoke, is_one_line_error
 from fitting import fitting
 
-from pinprof.ab import Bounds, Contest, Program, Wishes
-from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Difference, Pair, Plan
+from pinprof.ab import Bounds, Measurement, Program, Wishes
+from pinprof.ab.measuring import Difference, Pair
+from pinprof.ab.plan import Plan
 from pinprof.ab.recorded import Recorded
+from pinprof.ab.sequential_test import run_test
 from pinprof.ab.tasks import StepOptions
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -45,7 +46,7 @@ def written_in(program: Program) -> float:
 
 
 class Fake:
-    """Stands for `contest` and `record`: each pair takes a minute, and the ratio scatters by a part of a percent."""
+    """Stands for `measure_versions` and `record`: each pair takes a minute, the ratio scatters by 0.1 %."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, speed: Speeds = written_in, scatter: float = 0.001, busy: float = 1.0
@@ -53,10 +54,10 @@ class Fake:
         self.speed, self.scatter, self.busy = speed, scatter, busy
         self.programs: list[tuple[Program, Program]] = []
         self.wishes: list[Wishes] = []
-        monkeypatch.setattr("pinprof.ab.contest", self.contest)
+        monkeypatch.setattr("pinprof.ab.measure_versions", self.measure_versions)
         monkeypatch.setattr("pinprof.ab.record", self.record)
 
-    def contest(self, programs: tuple[Program, Program], wishes: Wishes, **_: Any) -> Contest:
+    def measure_versions(self, programs: tuple[Program, Program], wishes: Wishes, **_: Any) -> Measurement:
         self.programs.append(programs)
         self.wishes.append(wishes)
         steps = [1e6 * self.speed(program) for program in programs]
@@ -70,11 +71,11 @@ class Fake:
             usual, told = (longer * steps[0], longer * steps[1]), Difference(difference)
             return Pair(first, usual, usual, told, told)
 
-        duel = fight(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
+        test = run_test(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
         first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-        return Contest(programs, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), duel)
+        return Measurement(programs, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), test)
 
-    def record(self, _made: Contest, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
+    def record(self, _made: Measurement, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
         self.kept_in = folder
         return Recorded(None, "the program was not recorded", (), ())
 

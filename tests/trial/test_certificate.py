@@ -36,15 +36,15 @@ def certificate(
     mend: Any = SimpleNamespace(rule="PIN201")
     first: Any = SimpleNamespace(gpu=gpu, children=0)
     pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))
-    duel = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
-    contest: Any = SimpleNamespace(
-        duel=duel, first=(first, first), turns="steps", why_runs="", has_workers=False, plan=None
+    test = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
+    measurement: Any = SimpleNamespace(
+        test=test, first=(first, first), turns="steps", why_runs="", has_workers=False, plan=None
     )
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubt=doubts.__contains__)),  # type: ignore[arg-type]
         patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
         shares=tuple(Share(mend, fate) for fate in fates),
-        contest=contest,
+        measurement=measurement,
         checked=Checked(numbers, guard or Guarded(copies=60), before),
         verified=None,
         why_not_verified="not asked for",

@@ -15,9 +15,10 @@ from command_line import invoke, is_one_line_error
 from cpu_program import SLOW_ITEM, program, recorded
 from fitting import fitting
 
-from pinprof.ab import Bounds, Contest, Program, Wishes
-from pinprof.ab.duel import fight
-from pinprof.ab.measuring import Difference, Pair, Plan
+from pinprof.ab import Bounds, Measurement, Program, Wishes
+from pinprof.ab.measuring import Difference, Pair
+from pinprof.ab.plan import Plan
+from pinprof.ab.sequential_test import run_test
 from pinprof.ab.tasks import GuardCopies
 from pinprof.ab.times import Timed
 from pinprof.errors import MeasureError
@@ -93,7 +94,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
     def made_up(speed: Speeds) -> list[tuple[str, str]]:
         compared: list[tuple[str, str]] = []
 
-        def contest(versions: tuple[Program, Program], wishes: Wishes, **_: Any) -> Contest:
+        def measure_versions(versions: tuple[Program, Program], wishes: Wishes, **_: Any) -> Measurement:
             compared.append((versions[0].name, versions[1].name))
             steps = [1e6 * speed(text_of(version)) for version in versions]
             number = 0
@@ -105,11 +106,11 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
                 told = Difference(difference)
                 return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), told, told)
 
-            duel = fight(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
+            test = run_test(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
             first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-            return Contest(versions, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), duel)
+            return Measurement(versions, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), test)
 
-        monkeypatch.setattr(trial, "contest", contest)
+        monkeypatch.setattr(trial, "measure_versions", measure_versions)
         return compared
 
     return made_up

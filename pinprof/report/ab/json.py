@@ -7,12 +7,12 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec.structs import asdict
 
-from pinprof.ab import Contest, Judgement, Recorded
+from pinprof.ab import Judgement, Measurement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause, Kind
-from pinprof.ab.duel import ComparedBy, compared_by, differences
 from pinprof.ab.measuring import Pair
-from pinprof.ab.verdict import Verdict
+from pinprof.ab.sequential_test import ComparedBy, compared_by, differences
+from pinprof.ab.statistics import Verdict
 from pinprof.document import Count, Document, Ms, Range, RangeMs, Seconds, Share, Words, doc, encoded, filled, one_of
 from pinprof.report.ab.text import clocks, sentence
 from pinprof.units import ms
@@ -58,7 +58,7 @@ class AbSide(Document):
 class AbPair(Document):
     """A fresh process of each version."""
 
-    first: Annotated[Side, doc("which ran first, by lot")]
+    first: Annotated[Side, doc("which ran first, at random")]
     before_ms: Annotated[Ms, doc("the usual step before")]
     after_ms: Annotated[Ms, doc("the usual step after")]
     ratio_log: Annotated[float, doc("logarithm of the ratio of the steps that are compared")]
@@ -132,23 +132,23 @@ class Bisect(Document, kw_only=True, tag_field="schema", tag="pinprof.bisect/1")
     tried: Annotated[Sequence[BisectTried], doc("all comparisons, in order")]
 
 
-def to_json(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) -> str:
+def to_json(measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]) -> str:
     """Return what came out as JSON text; ratios are of the step after to the step before."""
-    duel = contest.duel
+    test = measurement.test
     changes = recorded.changes if recorded else None
     document = Ab(
-        before=_side(contest, 0),
-        after=_side(contest, 1),
-        **asdict(judgement(duel.judgement)),
-        mean=AbRatio(duel.mean.ratio, _range(duel.mean)),
-        turns=contest.turns,
-        turns_reason=contest.why_runs or None,
-        turn_count=contest.plan.turns,
-        turn_steps=contest.plan.turn_steps,
-        compared_by=compared_by(duel.pairs),
-        seconds=round(duel.seconds, 3),
-        interrupted=duel.interrupted,
-        pairs=pairs(duel.pairs),
+        before=_side(measurement, 0),
+        after=_side(measurement, 1),
+        **asdict(judgement(test.judgement)),
+        mean=AbRatio(test.mean.ratio, _range(test.mean)),
+        turns=measurement.turns,
+        turns_reason=measurement.why_runs or None,
+        turn_count=measurement.plan.turns,
+        turn_steps=measurement.plan.turn_steps,
+        compared_by=compared_by(test.pairs),
+        seconds=round(test.seconds, 3),
+        interrupted=test.interrupted,
+        pairs=pairs(test.pairs),
         remarks=remarks,
         causes=None if changes is None else [_cause(cause) for cause in changes.causes],
         causes_reason=recorded.why or None if recorded else "not recorded",
@@ -187,8 +187,8 @@ def _range(judged: Judgement) -> list[float] | None:
     return None if judged.high == inf else [judged.low, judged.high]
 
 
-def _side(contest: Contest, number: int) -> AbSide:
-    program, first = contest.programs[number], contest.first[number]
+def _side(measurement: Measurement, number: int) -> AbSide:
+    program, first = measurement.programs[number], measurement.first[number]
     return filled(
         AbSide,
         first,

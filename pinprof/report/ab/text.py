@@ -6,12 +6,12 @@ from math import inf
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Contest, Judgement, Recorded
+from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Judgement, Measurement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause
 from pinprof.ab.clocks import Clocks
-from pinprof.ab.duel import ComparedBy, compared_by
-from pinprof.ab.verdict import pairs_for
+from pinprof.ab.sequential_test import ComparedBy, compared_by
+from pinprof.ab.statistics import pairs_for
 from pinprof.report.layout import bullet, fact, laid_out, section
 from pinprof.report.words import cut, printable
 from pinprof.units import NS_PER_MS, counted, duration
@@ -64,43 +64,43 @@ def sentence(judgement: Judgement) -> str:
     return f"{how[0].upper()}{how[1:]}{within} ({span(judgement)})"
 
 
-def advice(contest: Contest) -> str:
+def advice(measurement: Measurement) -> str:
     """Return how to learn more, where the verdict leaves it open; else nothing."""
-    duel, judgement = contest.duel, contest.duel.judgement
+    test, judgement = measurement.test, measurement.test.judgement
     if judgement.verdict != CANNOT_TELL:
         return ""
     if judgement.uneven:
-        usual = [ns for pair in duel.pairs for ns in pair.usual_ns]
+        usual = [ns for pair in test.pairs for ns in pair.usual_ns]
         return (
             f"the usual step was {duration(min(usual))} in one process and {duration(max(usual))} in another: other "
             "programs set the pace, or threads that wait for each other; a quieter machine might tell, or "
             "OMP_NUM_THREADS=1 for both"
         )
     needed = max(pairs_for(judgement) or 0, judgement.fewest)
-    minutes = needed * duel.seconds / max(len(duel.pairs), 1) / 60
+    minutes = needed * test.seconds / max(len(test.pairs), 1) / 60
     return f"some {needed} pairs might tell: --minutes {max(round(minutes * 1.2), 1)}, or a quieter machine"
 
 
-def how_measured(contest: Contest) -> str:
+def how_measured(measurement: Measurement) -> str:
     """Return how many processes were timed, and how."""
-    by = compared_by(contest.duel.pairs)
-    why = f" ({contest.why_runs})" if contest.why_runs else ""
-    lot = f"the order of each pair by lot; {contest.duel.seconds:.0f} s"
-    pairs = counted(len(contest.duel.pairs), "fresh process", "fresh processes")
-    return f"{pairs} of each, {_way(contest, by)}{why}{BY[by]}; {lot}"
+    by = compared_by(measurement.test.pairs)
+    why = f" ({measurement.why_runs})" if measurement.why_runs else ""
+    rng = f"the order of each pair at random; {measurement.test.seconds:.0f} s"
+    pairs = counted(len(measurement.test.pairs), "fresh process", "fresh processes")
+    return f"{pairs} of each, {_way(measurement, by)}{why}{BY[by]}; {rng}"
 
 
-def _way(contest: Contest, by: ComparedBy) -> str:
-    plan = contest.plan
-    if contest.turns == "runs":
+def _way(measurement: Measurement, by: ComparedBy) -> str:
+    plan = measurement.plan
+    if measurement.turns == "runs":
         return f"run after run, {plan.turn_steps} steps each"
-    if contest.has_workers:
+    if measurement.has_workers:
         whole = plan.settling + plan.turn_steps
         return (
             f"both at once, in {plan.turns} turns of {whole} steps; the first {plan.settling} of each turn, whose "
             "batches the workers had made before, do not count"
         )
-    is_on_host = not any(first.gpu for first in contest.first)
+    is_on_host = not any(first.gpu for first in measurement.first)
     without = ", without the time in which other programs had the CPU" if is_on_host and by != "quickest" else ""
     return f"both at once, in turns of a few steps{without}"
 
@@ -132,37 +132,42 @@ def clocks(runs: tuple[Clocks, ...]) -> list[str]:
     return lines
 
 
-def usual_ns(contest: Contest, number: int) -> float:
+def usual_ns(measurement: Measurement, number: int) -> float:
     """Return the usual step of a version in ns: that of its median process."""
-    usual = sorted(pair.usual_ns[number] for pair in contest.duel.pairs)
+    usual = sorted(pair.usual_ns[number] for pair in measurement.test.pairs)
     return usual[len(usual) // 2]
 
 
 def to_text(
-    contest: Contest, recorded: Recorded | None, remarks: Sequence[str], *, width: int = 100, color: bool = False
+    measurement: Measurement,
+    recorded: Recorded | None,
+    remarks: Sequence[str],
+    *,
+    width: int = 100,
+    color: bool = False,
 ) -> str:
     """Return what came out as text for a terminal of this width."""
-    return laid_out(_parts(contest, recorded, remarks), width=width, color=color)
+    return laid_out(_parts(measurement, recorded, remarks), width=width, color=color)
 
 
-def _parts(contest: Contest, recorded: Recorded | None, remarks: Sequence[str]) -> Iterator[RenderableType]:
-    before, after = contest.programs
+def _parts(measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]) -> Iterator[RenderableType]:
+    before, after = measurement.programs
     yield Text(printable(f"{before.name} → {after.name}"), "bold")
-    yield Text(f"{sentence(contest.duel.judgement)}.")
+    yield Text(f"{sentence(measurement.test.judgement)}.")
     yield section("Step")
-    which = "mean" if compared_by(contest.duel.pairs) == "mean" else "usual"
-    for number, program in enumerate(contest.programs):
-        usual = [pair.usual_ns[number] for pair in contest.duel.pairs]
+    which = "mean" if compared_by(measurement.test.pairs) == "mean" else "usual"
+    for number, program in enumerate(measurement.programs):
+        usual = [pair.usual_ns[number] for pair in measurement.test.pairs]
         runs = counted(len(usual), "process", "processes")
         around = f"{min(usual) / NS_PER_MS:.4g} to {max(usual) / NS_PER_MS:.4g} ms in {runs}"
-        yield fact(duration(usual_ns(contest, number)), printable(f"{program.name}: the {which} step; {around}"))
-    yield bullet(how_measured(contest))
-    mean = contest.duel.mean
-    if mean.verdict not in {contest.duel.judgement.verdict, CANNOT_TELL}:
+        yield fact(duration(usual_ns(measurement, number)), printable(f"{program.name}: the {which} step; {around}"))
+    yield bullet(how_measured(measurement))
+    mean = measurement.test.mean
+    if mean.verdict not in {measurement.test.judgement.verdict, CANNOT_TELL}:
         yield bullet(f"in the mean of all steps, with work that comes only in some: {percent(mean.ratio)}")
-    for remark in filter(None, (*remarks, advice(contest))):
+    for remark in filter(None, (*remarks, advice(measurement))):
         yield bullet(printable(remark))
-    if contest.duel.interrupted:
+    if measurement.test.interrupted:
         yield bullet("interrupted; this is what was known by then")
     if recorded is not None:
         yield from _changes(recorded)

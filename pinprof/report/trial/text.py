@@ -6,7 +6,7 @@ In that text all but the diffs stands in lines with a #.
 from collections.abc import Iterator
 from math import inf
 
-from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Contest, Judgement
+from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Judgement, Measurement
 from pinprof.report.ab.text import advice, how_measured, usual_ns
 from pinprof.report.fix.text import commented, folded, lines_of_change, not_changed, on_one_line
 from pinprof.report.words import NO_GPU_WORK
@@ -85,12 +85,12 @@ def sentence(certificate: Certificate) -> str:
 
 def _speed(certificate: Certificate) -> str:
     """Return what is known of the speed, and where that was measured if it was not on a GPU."""
-    contest = certificate.contest
-    return speed(certificate.judgement) + ("" if contest is None or _is_on_gpu(contest) else " without a GPU")
+    measurement = certificate.measurement
+    return speed(certificate.judgement) + ("" if measurement is None or _is_on_gpu(measurement) else " without a GPU")
 
 
-def _is_on_gpu(contest: Contest) -> bool:
-    return any(first.gpu for first in contest.first)
+def _is_on_gpu(measurement: Measurement) -> bool:
+    return any(first.gpu for first in measurement.first)
 
 
 def _by_itself(certificate: Certificate) -> str:
@@ -117,13 +117,13 @@ def of_share(tried: Share) -> str:
 
 def lines(certificate: Certificate) -> Iterator[str]:
     """Yield all that was shown, a line each."""
-    contest, checked = certificate.contest, certificate.checked
-    if contest is None:
+    measurement, checked = certificate.measurement, certificate.checked
+    if measurement is None:
         return
-    before, after = (duration(usual_ns(contest, number)) for number in (0, 1))
-    yield f"step: {before} before, {after} after; {speed(contest.duel.judgement)}"
-    yield f"measured: {how_measured(contest)}"
-    more = advice(contest)
+    before, after = (duration(usual_ns(measurement, number)) for number in (0, 1))
+    yield f"step: {before} before, {after} after; {speed(measurement.test.judgement)}"
+    yield f"measured: {how_measured(measurement)}"
+    more = advice(measurement)
     if more:
         yield f"to tell more: {more}"
     yield from _prediction(certificate)
@@ -204,7 +204,7 @@ def _guard(checked: Checked) -> str:
 
 def milliseconds(certificate: Certificate, number: int) -> float | None:
     """Return the usual step of a version in ms."""
-    return None if certificate.contest is None else usual_ns(certificate.contest, number) / NS_PER_MS
+    return None if certificate.measurement is None else usual_ns(certificate.measurement, number) / NS_PER_MS
 
 
 def to_text(certificate: Certificate) -> bytes:

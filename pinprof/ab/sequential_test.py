@@ -10,10 +10,19 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from pinprof.ab.looks import FALSE_ALARMS, Look, Looks, fewest_pairs
 from pinprof.ab.measuring import Pair
-from pinprof.ab.signed_ranks import Floats, estimate, interval, rejected_sums
-from pinprof.ab.verdict import Judgement, judge
+from pinprof.ab.statistics import (
+    FALSE_ALARMS,
+    Floats,
+    Judgement,
+    Look,
+    Looks,
+    estimate,
+    fewest_pairs,
+    interval,
+    judge,
+    rejected_sums,
+)
 
 UNLIKE, MOST_UNLIKE = 2.0, 0.05
 """A process is unlike the others of its version if its usual step is so many times as long or short; and the share of
@@ -45,7 +54,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Duel:
+class SequentialTest:
     """What the pairs have said in the end."""
 
     pairs: tuple[Pair, ...]
@@ -56,32 +65,32 @@ class Duel:
     interrupted: bool
 
 
-class Lot(Protocol):
+class Chance(Protocol):
     """Draws which version is first."""
 
     def random(self) -> float:
         """Return a number from 0 to 1."""
 
 
-def fight(
+def run_test(
     measure: Callable[[int], Pair],
     bounds: Bounds,
     *,
     is_ready: Callable[[], bool] = lambda: False,
     tell: Callable[[Progress], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-    lot: Lot | None = None,
-) -> Duel:
+    rng: Chance | None = None,
+) -> SequentialTest:
     """Measure pairs, and return what they say; `measure` gets the version that is first, 0 or 1.
 
     `is_ready` says whether the processes of the next pair have started, which then takes much less time.
 
-    The lot says which is first in each pair. So in a comparison of a program with itself each difference is as likely
+    `rng` says which is first in each pair. So in a comparison of a program with itself each difference is as likely
     up as down, whatever the noise is like and however it drifts, and the signed-rank test is exact (Fisher, The Design
     of Experiments, 1935). An interruption ends it with what is known.
     """
-    # a lot for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
-    draw, looks = lot or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
+    # random for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
+    draw, looks = rng or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
     pairs: list[Pair] = []
     start, latest, interrupted = clock(), None, False
     longest = {True: 0.0, False: 0.0}
@@ -107,7 +116,9 @@ def fight(
         if latest is None or latest.pairs < len(pairs):
             latest = looks.look(differences(pairs), (clock() - start) / bounds.seconds)
     assert latest is not None, "it has looked"
-    return Duel(tuple(pairs), bounds.judge(latest, pairs), _of_means(pairs, bounds), clock() - start, interrupted)
+    return SequentialTest(
+        tuple(pairs), bounds.judge(latest, pairs), _of_means(pairs, bounds), clock() - start, interrupted
+    )
 
 
 def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:

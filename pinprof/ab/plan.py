@@ -1,10 +1,23 @@
-"""Fits a plan to the steps that the first runs made: the program may not have more of them."""
+"""How many steps each process makes, in how many turns: by the first runs, for the program may not have more."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
-from pinprof.ab.measuring import FEWEST_TURNS, Plan
+from pinprof.ab.times import Timed
 
+TURN_S = 0.02
+"""How long a turn is at least: long against the change of turns, short against what else changes on a machine.
+
+On virtual machines a core is as fast as its neighbours let it for some 50 ms: on one with an H200, pairs of processes
+with steps of 6 and 12 ms scattered by 3.0 and 6.1 % in 16 turns of 12 steps, by 1.1 and 0.8 % in 56 of 3 steps.
+"""
+FEWEST_STEPS, FEWEST_TURNS = 3, 8
+SETTLING = 0.1
+"""The share of a turn's steps that do not count, because they begin with cold caches; at least one."""
+LONGEST_START_S = 600.0
+TIMES_LONGER = 5.0
+"""A process may take so many times as long as the first of its version."""
 PREFETCHED = 2
 """Batches that a worker of a DataLoader has ready by default: it made them in its program's last turn."""
 COUNTED = 3
@@ -15,6 +28,41 @@ LONGER_BESIDE = 2.5
 """And it is so many times as long as another: workers go on only after they have been woken up."""
 FEWEST_BESIDE = 2
 """So many turns beside workers are asked for where turns are wished for, known steps or not."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps each process makes; both versions make the same, so that they see the same data."""
+
+    warmup: int
+    steps: int
+    turn_steps: int
+    turns: int
+    limit_s: float
+    """After which a process counts as stuck."""
+    start_together: bool
+    """Whether both may warm up at the same time: not where they choose kernels by their speed."""
+    settling_steps: int | None = None
+    """How many steps of a turn do not count, where that is not by its length."""
+
+    @classmethod
+    def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
+        """Return the plan by the first run of each version: to time steps for so many seconds."""
+        step_s = max(each.usual_ns for each in first) / 1e9
+        turn_steps = max(FEWEST_STEPS, ceil(TURN_S / step_s))
+        return cls(
+            warmup=max(each.warmup for each in first),
+            steps=max(len(each.steps) for each in first),
+            turn_steps=turn_steps,
+            turns=max(FEWEST_TURNS, ceil(seconds / (turn_steps * step_s))),
+            limit_s=LONGEST_START_S + TIMES_LONGER * took_s,
+            start_together=not any(each.gpu for each in first),
+        )
+
+    @property
+    def settling(self) -> int:
+        """Steps of a turn that do not count."""
+        return self.settling_steps or max(1, ceil(SETTLING * self.turn_steps))
 
 
 def of_known_steps(plan: Plan) -> Plan:
