@@ -36,9 +36,10 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 def explain(topic: str | None) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
-    A rule says what it looks at, why that costs, what to write instead, when that is safe, and what only looks like
-    it. A guide is a text on one subject, such as recording or what-if. The beginning of a name is enough; so is the
-    number of a rule, or a word of its title, such as item. Without a TOPIC, list all guides and rules.
+    A rule says what it looks at, why that costs, what to write instead, what pinprof fix changes, when that is safe,
+    and what only looks like it. A guide is a text on one subject, such as recording or what-if. The beginning of a name
+    is enough; so is the number of a rule, or a word of its title, such as item. Without a TOPIC, list all guides and
+    rules.
 
     \b
     Examples:
@@ -58,9 +59,18 @@ def explain(topic: str | None) -> None:
     rules = {each.id: each for each in RULES}
     name = _named(topic, rules, texts)
     if name in rules:
-        _page(to_page(rules[name], width=width, color=color))
+        _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
     else:
         _page(to_text(texts[name], width=min(width, WIDEST), color=color))
+
+
+def _changes(rule: "Rule") -> list[tuple[str, str]]:
+    """Return what `pinprof fix` changes for findings of a rule, each with what becomes of the program's numbers."""
+    if rule.mended not in {"line", "construction"}:
+        return []
+    from pinprof.fix.fixes import fixes_of
+
+    return [change for fix in fixes_of(rule.id) for change in fix.guide]
 
 
 def _named(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str:

@@ -155,9 +155,12 @@ def _leads_to(target: str) -> str:
     return f" (pinprof explain {guide[1]})" if guide else f" ({target.removeprefix('../../')})"
 
 
-def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:
-    """Return all that a rule says, for a terminal of this width."""
-    return laid_out(_page(rule), width=width, color=color)
+def to_page(rule: Rule, changes: Sequence[tuple[str, str]] = (), *, width: int = 100, color: bool = False) -> str:
+    """Return all that a rule says, for a terminal of this width.
+
+    `changes` are those that `pinprof fix` makes for its findings, each with what becomes of the program's numbers.
+    """
+    return laid_out(_page(rule, changes), width=width, color=color)
 
 
 def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False) -> str:
@@ -165,7 +168,7 @@ def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False
     return laid_out(_catalogue(rules), width=width, color=color)
 
 
-def _page(rule: Rule) -> Iterator[RenderableType]:
+def _page(rule: Rule, changes: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
     yield Text.assemble((rule.id, "bold"), f"  {rule.title}")
     sections = (
         ("What it looks at", rule.looks_at),
@@ -176,6 +179,10 @@ def _page(rule: Rule) -> Iterator[RenderableType]:
         yield _titled(title, text)
     yield from _code("Code like this", rule.before)
     yield from _code("What to write", rule.code)
+    if changes:
+        yield Text("\nWhat pinprof fix changes, where that is certain", "bold")
+        for what, numbers in changes:
+            yield Padding(_inline(f"{what}; the program's numbers: {numbers}"), (0, 0, 0, 4))
     yield _titled("Safe if", rule.safe_if)
     yield from _code("What only looks like it, and is fine", rule.near_miss)
     if rule.causes:

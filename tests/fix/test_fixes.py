@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from command_line import invoke
 from fixing import LOADER, mended, plain
 from recordings import ROOT
 
@@ -53,6 +54,12 @@ def test_each_fix_is_for_rules_and_has_programs() -> None:
         assert fix.VALID
         assert fix.INVALID
     assert [type(fix).__name__ for fix in fixes_of("PIN202")] == ["CheapConditionFirst"]
+
+
+def test_a_rule_is_explained_with_the_changes_of_its_fixes() -> None:
+    text = " ".join(invoke("explain", "PIN210").stdout.split())
+    assert "the second of two torch.cuda.synchronize() in a row is removed; the program's numbers: equal" in text
+    assert "pinprof fix changes" not in invoke("explain", "PIN601").stdout, "it is for people"
 
 
 def test_a_rule_has_fixes_of_lines_or_one_of_another_kind() -> None:

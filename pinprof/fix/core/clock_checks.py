@@ -6,9 +6,8 @@ import libcst as cst
 
 from pinprof.fix.core.clock_flow import Clock, ClockWalk
 from pinprof.fix.core.facts import Work
-from pinprof.fix.core.order import is_seldom
 from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, Waits, walk
-from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.source import SourceFile, is_seldom
 from pinprof.trace.lines import Place
 
 

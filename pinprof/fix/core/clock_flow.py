@@ -10,11 +10,10 @@ from pinprof.fix.core.calls import last_name
 from pinprof.fix.core.clocks import OF_BAR, is_clock, is_clock_of_python, is_timer, may_read_clock, reads_clock
 from pinprof.fix.core.files import Function, Program, handed
 from pinprof.fix.core.flow import Flow, State, names_of, worst, yields
-from pinprof.fix.core.reads import as_read
+from pinprof.fix.core.numbers import as_read, is_real
 from pinprof.fix.core.rewrite import Waits, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import is_builtin
-from pinprof.fix.core.values import is_real
 
 DONE, HELD, LOST = range(3)
 """What a wait was for is done; it may not be, and what is read in its place waits for it; or nothing waits for it."""

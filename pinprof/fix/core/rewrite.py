@@ -156,25 +156,6 @@ def parts_of(node: cst.CSTNode, pattern: m.BaseMatcherNode) -> dict[str, cst.Bas
     return cast("dict[str, cst.BaseExpression] | None", m.extract(node, pattern))
 
 
-def call_of(text: str, **parts: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression from a template whose names in capitals stand for other ones."""
-    made = cst.parse_expression(text)
-    for name, part in parts.items():
-        filled = made.visit(_Fill(name, part))
-        assert isinstance(filled, cst.BaseExpression)
-        made = filled
-    return made
-
-
-class _Fill(cst.CSTTransformer):
-    def __init__(self, name: str, part: cst.BaseExpression) -> None:
-        super().__init__()
-        self._name, self._part = name, part
-
-    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
-        return self._part if original_node.value == self._name else updated_node
-
-
 def atom(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return an expression that can stand before a dot: in brackets, where it needs them."""
     if node.lpar or isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):

@@ -6,9 +6,8 @@ import libcst as cst
 
 from pinprof.fix.core.batches import is_copy_of
 from pinprof.fix.core.calls import last_name
-from pinprof.fix.core.order import follows
 from pinprof.fix.core.rewrite import NotSafe, walk
-from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.source import Loop, SourceFile, follows
 from pinprof.fix.core.uses import bound_to, uses_in
 from pinprof.trace.lines import Place
 

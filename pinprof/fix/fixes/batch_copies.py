@@ -11,9 +11,9 @@ from pinprof.fix.core.clock_checks import check_clocks, waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
 from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, with_options
+from pinprof.fix.core.numbers import REAL_TYPES
 from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.values import REAL_TYPES
 from pinprof.fix.core.waits import check_no_other, check_parts_are_not_written, check_runs_in_order
 from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_once_or_there
 from pinprof.rules.rule import Finding, FoundSite

@@ -6,9 +6,8 @@ import libcst.matchers as m
 from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.order import ONE_REMAINDER, is_remainder
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
-from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.source import ONE_REMAINDER, SourceFile, is_remainder
 from pinprof.fix.core.uses import binds, check_is_builtin, is_grown, is_target, uses_in
 from pinprof.fix.core.waits import check_no_other
 from pinprof.trace.lines import Place

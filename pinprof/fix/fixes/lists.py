@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 import libcst.matchers as m
+from libcst.helpers import parse_template_expression as expression
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.order import comes_after, loop_of_read
-from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of, parts_of
-from pinprof.fix.core.source import Loop, Scope, SourceFile
+from pinprof.fix.core.numbers import Read, check_is_tensor, other_form, read_at, statement_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, parts_of
+from pinprof.fix.core.source import Loop, Scope, SourceFile, comes_after, loop_of_read
 from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_local, local_uses
 from pinprof.fix.core.waits import check_may_come_later
 from pinprof.fix.fixes.sums import LATER, SAFE_LATER
@@ -94,7 +94,7 @@ def _kept_in_list(source: SourceFile, read: Read, work: Work) -> Change:
     with work.condition():
         check_is_tensor(source, read)
     behind = _read_behind(source, name.value, loop, read.function)
-    kept = source.anew(read.node, "stays on the GPU", call_of("X.detach().clone()", X=atom(read.tensor)))
+    kept = source.anew(read.node, "stays on the GPU", expression("{x}.detach().clone()", x=atom(read.tensor)))
     lost = tuple(start for start, _ in uses.set)
     return Change([kept, behind], Waits(source.file, (read.node,), (behind.node,), lost))
 
@@ -214,6 +214,6 @@ def _is_counted(source: SourceFile, node: cst.Name) -> bool:
 
 def _numbers_of(name: str, function: str) -> cst.SimpleStatementLine:
     """Return the line that makes a list of numbers of a list of tensors."""
-    text = "[each.item() for each in X]" if function == "item" else f"[{function}(each) for each in X]"
-    values = cst.Assign([cst.AssignTarget(cst.Name(name))], call_of(text, X=cst.Name(name)))
+    text = "[each.item() for each in {x}]" if function == "item" else f"[{function}(each) for each in {{x}}]"
+    values = cst.Assign([cst.AssignTarget(cst.Name(name))], expression(text, x=cst.Name(name)))
     return cst.SimpleStatementLine([values])

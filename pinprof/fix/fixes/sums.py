@@ -5,15 +5,24 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import libcst as cst
 import libcst.matchers as m
+from libcst.helpers import parse_template_expression as expression
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.order import comes_after, is_seldom, loop_of_read
-from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, call_of, parts_of
-from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.numbers import (
+    Read,
+    check_is_tensor,
+    has_real_format,
+    is_count,
+    is_host_number,
+    is_real,
+    other_form,
+    read_at,
+    statement_of,
+)
+from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, parts_of
+from pinprof.fix.core.source import Loop, SourceFile, comes_after, is_seldom, loop_of_read
 from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_local, check_is_not_shown, local_uses
-from pinprof.fix.core.values import has_real_format, is_count, is_host_number, is_real
 from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
 from pinprof.trace.lines import Place
 
@@ -167,7 +176,8 @@ def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
             if not is_added_before(source, node, added, loop, uses):
                 _check_read(source, node, kind, uses)
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
-    rewrites += [source.rewrite(node, "read here", lambda each: call_of(f"{kind}(X)", X=each)) for node in waiting]
+    number = f"{kind}({{x}})"
+    rewrites += [source.rewrite(node, "read here", lambda each: expression(number, x=each)) for node in waiting]
     rewrites += [_read_before(source, source.statement(each), source.code(added.total), kind) for each in first]
     outer, read_in = source.loop(loop), [*waiting, *first]
     still = outer is not None and any(
@@ -268,8 +278,8 @@ def _kind(source: SourceFile, read: Read, added: Sum, uses: Uses) -> Kind:
 
 def _on_gpu(read: Read, kind: Kind) -> cst.BaseExpression:
     """Return the number as a tensor, of the precision that Python's have."""
-    text = "X.detach().double()" if kind == "float" else "X"  # a count has no gradients
-    made = call_of(text, X=atom(read.tensor))
+    text = "{x}.detach().double()" if kind == "float" else "{x}"  # a count has no gradients
+    made = expression(text, x=atom(read.tensor))
     return made.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
 
 

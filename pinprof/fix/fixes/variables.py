@@ -1,13 +1,13 @@
 """Numbers that each step reads and only some steps use: they are read where they are used."""
 
 import libcst as cst
+from libcst.helpers import parse_template_expression as expression
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.order import is_seldom, loop_of_read
-from pinprof.fix.core.reads import Read, check_is_tensor, other_form, read_at, statement_of
-from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, call_of
-from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.numbers import Read, check_is_tensor, other_form, read_at, statement_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom
+from pinprof.fix.core.source import Loop, SourceFile, is_seldom, loop_of_read
 from pinprof.fix.core.uses import Uses, check_is_local, check_is_not_shown, local_uses
 from pinprof.fix.core.waits import check_may_come_later
 from pinprof.fix.fixes.sums import LATER, SAFE_LATER
@@ -85,9 +85,9 @@ def _read_where_used(source: SourceFile, read: Read, work: Work) -> Change:
         check_is_tensor(source, read)
     with work.condition():
         check_may_come_later(source, read.node, loop)
-    kept = call_of("X.detach().clone()", X=atom(read.tensor))
-    text = "X.item()" if read.function == "item" else f"{read.function}(X)"
-    remade = [source.rewrite(node, "read here", lambda each: call_of(text, X=_name(each))) for node in uses.read]
+    kept = expression("{x}.detach().clone()", x=atom(read.tensor))
+    text = "{x}.item()" if read.function == "item" else f"{read.function}({{x}})"
+    remade = [source.rewrite(node, "read here", lambda each: expression(text, x=_name(each))) for node in uses.read]
     waits = Waits(source.file, (read.node,), tuple(uses.read))
     return Change([source.anew(read.node, "stays on the GPU", kept), *remade], waits)
 
