@@ -38,7 +38,7 @@ def _markdown(bench: Bench) -> Iterator[str]:
                 f" (published: {said(known, result)})" if said(known, result) else ""
             )
             yield ""
-            yield from _table(grid.columns, grid.rows)
+            yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
 
 
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:

@@ -22,7 +22,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.bench.rates import pinning
-from pinprof.bench.results import to_json
+from pinprof.bench.results import by_line
 from pinprof.cli import main
 from pinprof.errors import PinprofError, TraceError
 from pinprof.pool import measure_files
@@ -216,7 +216,7 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
 def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path) -> None:
     assert savings(measure_files(copying(tmp_path), client=client, machine=pinning(SLOW))) == [0, 0, 0]
     file = tmp_path / "bench.json"
-    file.write_text(to_json(SLOW))
+    file.write_text(by_line(SLOW))
     report = pinprof.analyze_job(written(tmp_path, 3), client=client, machine=file)
     assert report.parts[0].findings.machine == "slow"
 

@@ -92,13 +92,13 @@ def _note(work: "WorkerConfig", task: "NoteNumbers") -> int:
 
 
 def _guard(work: "WorkerConfig", task: "GuardCopies") -> int:
-    from pinprof.races.script import run_guarded
+    from pinprof.document import encoded
+    from pinprof.races.script import result_of, run_guarded
     from pinprof.races.watching import Guard
-    from pinprof.report.guard import to_json
 
     watching = Guard("collect", on_found=lambda found: say(found.headline))
     with users_program():
         status = run_guarded(work.script, work.args, watching, module=work.module, most_steps=task.steps)
     show(f"{watching}\n")
-    write(work.output, to_json(watching))
+    write(work.output, encoded(result_of(watching)))
     return status

@@ -1,13 +1,17 @@
-"""Runs an unmodified script under the guard, to its end or for its first steps."""
+"""Runs an unmodified script under the guard, to its end or for its first steps, and says what the guard found."""
 
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from pinprof.ab.tasks import GuardedRace, GuardedUse, GuardResult
 from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
 from pinprof.capture.steps.marks import FirstSteps
+from pinprof.document import filled
+from pinprof.races.violation import Violation
 from pinprof.races.watching import Guard
+from pinprof.trace.lines import SourceLine
 
 
 def run_guarded(
@@ -36,3 +40,20 @@ def run_guarded(
         sys.settrace(None)
         return 0
     return status
+
+
+def result_of(guard: Guard) -> GuardResult:
+    """Return what a guard found, for the program that started it."""
+    races = [_race(violation) for violation in guard.violations]
+    return filled(GuardResult, guard, notes=list(guard.notes), violations=races)
+
+
+def _race(violation: Violation) -> GuardedRace:
+    copy, access = map(_use, (violation.copy, violation.access), violation.sources)
+    return filled(
+        GuardedRace, violation, rule=violation.rule.id, certain=violation.is_certain, copy=copy, access=access
+    )
+
+
+def _use(place: SourceLine, text: str) -> GuardedUse:
+    return filled(GuardedUse, place, text=text)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from bench_builder import BenchBuilder, count, gbps, ms
 
-from pinprof.bench.results import Bench, to_json
+from pinprof.bench.results import Bench, by_line
 from pinprof.bench.verdicts import verdicts
 from pinprof.units import percent
 from scripts.bench_repeat import flips, main, repeats
@@ -50,7 +50,7 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
     files = []
     for number, pinned in enumerate((1.0, 1.0, 1.0, 6.0)):
         path = tmp_path / f"{number}.json"
-        path.write_text(to_json(bench(pinned, 50)))
+        path.write_text(by_line(bench(pinned, 50)))
         files.append(str(path))
     main(*files)
     total = len(verdicts(bench(1.0, 50)))
@@ -62,6 +62,6 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
 
 def test_one_pair_has_no_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bench.json"
-    path.write_text(to_json(bench(1.0, 50)))
+    path.write_text(by_line(bench(1.0, 50)))
     main(str(path), str(path))
     assert "all pairs" not in capsys.readouterr().out

@@ -21,7 +21,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.course import RegularStep
 from pinprof.bench.rates import read_machine
-from pinprof.bench.results import to_json
+from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, Written
 from pinprof.capture.script import ScriptRun
 from pinprof.cli.job import report_job
@@ -463,7 +463,7 @@ def test_a_rate_of_nothing_that_is_pinned_is_one_line(trace: Path) -> None:
 def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     bench = BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 20.0), gbps("HtoD pinned", 1 << 30, 50.0))
-    file.write_text(to_json(bench.build()))
+    file.write_text(by_line(bench.build()))
     result = invoke("whatif", trace, "--pin", "--machine", file, "--json", tmp_path / "out.json")
     assert result.exit_code == 0
     assert "at the rates measured on NVIDIA H200" in " ".join(result.stdout.split())
@@ -479,7 +479,7 @@ def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_pa
 def test_rates_of_another_gpu_are_said_to_be_those(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     bench = BenchBuilder(replace(H200, gpu="NVIDIA A100")).add("E13", gbps("HtoD pinned", 1 << 30, 25.0))
-    file.write_text(to_json(bench.build()))
+    file.write_text(by_line(bench.build()))
     result = invoke("whatif", TRACES / "pageable_blocking.json.gz", "--pin", "--machine", file)
     assert result.exit_code == 0
     assert f"Note: {file} was measured on NVIDIA A100, the trace is of NVIDIA H200" in result.stderr
@@ -493,7 +493,7 @@ def test_a_machine_without_rates_is_one_line(trace: Path, tmp_path: Path) -> Non
         file.write_text(text)
         assert is_one_line_error(broken := invoke("whatif", trace, "--pin", "--machine", file))
         assert str(file) in broken.stderr
-    file.write_text(to_json(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
+    file.write_text(by_line(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
     assert is_one_line_error(empty := invoke("whatif", trace, "--pin", "--machine", file))
     assert "pinprof bench --only E13" in empty.stderr
 
@@ -504,7 +504,7 @@ def bench(tmp_path: Path) -> Path:
     file = tmp_path / "bench.json"
     made = BenchBuilder(replace(H200, gpu="NVIDIA A100"))
     made.add("E13", gbps("HtoD pinned", 1 << 20, 0.5), gbps("HtoD pageable", 1 << 20, 0.4))
-    file.write_text(to_json(made.build()))
+    file.write_text(by_line(made.build()))
     return file
 
 

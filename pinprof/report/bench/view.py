@@ -52,17 +52,10 @@ def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[C
     return Section(
         f"{known.number} {known.name}",
         sentences,
-        tables=[Table(f"Figures of {known.number}", columns, rows(bench, known, result)), *_grids(bench, result)],
+        tables=[Table(f"Figures of {known.number}", columns, rows(bench, known, result)), *grids(bench, result)],
         notes=notes,
         name=known.number,
     )
-
-
-def _grids(bench: Bench, result: Result) -> Iterator[Table]:
-    for grid in grids(bench, result):
-        first, *others = grid.columns
-        columns = [Column(first), *number_columns(*others)]
-        yield Table(f"By {first}, with how far the spread goes from the median", columns, grid.rows)
 
 
 def outcome_of(verdict: ClaimVerdict) -> Styled:

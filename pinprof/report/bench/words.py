@@ -10,6 +10,8 @@ from pinprof.bench.order import MATTERS, SAME, amount, shown, spread
 from pinprof.bench.refused import refused
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.verdicts import ClaimVerdict
+from pinprof.report.elements import Column, number_columns
+from pinprof.report.view import Table
 from pinprof.report.words import NOTHING, begun
 from pinprof.units import counted, percent, size
 
@@ -57,13 +59,6 @@ class Row(NamedTuple):
     here: str
     spread: str
     published: str
-
-
-class Grid(NamedTuple):
-    """Figures that were measured at several sizes: a row for each size, a column for each figure."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def machine_line(bench: Bench) -> str:
@@ -152,8 +147,8 @@ def not_used(bench: Bench, result: Result) -> list[str]:
     return [rate.text for rate in refused(bench) if rate.number == result.number]
 
 
-def grids(bench: Bench, result: Result) -> list[Grid]:
-    """Return the figures with sizes, those of the same sizes together."""
+def grids(bench: Bench, result: Result) -> list[Table]:
+    """Return the figures with sizes, those of the same sizes together: a row by size, a column by figure."""
     names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
     by_sizes: dict[tuple[int, ...], list[str]] = {}
     for name in names:
@@ -163,13 +158,11 @@ def grids(bench: Bench, result: Result) -> list[Grid]:
     return [_grid(result, sizes, together, marks) for sizes, together in by_sizes.items()]
 
 
-def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Grid:
-    of_workers = names[0] == WORKERS
-    lines = (
-        (str(number) if of_workers else size(number), *(_cell(result.figure(name, number), marks) for name in names))
-        for number in sizes
-    )
-    return Grid(("workers" if of_workers else "size", *names), tuple(lines))
+def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Table:
+    first, shown_size = ("workers", str) if names[0] == WORKERS else ("size", size)
+    lines = [(shown_size(number), *(_cell(result.figure(name, number), marks) for name in names)) for number in sizes]
+    caption = f"By {first}, with how far the spread goes from the median"
+    return Table(caption, [Column(first), *number_columns(*names)], lines)
 
 
 def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:

@@ -1,21 +1,19 @@
 """The ranks of a job as a page: who holds up the others, all ranks in one figure, and the report on the slowest."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
-from pinprof.ranks import RankPart, RankRow, Ranks, TimesPerStep
+from pinprof.ranks import RankPart, RankRow, Ranks
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
 from pinprof.report.job.timelines import rank_timelines
-from pinprof.report.job.view import collectives, doubts, findings, summary
+from pinprof.report.job.view import collectives, columns_of, doubts, findings, notes_on, summary
 from pinprof.report.job.words import (
-    BEHIND,
-    COLUMNS,
     MAX_ROWS,
-    PER_STEP,
+    RankColumn,
     below,
     finding_in,
     longest_alone_first,
@@ -58,7 +56,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     shown_parts = (
         (Section("All ranks side by side", name="job-steps"), shown(chart) if chart else Markup()),
         (Section("Timelines of ranks", name="job-timelines"), rank_timelines(ranks, drawn)),
-        (Section("Ranks", name="job-ranks"), lines(_rows(ranks, drawn))),
+        (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
         (collectives(ranks), Markup()),
         (findings(ranks), Markup()),
     )
@@ -111,59 +109,39 @@ def _headline(ranks: Ranks) -> Markup:
     return headline.format(unbroken(verdict_line(ranks)), link, unbroken(do))
 
 
-CAUSES: dict[str, Callable[[RankRow], TimesPerStep]] = {
-    "GPU idle": lambda row: row.idle,
-    "stalls": lambda row: row.stalls,
-}
-"""The causes of the times of a column, of which the longest is named."""
-
-
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
     rows = longest_alone_first(ranks.rows)
     first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
-    shown = [title for title, time_of in COLUMNS if any(time_of(row) for row in rows)]
-    nothing = [title for title, _ in COLUMNS if title not in shown]
-    caption = f"{PER_STEP}. Those that need longest alone come first"
-    caption += f". None on any rank: {', '.join(nothing)}" if nothing else ""
-    yield _table(caption, first, shown, ranks.slowest_rank, drawn)
+    columns = columns_of(ranks)
+    yield _table("Those that need longest alone come first", first, columns, ranks.slowest_rank, drawn)
     if rest:
-        folded = _table("The other ranks", rest, shown, ranks.slowest_rank, drawn)
+        folded = _table("The other ranks", rest, columns, ranks.slowest_rank, drawn)
         more = Markup('<details class="long"><summary>The other {} ranks</summary>{}</details>')
         yield more.format(len(rest), folded)
-    if ranks.slowest_rank is None and any(row.waited_ns for row in rows):
-        yield note(f"{begun(BEHIND)}.")
 
 
 def _table(
-    caption: str, rows: Sequence[RankRow], shown: Sequence[str], slowest: int | None, drawn: Collection[int]
+    caption: str, rows: Sequence[RankRow], times: Sequence[RankColumn], slowest: int | None, drawn: Collection[int]
 ) -> Markup:
-    columns = [Column("rank"), *number_columns(*shown, "came last"), Column("file")]
-    return table(caption, columns, (_cells(row, shown, drawn, is_slowest=row.rank == slowest) for row in rows))
+    columns = [Column("rank"), *number_columns(*(name for name, _ in times), "came last"), Column("file")]
+    return table(caption, columns, (_cells(row, times, drawn, is_slowest=row.rank == slowest) for row in rows))
 
 
-def _cells(row: RankRow, shown: Sequence[str], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
+def _cells(row: RankRow, times: Sequence[RankColumn], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
     button = Markup('<button type="button" class="see to-rank" data-rank="{0}" title="its timeline">{0}</button>')
     number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
         Markup('<span class="together">{},&nbsp;slowest</span>').format(number) if is_slowest else number,
-        *(unbroken(_mostly(time_of(row), _causes(title, row))) for title, time_of in COLUMNS if title in shown),
+        *(unbroken(_time(title, time_of(row), row)) for title, time_of in times),
         unbroken(percent(row.last)),
         Markup(".<wbr>").join(PurePath(row.path).name.split(".")),
     )
 
 
-def _time(ns: float | None) -> str:
-    return NOTHING if ns is None else duration(ns)
-
-
-def _causes(title: str, row: RankRow) -> list[str]:
-    """Return the causes of what a column has of a rank, the main one first."""
-    if title not in CAUSES:
-        return []
-    causes = [cause for cause, _ in CAUSES[title](row)]
-    return [IDLE[cause].does if title == "GPU idle" else WAITS[cause].label for cause in causes]
-
-
-def _mostly(ns: float | None, causes: Sequence[str]) -> str:
-    """Return a time and its main cause."""
-    return f"{_time(ns)}, {causes[0]}" if causes else _time(ns)
+def _time(title: str, ns: float | None, row: RankRow) -> str:
+    """Return a time of a rank, with its main cause."""
+    causes = {
+        "GPU idle": [IDLE[cause].does for cause, _ in row.idle],
+        "stalls": [WAITS[cause].label for cause, _ in row.stalls],
+    }
+    return ", ".join((NOTHING if ns is None else duration(ns), *causes.get(title, [])[:1]))

@@ -6,13 +6,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.ranks import RankPart, RankRow, Ranks
-from pinprof.report.job.view import collectives, doubts, findings, summary
+from pinprof.report.job.view import collectives, columns_of, doubts, findings, notes_on, summary
 from pinprof.report.job.words import (
-    BEHIND,
-    COLUMNS,
     MAX_ROWS,
     PAUSED,
-    PER_STEP,
     below,
     doubts_by_rank,
     longest_alone_first,
@@ -35,8 +32,6 @@ BESIDE = 52
 MAX_DOUBTS = 2
 LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
-SHOWN = [(name, time_of) for name, time_of in COLUMNS if name != PAUSED]
-"""The columns for which a terminal has room; a pause that matters is in the verdict."""
 NARROW = 104
 """Columns of a terminal in which the table of ranks stands closer."""
 
@@ -69,7 +64,7 @@ def _unless_empty(part: Section) -> Iterator[RenderableType]:
 
 
 def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    columns = [(name, time_of) for name, time_of in SHOWN if any(time_of(row) for row in ranks.rows)]
+    columns = [(name, time_of) for name, time_of in columns_of(ranks) if name != PAUSED]  # it is in the verdict
     rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
     if width < NARROW:
         rows.padding, rows.show_edge = 0, False
@@ -86,12 +81,7 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     yield rows
     if many:
         yield bullet(f"the {LISTED} that need longest alone; the page and the JSON report have all {len(ranks.rows)}")
-    yield bullet(PER_STEP)
-    nothing = [name for name, _ in SHOWN if name not in dict(columns)]
-    if nothing:
-        yield bullet(f"none on any rank: {', '.join(nothing)}")
-    if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows):
-        yield bullet(BEHIND)
+    yield from map(bullet, notes_on(ranks))
 
 
 def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:

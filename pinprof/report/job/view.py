@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.ranks import RankPart, RankRow, Ranks
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.job.words import clocks, doubts_by_rank, finding_in, group, numbers, spread
+from pinprof.report.job.words import (
+    BEHIND,
+    COLUMNS,
+    PER_STEP,
+    RankColumn,
+    clocks,
+    doubts_by_rank,
+    finding_in,
+    group,
+    numbers,
+    spread,
+)
 from pinprof.report.view import Fact, Section, Table
 from pinprof.report.words import NOTHING
 from pinprof.units import duration, percent
@@ -42,6 +53,20 @@ def _idle(row: RankRow) -> float | None:
         return None
     waited = min(row.waited_ns, row.exposed_communication_ns)
     return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
+
+
+def columns_of(ranks: Ranks) -> list[RankColumn]:
+    """Return the columns of the table of ranks: those of which a rank has some time."""
+    return [column for column in COLUMNS if any(column[1](row) for row in ranks.rows)]
+
+
+def notes_on(ranks: Ranks) -> list[str]:
+    """Return what to know of the table of ranks."""
+    shown = [name for name, _ in columns_of(ranks)]
+    nothing = [name for name, _ in COLUMNS if name not in shown]
+    notes = [PER_STEP, f"none on any rank: {', '.join(nothing)}" if nothing else ""]
+    notes += [BEHIND] if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows) else []
+    return list(filter(None, notes))
 
 
 def collectives(ranks: Ranks) -> Section:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import TypeAlias
 
 from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.trace.headline import why_long
@@ -23,7 +24,8 @@ PER_STEP = (
     "times: per complete step, with the profiler's cost in them"
 )
 PAUSED = "host runs no op"
-COLUMNS: tuple[tuple[str, Callable[[RankRow], float | None]], ...] = (
+RankColumn: TypeAlias = tuple[str, Callable[[RankRow], float | None]]
+COLUMNS: tuple[RankColumn, ...] = (
     ("step", lambda row: row.step_ns),
     ("alone", lambda row: row.alone_ns),
     ("traced", lambda row: row.traced_ns),

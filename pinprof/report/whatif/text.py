@@ -7,7 +7,9 @@ from rich.text import Text
 
 from pinprof.analyses.syncs import WAITS, Site, label_of
 from pinprof.replay.bound import BOUNDS
-from pinprof.report.layout import bullet, fact, laid_out, section, table, unbroken
+from pinprof.report.elements import Column, number_columns
+from pinprof.report.layout import bullet, fact, laid_out, section, unbroken
+from pinprof.report.view import Fact, Section, Table, in_terminal
 from pinprof.report.words import begun, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -205,28 +207,26 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
 def _overview(
     traces: Sequence[Trace], now: Prediction, named: Sequence[tuple[str, str, Prediction]]
 ) -> Iterator[RenderableType]:
-    yield from _title(traces)
-    yield Text(f"{_best(now, named)}.", "bold")
-    yield section("Step")
-    yield fact(duration(now.baseline_ns), f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}")
-    off = abs(now.predicted_ns - now.baseline_ns)
-    whole = _whole(traces)
-    rows = table("change", "options", whole, "range", "saves", f"of the {whole}")
+    whole, off = _whole(traces), abs(now.predicted_ns - now.baseline_ns)
+    rows = []
     for name, options, made in named:
         saving = made.baseline_ns - made.predicted_ns
-        none = not is_saving(now, made)
-        rows.add_row(
-            name,
-            options,
-            duration(made.predicted_ns),
-            between(*made.range_ns),
-            "-" if none else duration(saving),
-            "-" if none else percent(saving / made.baseline_ns),
+        cells = duration(saving), percent(saving / made.baseline_ns)
+        shown = cells if is_saving(now, made) else ("-", "-")
+        rows.append((name, options, duration(made.predicted_ns), between(*made.range_ns), *shown))
+    step = f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}"
+    noise = f"the unchanged program replays at {duration(now.predicted_ns)}: savings up to {duration(off)} are noise"
+    columns = [Column("change"), Column("options"), *number_columns(whole, "range", "saves", f"of the {whole}")]
+    yield from _title(traces)
+    yield Text(f"{_best(now, named)}.", "bold")
+    yield from in_terminal(
+        Section(
+            "Step",
+            facts=[Fact("step", duration(now.baseline_ns), step, is_named=False)],
+            tables=[Table("", columns, rows)],
+            notes=[noise] if off >= NOTHING * now.baseline_ns else [],
         )
-    yield rows
-    if off >= NOTHING * now.baseline_ns:
-        replayed = duration(now.predicted_ns)
-        yield bullet(f"the unchanged program replays at {replayed}: savings up to {duration(off)} are noise")
+    )
 
 
 def verified_to_text(before: Trace, verified: Verification, *, width: int = 100, color: bool = False) -> str:
