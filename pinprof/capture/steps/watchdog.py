@@ -71,19 +71,17 @@ class Situation:
 
 def due(stretch_after_s: float, now: Situation, has_optimizer: Callable[[], bool]) -> Due | None:
     """Return what to do now, if anything; `has_optimizer` is called only if it matters."""
-    if stretch_after_s <= 0:
+    if now.has_marker or now.watches_modules:
+        what: Due = "stretch"
+        after_s = max(stretch_after_s, LONGER_THAN_ANY * now.longest_s)
+    else:
+        what = "modules"
+        after_s = min(MODULES_AFTER_S, stretch_after_s / 3)
+    if stretch_after_s <= 0 or now.work_s < after_s:
         return None
-    what = _due(stretch_after_s, now, 1)
-    if what is not None and (now.has_marker or has_optimizer()):
-        return _due(stretch_after_s, now, WITH_OPTIMIZER)
+    if now.work_s < WITH_OPTIMIZER * after_s and (now.has_marker or has_optimizer()):
+        return None
     return what
-
-
-def _due(stretch_after_s: float, now: Situation, patience: float) -> Due | None:
-    modules_after_s = min(MODULES_AFTER_S, stretch_after_s / 3)
-    if not now.has_marker and not now.watches_modules:
-        return "modules" if now.work_s >= patience * modules_after_s else None
-    return "stretch" if now.work_s >= patience * max(stretch_after_s, LONGER_THAN_ANY * now.longest_s) else None
 
 
 class Watchdog:
