@@ -16,7 +16,7 @@ from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
-from pinprof.report.timeline.instances import worst_instance
+from pinprof.report.timeline.instances import LINKED, worst_instance
 from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
 from pinprof.report.timeline.names import step_names
@@ -83,7 +83,7 @@ class Shared(NamedTuple):
 def constants() -> str:
     """Return what the page's scripts share with Python, as JavaScript."""
     units = {name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in UNITS.items()}
-    links = {"ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
+    links = {"LINKED": LINKED, "ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
     looks = {"HATCHES": HATCHES, "BUBBLE": see_through(PURPLE, 0.25)}
     named = {"SENTENCES": SENTENCES, "INPUTS": INPUTS, **units, **links, **looks}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())

@@ -15,6 +15,8 @@ from pinprof.rules import Finding
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Table
 
+LINKED = {"launch": "its launch", "awaited": "awaited work"}
+"""What an event is to the one that is shown, by the column that leads to it."""
 OF_COPIES = ("copies", "overlap", "hazards")
 """Families of rules whose findings may be about copies."""
 
@@ -106,7 +108,7 @@ def _of_stall(analysis: Analysis, row: int) -> Instance:
         return _around(marks)
     awaited = int(awaited_rows(trace, stalls, np.array([row]))[0])
     if awaited != NONE:
-        marks.append(_mark("awaited work", "gpu", trace.gpu, awaited))
+        marks.append(_mark(LINKED["awaited"], "gpu", trace.gpu, awaited))
     if stalls.bubble_ns[row]:
         idle = int(stalls.awaited_end_ns[row])
         marks.append(Mark("GPU idle after", f"device {stalls.device[row]}", idle, idle + int(stalls.bubble_ns[row])))
@@ -118,7 +120,7 @@ def _of_copy(details: Details, place: int) -> Instance:
     marks = [_mark("the copy", "gpu", trace.gpu, row)]
     launch = int(trace.links.launch[row])
     if launch != NONE:
-        marks.append(_mark("its launch", "calls", trace.calls, launch))
+        marks.append(_mark(LINKED["launch"], "calls", trace.calls, launch))
     return _around(marks)
 
 

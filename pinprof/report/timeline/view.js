@@ -68,14 +68,14 @@ class Timeline extends Sheet {
     const { lane, first } = cell;
     const own = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
     this.chosen = { lane, at: first };
-    const column = cell.count === 1 ? (lane.launch ?? lane.awaited) : undefined;
-    const other = column && linked(this.data, column[first]);
+    const column = cell.count === 1 ? Object.keys(LINKED).find((name) => lane[name]) : undefined;
+    const other = column && linked(this.data, lane[column][first]);
     if (!other) return this.mark([own], undefined, [toldOf(this, cell)]);
     this.folded.delete(other.lane.group);
-    const its = { what: lane.launch ? "its launch" : "awaited work", lanes: [other.lane] };
+    const its = { what: LINKED[column], lanes: [other.lane] };
     [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
     const link = lane.launch ? { from: other, to: cell } : undefined;
-    const told = toldOf(this, newCell(other.lane, other.first), lane.launch ? "its launch" : "awaited work");
+    const told = toldOf(this, newCell(other.lane, other.first), LINKED[column]);
     return this.mark([own, its], link, [toldOf(this, cell), told]);
   }
 
