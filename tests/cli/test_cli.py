@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,6 +14,7 @@ from command_line import copying_trace, invoke, is_one_line_error
 from detector import detector
 from fitting import fitting
 from forked_driver import COMMAND, forked
+from msgspec.structs import replace
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
