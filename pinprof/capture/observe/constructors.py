@@ -2,15 +2,15 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from hashlib import sha256
 from multiprocessing import get_all_start_methods, get_start_method
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
 import torch
@@ -24,6 +24,8 @@ from pinprof.capture.observe.frames import calling_line, is_users
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.made import DENSE, Made, MadeLoader, MadeOptimizer
 from pinprof.units import shortened
+
+Described = TypeVar("Described", MadeLoader, MadeOptimizer)
 
 MOST = 200
 """So many of a kind are noted: a program that makes more makes them in a loop."""
@@ -39,8 +41,8 @@ LONGEST = 200
 
 
 @dataclass
-class _Noted:
-    """A thing that was made, where, and what was seen of it since."""
+class _Construction:
+    """A thing, where the program made it, and what it did with it since."""
 
     thing: "ReferenceType[Any]"
     line: SourceLine
@@ -56,39 +58,36 @@ class ConstructorLog:
     """What this process made so far."""
 
     def __init__(self) -> None:
-        self.loaders: list[_Noted] = []
-        self.optimizers: list[_Noted] = []
+        self.loaders: list[_Construction] = []
+        self.optimizers: list[_Construction] = []
         self.more = False
         self.sources: dict[str, str] = {}
         self._described: set[int] = set()
 
-    def made(self, thing: Any, frame: FrameType | None) -> None:
-        """Note a DataLoader or an optimizer; `frame` is the caller of its `__init__`."""
+    def constructed(self, thing: Any, caller: FrameType) -> None:
+        """Note a DataLoader or an optimizer, and the caller of its `__init__`."""
         notes = self.loaders if isinstance(thing, DataLoader) else self.optimizers
         if len(notes) >= MOST:
             notes[:] = [note for note in notes if note.thing() is not None]
-        if len(notes) >= MOST:
+        frame = _outside(caller, thing)
+        line = calling_line(frame)
+        if len(notes) >= MOST or frame is None or line is None:  # without a line, a library made it
             self.more = True
             return
-        frame = _outside(frame, thing)
-        line = calling_line(frame)
-        if frame is None or line is None:
-            self.more = True  # of a library, without a place
-            return
-        note = _Noted(ref(thing), line, direct=is_users(frame.f_code.co_filename))
+        note = _Construction(ref(thing), line, direct=is_users(frame.f_code.co_filename))
         if note.direct and line.file not in self.sources:
             self.sources[line.file] = sha256(Path(frame.f_code.co_filename).read_bytes()).hexdigest()
         if isinstance(thing, Optimizer):
             note.on_gpu = _are_plain_on_gpu(thing)
         notes.append(note)
 
-    def begun(self, loader: Any, frame: FrameType | None) -> None:
+    def began(self, loader: Any, caller: FrameType) -> None:
         """Note that the program begins to draw from a DataLoader."""
         note = next((note for note in self.loaders if note.thing() is loader), None)
         if note is None:
             return
         note.begun += 1
-        line = calling_line(frame) if len(note.loops) < MOST_LOOPS else None
+        line = calling_line(caller) if len(note.loops) < MOST_LOOPS else None
         if line is not None and line.place not in note.loops:
             note.loops.append(line.place)
 
@@ -104,16 +103,28 @@ class ConstructorLog:
 
     def described(self, drawn: Mapping[int, int]) -> Made:
         """Return what is there now; `drawn` says how often each sampler was asked in the recorded steps."""
-        loaders, optimizers = [], []
-        for note in self.loaders:
-            with suppress(Exception):  # as above
-                loaders += [made for made in [_loader(note, drawn)] if made]
-        for note in self.optimizers:
-            with suppress(Exception):
-                optimizers += [made for made in [_optimizer(note)] if made]
         starts_by = get_start_method(allow_none=True) or get_all_start_methods()[0]  # without setting the default
-        cpus = len(os.sched_getaffinity(0))
-        return Made(tuple(loaders), tuple(optimizers), cpus, self.sources, self.more, starts_by)
+        return Made(
+            _described(self.loaders, partial(_loader, drawn)),
+            _described(self.optimizers, _optimizer),
+            len(os.sched_getaffinity(0)),
+            self.sources,
+            self.more,
+            starts_by,
+        )
+
+
+def _described(
+    notes: Sequence[_Construction], describe: Callable[[Any, _Construction], Described]
+) -> tuple[Described, ...]:
+    """Return what there is to say of the things that still exist; a class of the program's own may fail at that."""
+    described: list[Described] = []
+    for note in notes:
+        thing = note.thing()
+        if thing is not None:
+            with suppress(Exception):
+                described.append(describe(thing, note))
+    return tuple(described)
 
 
 constructors = ConstructorLog()
@@ -129,34 +140,30 @@ def noting_constructors() -> Iterator[None]:
     _depth += 1
     with ExitStack() as undo:
         if _depth == 1:
-            undo.enter_context(replaced(DataLoader, "__init__", _noting))
-            undo.enter_context(replaced(Optimizer, "__init__", _noting))
-            undo.enter_context(replaced(DataLoader, "__iter__", _noting_begin))
+            for kind, name, note in (
+                (DataLoader, "__init__", constructors.constructed),
+                (Optimizer, "__init__", constructors.constructed),
+                (DataLoader, "__iter__", constructors.began),
+            ):
+                undo.enter_context(replaced(kind, name, partial(_noting, note)))
         try:
             yield
         finally:
             _depth -= 1
 
 
-def _noting(init: Callable[..., None]) -> Callable[..., None]:
-    @wraps(init)
-    def noted(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
+def _noting(note: Callable[[Any, FrameType], None], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that notes the thing and its caller after each call."""
+
+    @wraps(method)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
         with suppress(Exception):  # whatever a class of the program's own does, its recording must not fail
-            constructors.made(self, sys._getframe(1))  # noqa: SLF001  the caller
+            note(self, sys._getframe(1))  # noqa: SLF001  the caller
+        return result
 
     noted._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
     return noted
-
-
-def _noting_begin(begin: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    @wraps(begin)
-    def begun(self: Any) -> Any:
-        with suppress(Exception):
-            constructors.begun(self, sys._getframe(1))  # noqa: SLF001
-        return begin(self)
-
-    return begun
 
 
 def described(batch: object, depth: int = 0) -> object:
@@ -175,8 +182,9 @@ def described(batch: object, depth: int = 0) -> object:
     return shortened(kind.__name__, LONGEST)
 
 
-def _outside(frame: FrameType | None, thing: object) -> FrameType | None:
+def _outside(caller: FrameType, thing: object) -> FrameType | None:
     """Return the frame that called the class: the first one that is not an `__init__` of the thing itself."""
+    frame: FrameType | None = caller
     while frame is not None and frame.f_code.co_name == "__init__" and frame.f_code.co_argcount:
         if frame.f_locals.get(frame.f_code.co_varnames[0]) is not thing:
             break
@@ -188,10 +196,7 @@ def _sampler(loader: Any) -> int | None:
     return None if loader is None else id(loader._index_sampler)  # noqa: SLF001
 
 
-def _loader(note: _Noted, drawn: Mapping[int, int]) -> MadeLoader | None:
-    loader = note.thing()
-    if loader is None:
-        return None
+def _loader(drawn: Mapping[int, int], loader: Any, note: _Construction) -> MadeLoader:
     makers = makers_of(loader.dataset)
     return MadeLoader(
         note.line.file,
@@ -222,10 +227,7 @@ def _length(loader: Any) -> int | None:
     return None
 
 
-def _optimizer(note: _Noted) -> MadeOptimizer | None:
-    optimizer = note.thing()
-    if optimizer is None:
-        return None
+def _optimizer(optimizer: Any, note: _Construction) -> MadeOptimizer:
     groups = optimizer.param_groups
     return MadeOptimizer(
         note.line.file,
@@ -249,12 +251,12 @@ def _shared(groups: list[dict[str, Any]], name: str) -> bool | None:
 
 def _are_plain_on_gpu(optimizer: Optimizer) -> bool:
     return all(
-        type(each) in (torch.Tensor, torch.nn.Parameter)
-        and each.device.type == "cuda"
-        and each.is_floating_point()
-        and each.layout == torch.strided
+        type(parameter) in (torch.Tensor, torch.nn.Parameter)
+        and parameter.device.type == "cuda"
+        and parameter.is_floating_point()
+        and parameter.layout == torch.strided
         for group in optimizer.param_groups
-        for each in group["params"]
+        for parameter in group["params"]
     )
 
 
