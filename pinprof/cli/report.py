@@ -170,7 +170,7 @@ class _Wanted(NamedTuple):
         if not self.json_file:
             return
         from pinprof.report.trace import brief_json
-        from pinprof.report.trace.commands import has_diffs
+        from pinprof.report.trace.actions import has_diffs
         from pinprof.report.trace.json import to_json
 
         entries = [(each.profile, each.findings) for each in measured]

@@ -237,7 +237,7 @@ def run(
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:
     """Name the next commands: the page, and the prediction of the first change."""
-    from pinprof.report.trace.commands import next_command
+    from pinprof.report.trace.actions import next_command
 
     command = next_command(analysis.profile, analysis.findings)
     say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))

@@ -265,7 +265,7 @@ def print_report(
 ) -> None:
     """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for."""
     from pinprof.report.trace import brief
-    from pinprof.report.trace.commands import has_diffs
+    from pinprof.report.trace.actions import has_diffs
     from pinprof.report.trace.text import to_text
 
     width, color = page_options()

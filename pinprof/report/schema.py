@@ -1,6 +1,6 @@
-"""What is in the JSON documents: their schemas, and the tables of the guides."""
+"""What is in the JSON documents: their schemas."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -120,42 +120,3 @@ def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
 
     visit(objects[name])
     return list(met)
-
-
-def to_markdown(objects: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the fields of objects, given as schemas by name, as tables."""
-    return "\n".join(line for name, shape in objects.items() for line in _table(name, shape))
-
-
-def _table(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"## {name}", "", f"{shape['description']}.", "", "| field | type | meaning |", "|---|---|---|")
-    for field, kind in shape["properties"].items():
-        left_out = "" if field in shape["required"] else ", may be left out"
-        yield f"| `{field}` | {_kind(kind)}{left_out} | {kind['description']} |"
-    yield ""
-
-
-def _kind(field: Mapping[str, Any]) -> str:
-    """Return the type of a field in words."""
-    words = _shape(field)
-    if "unit" in field:
-        words = words.replace("number", field["unit"]).replace("integer", f"{field['unit']}, whole")
-    return words.replace("string", "sentence") if "forPeople" in field else words
-
-
-def _shape(shape: Any) -> str:
-    if "anyOf" in shape:
-        return f"{_shape(shape['anyOf'][0])} or null"
-    if "$ref" in shape:
-        return f"`{shape['$ref'].removeprefix(DEFINED)}`"
-    if "enum" in shape:
-        return ", ".join(f"`{value}`" for value in shape["enum"] if value) + (" or null" * (None in shape["enum"]))
-    if "const" in shape:
-        return f"`{shape['const']}`"
-    types = [shape["type"]] if isinstance(shape["type"], str) else shape["type"]
-    said = types[0]
-    if said == "array":
-        said = "[low, high], number" if "maxItems" in shape else f"list of {_shape(shape['items'])}"
-    if said == "object":
-        said = f"by name: {_shape(shape['additionalProperties'])}"
-    return said + (" or null" * ("null" in types))

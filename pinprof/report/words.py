@@ -147,18 +147,15 @@ def _named(site: WaitSite) -> str:
     return where if where != name else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
 
 
-def copy_cells(profile: Profile, separator: str = "") -> Iterator[list[str]]:
-    """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked.
-
-    `separator` stands between the thousands of the count.
-    """
+def copy_cells(profile: Profile) -> Iterator[list[str]]:
+    """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked."""
     for group in profile.copies:
         copied, hidden, blocked_ns = given(group.copied), given(group.hidden), given(group.host_blocked_ns)
         rate_gbps = copied.bandwidth_gbps if copied else None
         yield [
             group.direction,
             NOTHING if group.host_memory == "none" else group.host_memory,
-            f"{copied.count:{separator}}" if copied else NOTHING,
+            str(copied.count) if copied else NOTHING,
             sizes(copied.bytes, group.unsized) if copied else NOTHING,
             duration(copied.time_ns) if copied else NOTHING,
             duration(hidden.overlapped_ns) if hidden else NOTHING,
@@ -379,6 +376,11 @@ def place(at: Place) -> str:
     if file is None or function is None:
         return function or ""
     return f"{function} ({file})" if line is None else f"{file}:{line} ({function})"
+
+
+def with_more(name: str, count: int) -> str:
+    """Return a name, and of how many it is the first; nothing where there is no name."""
+    return f"{name} and {count - 1} more" if name and count > 1 else name
 
 
 def whole_place(site: BareSite) -> str:

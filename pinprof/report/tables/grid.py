@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.spent import Names, Origin, Origins
-from pinprof.report.words import place
+from pinprof.analyses.spent import Names, Origins
+from pinprof.report.words import place, with_more
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Bools, Int32s, Int64s
 from pinprof.units import shortened
@@ -150,7 +150,10 @@ class Groups:
     def origins(self, origins: Origins) -> tuple[dict[str, list[str]], list[Place]]:
         """Return the columns that say where most of each group comes from, and the places."""
         found = origins.of(self.names, self.time_ns) if len(self) else []
-        texts = {"line": [_line(each) for each in found], "module": [_module(each) for each in found]}
+        texts = {
+            "line": [with_more(place(origin.place), origin.places) for origin in found],
+            "module": [with_more(origin.module or "", origin.modules) for origin in found],
+        }
         return texts, [each.place for each in found]
 
     def leading(self, value: Int32s, names: Sequence[str]) -> list[str]:
@@ -164,18 +167,6 @@ class Groups:
 def shown(name: str) -> str:
     """Return a name as a table has it."""
     return shortened(name, LONGEST_NAME)
-
-
-def _line(origin: Origin) -> str:
-    return f"{place(origin.place)}{_more(origin.places)}" if place(origin.place) else ""
-
-
-def _module(origin: Origin) -> str:
-    return f"{origin.module}{_more(origin.modules)}" if origin.module else ""
-
-
-def _more(count: int) -> str:
-    return f" and {count - 1} more" if count > 1 else ""
 
 
 WHERE = (Field("line", "line"), Field("module", "module"))

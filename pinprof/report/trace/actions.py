@@ -1,12 +1,17 @@
-"""What to do: each finding as a row, in the order of what it saves, with whether the short report has it, too."""
+"""What to do: findings as rows, in the order of what they save, and the commands that go on from there."""
 
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pinprof import urls
+from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import worth
+from pinprof.ranks import RankPart
+from pinprof.report.words import printable, worth
 from pinprof.rules import Finding, Findings
 from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches
+from pinprof.trace.sources import Sources
 
 MOST = 3
 """Findings of the short report, beside one that may give wrong numbers."""
@@ -15,6 +20,8 @@ WORTH = 0.01
 BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpinned_batches.RULE.id
 """Rules of which the first brings something only where the second is mended, too: what to do says both of either."""
 _BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
+DROP_SYNCS = "--drop-syncs"
+"""The option that takes the waits of a finding out of the program; it needs a place."""
 
 
 class Action(NamedTuple):
@@ -93,3 +100,61 @@ def _pinned_by(finding: Finding, findings: Findings) -> str:
     if unpinned.evidence.fix:
         return f" ({unpinned.rule.id})"
     return f": {unpinned.rule.fix.split(', and')[0]} ({unpinned.rule.id})"
+
+
+def named_again(profile: Profile) -> str:
+    """Return a trace as a command takes it."""
+    return "-" if profile.path == urls.shown(urls.STANDARD_INPUT) else shlex.quote(printable(profile.path))
+
+
+def fix_command(profile: Profile) -> str:
+    """Return the command that prints diffs."""
+    return f"pinprof fix {shlex.quote(profile.path)}"
+
+
+def has_diffs(measured: Analysis | RankPart) -> bool:
+    """Return whether `pinprof fix` has a diff for a trace.
+
+    False for a rank of a job, of which the rows are not kept. What reads programs is imported only where one may be
+    changed: it takes a tenth of a second.
+    """
+    if isinstance(measured, RankPart) or not _may_have_diffs(measured.profile, measured.findings):
+        return False
+    from pinprof import fix  # noqa: PLC0415
+
+    return fix.has_diffs(measured)
+
+
+def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
+    """Return whether a recording has what diffs need, and the program that is to be changed is at hand."""
+    if not profile.info.by_pinprof or profile.path == urls.shown(urls.STANDARD_INPUT):
+        return False
+    made = profile.info.made
+    files: set[str | None] = {each.file for each in (*made.loaders, *made.optimizers)} if made else set()
+    files = files if any(finding.rule.mended in ("line", "construction") for finding in findings) else set()
+    for finding in findings:
+        if finding.rule.mended == "line":
+            files |= {site.evidence.file for site in finding.sites if site.evidence.file and site.evidence.line}
+    sources = Sources(profile.path)
+    return any(file is not None and sources.path(file) is not None for file in files)
+
+
+def next_command(profile: Profile, findings: Findings) -> str:
+    """Return the command that predicts the first change worth doing; without one, that which compares all changes.
+
+    Nothing where the trace is not fit for predictions.
+    """
+    if not profile.gpus or profile.withheld.estimate:
+        return ""
+    options = next((words for action in brief_actions(profile, findings) if (words := options_of(action.finding))), "")
+    return f"pinprof whatif {shlex.quote(profile.path)} {options}".rstrip()
+
+
+def options_of(finding: Finding) -> str:
+    """Return the options of `pinprof whatif` for the change that a finding asks for; nothing where there are none."""
+    options, named = finding.rule.what_if, finding.evidence.place.names
+    if options != DROP_SYNCS:
+        return options
+    if finding.saving is None:
+        return ""
+    return f"{options} {shlex.quote(named[0]) if named and not finding.evidence.sites else 'all'}"

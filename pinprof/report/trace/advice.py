@@ -123,7 +123,7 @@ def _together(finding: Finding, findings: Findings, profile: Profile) -> str:
 def _joined(profile: Profile, findings: Findings, place: int) -> str:
     """Return how a change goes with the verdict: it may remove more than its cause, or be about another one."""
     cause, finding = findings.verdict.cause, findings[place]
-    if cause is None or cause in finding.rule.answers:
+    if cause is None or is_of_verdict(findings, finding):
         return ", as it removes other causes, too" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)
     other = _of_limit(profile, cause) if answer is None else f"{findings[answer].title} ({findings[answer].rule.id})"

@@ -10,9 +10,8 @@ from rich.text import Text
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import hanging, laid_out, unbroken, whole_words
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions
+from pinprof.report.trace.actions import Action, actions, fix_command, named_again
 from pinprof.report.trace.advice import advice, is_of_verdict, removes_more, way_to_gpu
-from pinprof.report.trace.commands import fix_command, named_again
 from pinprof.report.trace.headline import sentence, way_to_ranks
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
 from pinprof.report.trace.step import step_bar

@@ -14,8 +14,7 @@ from pinprof.ranks import Ranks
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.job.words import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, brief_actions
-from pinprof.report.trace.commands import fix_command, next_command
+from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, next_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of
 from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.host import named_lines, of_kind, share_of, way_out
@@ -56,6 +55,12 @@ class Told(NamedTuple):
     profile: Profile
     findings: Findings
     diffs: bool
+    quoting: Quoting
+
+    @property
+    def id(self) -> str:
+        """Its pointer."""
+        return f"/traces/{self.place}"
 
 
 def to_json(
@@ -72,11 +77,12 @@ def to_json(
     `pinprof fix` has some.
     """
     told = [
-        Told(place, *entry, place in diffs) for place, entry in enumerate(entries) if shown is None or place == shown
+        Told(place, profile, findings, place in diffs, Quoting(Sources(profile.path, profile.info.made), code))
+        for place, (profile, findings) in enumerate(entries)
+        if shown is None or place == shown
     ]
-    quoting = [Quoting(Sources(each.profile.path, each.profile.info.made), code) for each in told]
     for room in ROOMS:
-        traces = [_trace(*each, room) for each in zip(told, quoting, strict=True)]
+        traces = [_trace(trace, room) for trace in told]
         made = _document(traces, len(entries), ranks, room)
         if len(made.encode()) <= MOST_BYTES:
             return made
@@ -95,8 +101,8 @@ def _document(traces: Sequence[documents.BriefTrace], count: int, ranks: Ranks |
     return encoded_briefly(document)
 
 
-def _trace(told: Told, quoting: Quoting, room: Room) -> documents.BriefTrace:
-    profile, findings, at = told.profile, told.findings, f"/traces/{told.place}"
+def _trace(told: Told, room: Room) -> documents.BriefTrace:
+    profile, findings, at = told.profile, told.findings, told.id
     doubts = list(enumerate(profile.doubts))
     return documents.BriefTrace(
         path=cut(profile.path, LONGEST_PATH),
@@ -104,10 +110,10 @@ def _trace(told: Told, quoting: Quoting, room: Room) -> documents.BriefTrace:
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
         step=_step(profile),
         verdict=_verdict(profile, findings, at),
-        findings=[_finding(action, told, quoting) for action in actions(profile, findings)[: room.findings]],
+        findings=[_finding(action, told) for action in actions(profile, findings)[: room.findings]],
         more_findings=max(len(findings) - room.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
-        lines=[] if profile.gpus else [_line(line, told, quoting) for line in named_lines(profile)],
+        lines=[] if profile.gpus else [_line(line, told) for line in named_lines(profile)],
         cannot_tell=[_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
         more_cannot_tell=max(len(doubts) - room.doubts, 0),
         next=list(_next(profile, findings, diffs=told.diffs)),
@@ -138,19 +144,19 @@ def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVe
     )
 
 
-def _finding(action: Action, told: Told, quoting: Quoting) -> documents.BriefFinding:
+def _finding(action: Action, told: Told) -> documents.BriefFinding:
     finding = action.finding
     file, line, function = finding.evidence.place
     step_ns = told.profile.step_ns
     return documents.BriefFinding(
-        id=f"/traces/{told.place}/findings/{action.place}",
+        id=f"{told.id}/findings/{action.place}",
         rule=finding.rule.id,
         title=_short(finding.title),
         severity=finding.severity,
         file=file and cut(file, LONGEST_PATH),
         line=line,
         function=function and _short(function),
-        code=quoting.line(finding.evidence.place) or None,
+        code=told.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
         says=begun(action.saves),
         **saving_fields(finding.saving if step_ns else None, step_ns),
@@ -163,7 +169,7 @@ def _finding(action: Action, told: Told, quoting: Quoting) -> documents.BriefFin
 
 def _rows(finding: Finding, told: Told) -> Iterator[str]:
     """Yield the ids of what a finding rests on in the whole report: waits at its places, or tables."""
-    at, profile = f"/traces/{told.place}", told.profile
+    at, profile = told.id, told.profile
     if finding.rule.family == "waits":
         places, causes = {site.evidence.place for site in finding.sites}, finding.rule.causes
         waits = [
@@ -176,16 +182,16 @@ def _rows(finding: Finding, told: Told) -> Iterator[str]:
     yield from (f"{at}/{table}" for table in tables)
 
 
-def _line(line: CalledLine, told: Told, quoting: Quoting) -> documents.BriefLine:
+def _line(line: CalledLine, told: Told) -> documents.BriefLine:
     called = told.profile.host.called if told.profile.host else ()
     share, time_ns = share_of(told.profile, line)
     remedy = way_out(told.profile, line)
     return documents.BriefLine(
-        id=f"/traces/{told.place}/host_profile/called/{called.index(line)}",
+        id=f"{told.id}/host_profile/called/{called.index(line)}",
         file=line.file and cut(line.file, LONGEST_PATH),
         line=line.line,
         function=line.function and _short(line.function),
-        code=quoting.line(line.place, of_call=False) or None,
+        code=told.quoting.line(line.place, of_call=False) or None,
         share=share,
         per_step_ms=maybe_ms(time_ns),
         spent=_short(f"In {of_kind(line)}"),

@@ -16,7 +16,7 @@ from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.elements import Column, Markup, Share, facts, lines, note, shares, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.tables import grids_of, tables
+from pinprof.report.tables.fragment import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment, zoom_attribute
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.advice import advice, evidence, unfound

@@ -8,8 +8,7 @@ from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column
 from pinprof.report.view import Cell, Fact, Section, Styled, Table
-from pinprof.report.words import NOTHING, in_short, place, printable, why_not
-from pinprof.trace.lines import Place
+from pinprof.report.words import NOTHING, in_short, place, printable, why_not, with_more
 from pinprof.units import counted, duration, how_many, percent
 
 TOP = 5
@@ -143,14 +142,9 @@ def _left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> Iterato
 
 def _origin(origin: Origin) -> str:
     """Return where most of the time comes from, as far as known: the user's place, and the module."""
-    at = place(in_short(origin.place)) if origin.place != Place() else ""
-    where = f"{at}{_more(origin.places)}" if at else ""
-    module = f"in {printable(origin.module)}{_more(origin.modules)}" if origin.module else ""
+    where = with_more(place(in_short(origin.place)), origin.places)
+    module = with_more(f"in {printable(origin.module)}" if origin.module else "", origin.modules)
     return ", ".join(filter(None, (where, module)))
-
-
-def _more(count: int) -> str:
-    return f" and {count - 1} more" if count > 1 else ""
 
 
 def kernel_label(name: str) -> str:

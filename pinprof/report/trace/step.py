@@ -199,28 +199,24 @@ def step(profile: Profile) -> Fact:
     return Fact(name, duration(steps.traced_ns), AS_TRACED, is_named=False)
 
 
-def step_bar(profile: Profile, width: int, cause: str | None = None) -> Iterator[RenderableType]:
+def step_bar(
+    profile: Profile, width: int, cause: str | None = None, *, has_legend: bool = True
+) -> Iterator[RenderableType]:
     """Yield the step of the GPU that works most as a bar with its legend; nothing where that is not known.
 
     `cause` is that of the verdict.
     """
-    yield from step_drawn(profile, width)
     mean, room = busiest(profile), min(width - 2 * INDENT, WIDEST)
     if mean is None or not mean.length_ns:
         return
-    for line in legend(step_parts(profile, mean, cause), room):
-        yield Padding(Text(line), (0, 0, 0, INDENT))
+    parts = step_parts(profile, mean, cause)
+    lines = [drawn(parts, room), *(legend(parts, room) if has_legend else ())]
     others = [of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
-    if others:
+    if others and has_legend:
         named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
-        yield Padding(Text(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}."), (0, 0, 0, INDENT))
-
-
-def step_drawn(profile: Profile, width: int) -> Iterator[RenderableType]:
-    """Yield the step of the GPU that works most as a bar without its legend; nothing where that is not known."""
-    mean, room = busiest(profile), min(width - 2 * INDENT, WIDEST)
-    if mean and mean.length_ns:
-        yield Padding(Text(drawn(step_parts(profile, mean), room)), (0, 0, 0, INDENT))
+        lines.append(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}.")
+    for line in lines:
+        yield Padding(Text(line), (0, 0, 0, INDENT))
 
 
 def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:

@@ -12,7 +12,7 @@ from pinprof.report.layout import bullet, laid_out, section, unbroken
 from pinprof.report.sites import LINE
 from pinprof.report.trace.advice import advice, evidence, unfound
 from pinprof.report.trace.headline import sentence, why_long
-from pinprof.report.trace.step import step_drawn
+from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.view import in_terminal
 from pinprof.report.words import joint_worth, printable, rates_of, recording, site_line, then_worth, worth
@@ -46,7 +46,7 @@ def _parts(profile: Profile, findings: Findings, waits_by: str, width: int, *, f
     yield Text(recording(profile))
     yield from _verdict(profile, findings)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
-        yield from in_terminal(part, step_drawn(profile, width) if part.name == PARTS else ())
+        yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
     for part in event_sections(profile, findings, waits_by, full=full):

@@ -15,9 +15,8 @@ from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
-from pinprof.report.trace.actions import to_do
+from pinprof.report.trace.actions import next_command, to_do
 from pinprof.report.trace.brief import to_text
-from pinprof.report.trace.commands import next_command
 from pinprof.report.trace.text import to_text as to_full_text
 from pinprof.trace import read_trace
 
