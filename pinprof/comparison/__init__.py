@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
+from typing import Literal, TypeAlias
 
 from pinprof.analyses.kernels import SAME, kernels_alike
 from pinprof.analysis import Analysis
@@ -26,7 +27,8 @@ __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repin
 
 FEW = 10
 """With so many steps or more, a spread leaves out the extremes."""
-FASTER, SLOWER, UNCHANGED, UNSURE, UNKNOWN = "faster", "slower", "same", "unsure", "unknown"
+StepVerdict: TypeAlias = Literal["faster", "slower", "same", "unsure", "unknown"]
+"""How the step changed: the same within noise; unsure where an estimate or a single step leaves it open."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +84,16 @@ class Comparison:
         return both.pop() if len(both) == 1 else "per step"
 
     @property
-    def verdict(self) -> str:
-        """How the step changed: `faster`, `slower`, `same` (within noise), `unsure` or `unknown`.
-
-        It is `unsure` if an estimate or a single step leaves it open.
-        """
+    def verdict(self) -> StepVerdict:
+        """How the step changed."""
         step = self.step
         if step.difference is None:
-            return UNKNOWN
+            return "unknown"
         if step.difference == 0 or (step.is_within_noise and not self.is_estimated):
-            return UNCHANGED
+            return "same"
         if step.is_within_noise is not False:
-            return UNSURE
-        return FASTER if step.difference < 0 else SLOWER
+            return "unsure"
+        return "faster" if step.difference < 0 else "slower"
 
     @property
     def by_chance(self) -> float:

@@ -3,19 +3,28 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from pinprof.analyses.syncs import Counted, Match, Site, match_sites
 from pinprof.comparison.figures import ComparedFigure, Side, Value
+from pinprof.document import Bytes, doc
+from pinprof.documents.fields import Direction, Memory
 from pinprof.measurement.figures import NO_SIZES
 from pinprof.measurement.in_steps import sum_in_steps, waited_in_steps, waits_in_steps
 from pinprof.measurement.trust.doubt import COPIES, DRAIN, OVERLAP, STALLS
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 
-GONE, NEW, MOVED, CHANGED, SAME = "gone", "new", "moved", "changed", "same"
+Status: TypeAlias = Literal["gone", "new", "moved", "changed", "same"]
+"""How something changed; `changed` is beyond noise."""
+GONE: Final = "gone"
+NEW: Final = "new"
+MOVED: Final = "moved"
+CHANGED: Final = "changed"
+SAME: Final = "same"
 COPY_FIGURES = (
     ("count", "count"),
     ("bytes", "bytes"),
@@ -43,8 +52,8 @@ class WaitChange:
     bubble: ComparedFigure
 
     @property
-    def status(self) -> str:
-        """How it changed: `gone`, `new`, `moved`, `changed` (beyond noise) or `same`."""
+    def status(self) -> Status:
+        """How it changed."""
         return _status(self.before, self.after, self.figures, moved=self.moved)
 
     @property
@@ -72,8 +81,8 @@ class CopyChange:
     """Bytes divided by the time of the copies."""
 
     @property
-    def status(self) -> str:
-        """How they changed: `gone`, `new`, `changed` (beyond noise) or `same`."""
+    def status(self) -> Status:
+        """How they changed; they do not move."""
         return _status(self.count.before.value, self.count.after.value, self.figures)
 
     @property
@@ -82,16 +91,14 @@ class CopyChange:
         return self.count, self.bytes, self.time, self.exposed, self.rate
 
 
-@dataclass(frozen=True)
-class Repinned:
-    """Copies of one direction whose host memory is of another kind after, per step."""
+class Repinned(Struct, frozen=True):
+    """Copies whose host memory is of another kind after, per step."""
 
-    direction: str
-    before: str
-    after: str
-    count: float
-    bytes: float | None
-    """None if a size is not recorded."""
+    direction: Annotated[Direction, doc("from where to where")]
+    before: Annotated[Memory, doc("kind before")]
+    after: Annotated[Memory, doc("kind after")]
+    count: Annotated[float, doc("how many")]
+    bytes: Annotated[Bytes | None, doc("how much; null where a size is not recorded")]
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,8 @@ class FindingChange:
     """What fixing it alone saves, if there is one finding with a replay on each side."""
 
     @property
-    def status(self) -> str:
-        """How it changed: `gone`, `new`, `moved`, `changed` (its saving beyond noise, or the number) or `same`."""
+    def status(self) -> Status:
+        """How it changed: in its saving beyond noise, or in the number of findings."""
         if self.before and self.after and len(self.before) != len(self.after):
             return CHANGED
         return _status(self.before, self.after, (self.saving,), moved=self.moved)
@@ -125,7 +132,7 @@ def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> l
     return [place for place, change in enumerate(changes) if change.status != SAME]
 
 
-def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> str:
+def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> Status:
     if not after:
         return GONE
     if not before:

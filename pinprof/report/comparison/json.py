@@ -5,9 +5,8 @@ from typing import Annotated, TypeAlias
 
 from pinprof import rules
 from pinprof.analyses.syncs import Site
-from pinprof.comparison import ComparedFigure, Comparison, Value, changes
+from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
 from pinprof.document import (
-    Bytes,
     Count,
     Document,
     Ms,
@@ -18,7 +17,6 @@ from pinprof.document import (
     doc,
     encoded,
     filled,
-    one_of,
     range_ms,
 )
 from pinprof.documents.fields import (
@@ -40,11 +38,8 @@ from pinprof.report.comparison.words import verdict
 from pinprof.units import ms
 from pinprof.version import VERSION
 
-STATUSES = (changes.GONE, changes.NEW, changes.MOVED, changes.CHANGED, changes.SAME)
-Status: TypeAlias = Annotated[str, one_of(STATUSES), doc("how it changed")]
-VerdictOnStep: TypeAlias = Annotated[
-    str, one_of(("faster", "slower", "same", "unsure", "unknown")), doc("how the step changed")
-]
+Status: TypeAlias = Annotated[changes.Status, doc("how it changed")]
+VerdictOnStep: TypeAlias = Annotated[StepVerdict, doc("how the step changed")]
 Sentence: TypeAlias = Annotated[Words, doc("the verdict in a sentence")]
 SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
 WhyNot: TypeAlias = Annotated[Words | None, doc("why they are not compared; null where they are")]
@@ -138,16 +133,6 @@ class CopyChange(Document):
     bandwidth_gbps: FigurePerStep
 
 
-class Repinned(Document):
-    """Copies whose host memory is of another kind after, per step."""
-
-    direction: CopyDirection
-    before: Annotated[Memory, doc("kind before")]
-    after: Annotated[Memory, doc("kind after")]
-    count: Annotated[float, doc("how many")]
-    bytes: Annotated[Bytes | None, doc("how much")]
-
-
 class FoundSite(Placed):
     """A place of a finding."""
 
@@ -190,7 +175,7 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     waits_reason: WhyNot
     copies: Annotated[Sequence[CopyChange], doc("copies by direction and host memory")]
     copies_reason: WhyNot
-    repinned: Annotated[Sequence[Repinned], doc("copies of another memory after")]
+    repinned: Annotated[Sequence[changes.Repinned], doc("copies of another memory after")]
     findings: Annotated[Sequence[FindingChange], doc("findings, each matched with itself")]
     findings_reason: WhyNot
 
@@ -217,7 +202,6 @@ def compared(comparison: Comparison) -> Compare:
         waits_reason=comparison.waits_reason or None,
         copies=[_copies(change) for change in comparison.copies],
         copies_reason=comparison.copies_reason or None,
-        repinned=[filled(Repinned, change) for change in comparison.repinned],
         findings=[_finding(change) for change in comparison.findings],
         findings_reason=comparison.findings_reason or None,
     )
