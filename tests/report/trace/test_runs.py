@@ -1,0 +1,80 @@
+"""What a report says of a step that was timed in one run, or in several: how far it holds for others."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.measurement.measure import measure
+from pinprof.measurement.profile import Profile
+from pinprof.report.trace.course import precision, unsteady
+from pinprof.report.trace.headline import length_of
+from pinprof.report.view import Fact
+from pinprof.trace import read_trace
+from pinprof.trace.run import RunLog
+
+MS = 1_000_000
+
+
+def timed(folder: Path, *step_ms: float, runs_ms: tuple[float, ...] = ()) -> Profile:
+    """Return the figures of a trace of three steps, in whose run these were timed."""
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 10_000 * number, 9_900)
+        builder.kernel(10_000 * number + 100, 400, launch=10_000 * number + 1)
+    nothing = (0,) * len(step_ms)
+    step_ns = tuple(round(step * MS) for step in step_ms)
+    runs_ns = tuple(run * MS for run in runs_ms)
+    log = RunLog(0, (("plain", len(step_ms)),), step_ns, nothing, nothing, nothing, 0, runs_ns=runs_ns)
+    builder.metadata["pinprof_run"] = msgspec.to_builtins(log)
+    return measure(read_trace(builder.write(folder / "trace.json")))
+
+
+def facts(profile: Profile) -> list[Fact]:
+    assert profile.course is not None
+    return list(precision(profile.course))
+
+
+def test_the_range_of_one_run_is_said_to_be_of_that_run(tmp_path: Path) -> None:
+    profile = timed(tmp_path, *[10.0] * 20)
+    lies = "9.95 to 10.1 ms with 95 % confidence in this run"
+    others = "another process may differ by 15 % (pinprof run --repeat 3)"
+    assert facts(profile) == [
+        Fact("precision", "±0.5 %", f"the mean of 20 regular steps, {lies}; {others}", is_named=False)
+    ]
+    assert length_of(profile) == "10.0 ms per step"
+
+
+@pytest.mark.parametrize(
+    ("runs_ms", "meaning", "headline"),
+    [
+        (
+            (9.0, 10.0, 11.0),
+            "of 9.00 ms, 10.0 ms, 11.0 ms per step; one more lies in 6.05 to 16.4 ms with 95 % confidence",
+            "10.0 ms per step (6.05 to 16.4 ms in other runs)",
+        ),
+        (
+            (10.0, 11.0),
+            "of 10.0 ms, 11.0 ms per step; three give a range",
+            "10.0 ms per step (10.0 to 11.0 ms in 2 runs)",
+        ),
+    ],
+)
+def test_several_runs_give_a_range_for_one_more(
+    runs_ms: tuple[float, ...], meaning: str, headline: str, tmp_path: Path
+) -> None:
+    profile = timed(tmp_path, *[10.0] * 20, runs_ms=runs_ms)
+    of_this_run, of_all = facts(profile)
+    assert of_this_run.meaning.endswith("with 95 % confidence in this run")
+    assert of_all == Fact("runs", f"{len(runs_ms)} runs", meaning, is_named=False)
+    assert length_of(profile) == headline
+
+
+def test_an_unsteady_pace_of_the_host_is_told(tmp_path: Path) -> None:
+    assert unsteady(timed(tmp_path, *[10.0] * 60, *[12.0] * 60)) == (
+        "The host sets the pace, and it was unsteady: parts of this run took 10.0 to 12.0 ms per step. Do other "
+        "programs use this machine?"
+    )
+    assert not unsteady(timed(tmp_path, *[10.0] * 60, *[11.0] * 60))
+    assert not unsteady(timed(tmp_path, *[10.0] * 20))  # too few to be parts
