@@ -83,9 +83,10 @@ OF_TCN = (
                 swap("train_loader = torch", "batch_size)", "batch_size, num_workers=2)", "", "utils.py"),
                 why="a function in another file makes the loader",
             ),
-            _certain(
+            _open(
                 COUNT,
                 "PIN203",
+                "a sum of what is copied, and not read, is for people",
                 after("train_loss += loss", "correct += output.argmax(1).eq(target).sum().cpu()"),
                 before("for batch_idx, (data, target)", "correct = 0", "def train("),
                 after(
@@ -93,7 +94,6 @@ OF_TCN = (
                     "if batch_idx > 0 and batch_idx % args.log_interval == 0:\n"
                     "    print('right {:.2f}'.format(100. * correct / ((batch_idx + 1) * batch_size)))",
                 ),
-                why=EVERY_N,
             ),
         ),
     ),

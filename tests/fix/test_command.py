@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,10 @@ def describe(
     ]
 
 
+TIMED = PROGRAM.replace("import torch\n", "import torch, time\n", 1).replace("model(x, y)", "model(x, y, time.time())")
+"""A clock in each step, which may need the waits."""
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the program, at work in it; the trace was recorded there."""
@@ -113,6 +118,29 @@ def git(folder: Path, *words: str, given: bytes | None = None) -> str:
     done = subprocess.run(["git", *words], cwd=folder, input=given, capture_output=True, check=False)
     assert not done.returncode, done.stderr.decode()
     return done.stdout.decode()
+
+
+def test_proposals_are_shown_and_never_made(here: Path) -> None:
+    (here / "train.py").write_text(TIMED)
+    git(here, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "timed")
+    trace = recorded(here)
+    assert "roposal" not in invoke("fix", trace).stdout
+    result = invoke("fix", trace, "--propose", "--write", "--json", "fix.json")
+    assert result.exit_code == 0
+    assert re.match(
+        r"# pinprof fix: 0 changes of a step of [^;]+; 2 proposals; 1 place stays as it is\n", result.stdout
+    )
+    assert all(line.startswith("#") for line in result.stdout.splitlines() if line)
+    assert result.stdout.count("not certain: line 11 reads a clock, which needs the wait") == 2
+    assert "Next: pinprof try --propose SCRIPT" in result.stderr
+    assert (here / "train.py").read_text() == TIMED
+    document = fitting((here / "fix.json").read_text())
+    assert document["patches"] == []
+    assert {place["why"] for place in document["refused"]}.isdisjoint(document["proposals"][0]["doubts"])
+    for proposal in document["proposals"]:
+        git(here, "apply", "--check", given=proposal["diff"].encode())
+    diffs = "".join(proposal["diff"] for proposal in document["proposals"])
+    assert {line[1:] for line in diffs.splitlines() if line[0] == "+" and line[:3] != "+++"} <= {*MENDED.splitlines()}
 
 
 def test_the_output_is_a_patch_that_git_applies(here: Path) -> None:
