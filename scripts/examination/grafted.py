@@ -14,7 +14,7 @@ from typing import Any
 from pinprof.fix.core.facts import Chosen, CopiesAt, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
-from pinprof.fix.plan import planned
+from pinprof.fix.plan import planned, proposed
 from pinprof.rules import Evidence, Finding, Saving, rule_of
 from pinprof.trace.lines import Place
 from pinprof.trace.made import Made, MadeLoader, MadeOptimizer
@@ -89,8 +89,10 @@ def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
     told = Grafted(made, _copies(sites), emptied, often=often, waiting=waiting, steps=steps)
     findings = [_finding(*each) for each in dict.fromkeys(_found(regular, made))]
     files = Files(str(notes), (), top, made.sources)
-    mends, refused = planned(findings, Work(told, files, chosen))
-    return patched(mends, refused, files)
+    work = Work(told, files, chosen)
+    mends, refused = planned(findings, work)
+    proposals, refused = proposed(findings, refused, work) if chosen.proposes else ([], refused)
+    return patched(mends, refused, files, proposals)
 
 
 def _found(regular: list[tuple[str, Place, int]], made: Made) -> Iterator[tuple[str, Place]]:
