@@ -271,7 +271,7 @@ def _timeline(
     analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
 ) -> "go.Figure":
     from pinprof.report.charts.timeline import timeline_chart  # noqa: PLC0415
-    from pinprof.report.timeline.window import window_of_steps, window_of_times  # noqa: PLC0415
+    from pinprof.report.timeline.steps import window_of_steps, window_of_times  # noqa: PLC0415
     from pinprof.report.trace.figures import figure_of  # noqa: PLC0415  plotly is slow to load
 
     if steps is not None and range_ms is not None:

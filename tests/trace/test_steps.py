@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
 
-from pinprof.report.timeline.names import step_names
+from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import NONE

@@ -12,7 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, key_of, layout, line_across, points
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, IDLE, KINDS, MEMSET_ONLY
-from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms, percent

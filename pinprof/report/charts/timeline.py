@@ -20,9 +20,8 @@ from pinprof.report.timeline.drawing import MAX_BARS, arrange, in_words
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import Drawing, Lane
-from pinprof.report.timeline.names import shown_numbers, step_names
 from pinprof.report.timeline.sources import hover_texts
-from pinprof.report.timeline.window import Window, step_range, usable_steps
+from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import ms

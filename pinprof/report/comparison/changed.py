@@ -11,8 +11,8 @@ from pinprof.comparison import Comparison
 from pinprof.comparison.figures import ComparedFigure
 from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds
+from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import Lane, levels
-from pinprof.report.timeline.names import short
 from pinprof.report.timeline.sources import CHANGES
 from pinprof.report.words import cut, in_short
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Int64s, Table, Trace

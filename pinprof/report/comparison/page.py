@@ -14,7 +14,7 @@ from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, verdict
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.page import page
 from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window
 from pinprof.report.view import on_page
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration

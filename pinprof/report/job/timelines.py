@@ -7,8 +7,7 @@ from pinprof.ranks import RankRow, Ranks
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.job.words import clocks
 from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
-from pinprof.report.timeline.names import step_names
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window, step_names
 
 MAX_TIMELINES = 4
 """Ranks of a job that have a timeline: each makes the page larger, and is read a second time."""

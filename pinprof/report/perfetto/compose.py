@@ -10,8 +10,7 @@ from pinprof.report.perfetto.gpu import SHORT_GAP_NS, counter_events, exposed_tr
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
 from pinprof.report.timeline.instances import worst_instance
-from pinprof.report.timeline.names import shown_numbers
-from pinprof.report.timeline.window import whole_window
+from pinprof.report.timeline.steps import shown_numbers, whole_window
 from pinprof.report.words import printable, worth
 from pinprof.trace.insert import ROOM
 from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by

@@ -14,7 +14,7 @@ from pinprof.report.elements import Markup, note
 from pinprof.report.source import Quoting
 from pinprof.report.tables import gpu, host
 from pinprof.report.tables.grid import Grid
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window
 from pinprof.report.words import printable, why_not
 from pinprof.trace.lines import Place
 

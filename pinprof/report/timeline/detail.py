@@ -12,7 +12,7 @@ from pinprof.report.timeline.kinds import PARTS
 from pinprof.report.timeline.lane import Drawing, Lane, fitted, thinned
 from pinprof.report.timeline.lanes import lay_out
 from pinprof.report.timeline.sources import BAND, STEPS
-from pinprof.report.timeline.window import Window, step_range, whole_window
+from pinprof.report.timeline.steps import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
 
 MAX_EVENTS = 1_000_000

@@ -13,9 +13,8 @@ from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
 from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, fitted, lane_at, thinned
 from pinprof.report.timeline.lanes import lay_out, merged, not_drawn, why_no_band
-from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.sources import GPU_STEPS, STEPS, WORK
-from pinprof.report.timeline.window import Window, usable_steps, whole_window, window_of_steps
+from pinprof.report.timeline.steps import Window, step_names, usable_steps, whole_window, window_of_steps
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration

@@ -7,8 +7,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import Stalls
 from pinprof.analysis import Analysis
-from pinprof.report.timeline.names import step_names
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import user_calls
 from pinprof.trace.frames import frame

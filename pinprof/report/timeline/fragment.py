@@ -19,10 +19,9 @@ from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.instances import LINKED, worst_instance
 from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
-from pinprof.report.timeline.names import step_names
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
 from pinprof.report.timeline.sources import FRAMES, OPS, SENTENCES
-from pinprof.report.timeline.window import Window, choose_window
+from pinprof.report.timeline.steps import Window, choose_window, step_names
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import ROUNDS_UP, SIZES, TIMES, duration

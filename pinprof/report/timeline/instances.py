@@ -10,7 +10,7 @@ from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.facts import awaited_rows
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window
 from pinprof.rules import Finding
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Table

@@ -1,9 +1,15 @@
-"""What a rectangle can be, a row each: its name in the legend, its colour and its pattern; a kind is its number."""
+"""What a rectangle can be, a row each: its name in the legend, its colour and its pattern; a kind is its number.
 
+And what is left of the name of an event in a narrow one.
+"""
+
+import re
 from typing import NamedTuple
 
 from pinprof import hues
 from pinprof.analyses.syncs import WAITS
+from pinprof.report.words import printable
+from pinprof.trace.frames import called_name
 from pinprof.trace.host import Origin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
@@ -73,3 +79,44 @@ LONGER = _kind("longer after", "Changed", hues.LONGER)
 
 KINDS = tuple(_ROWS)
 """All kinds; where rectangles lie on each other, the later kind lies above."""
+
+MAX_LABEL = 40
+"""Longest label in characters."""
+
+DECORATION = re.compile(
+    r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "
+    r"|^(?:ampere|volta|turing|maxwell|pascal|sm\d+_xmma|cutlass\d*_\d+(?:_tensorop|_simt|_wmma)?)_(?=\w)"
+)
+"""What many names begin with, so that what tells them apart would be cut off in a narrow rectangle."""
+WRAPPER = re.compile(
+    r"^(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|Kernel2?|device_kernel"
+    r"|gpu_kernel_impl\w*|[AB]Unary\w*|BinaryFunctor|func_wrapper_t|ReduceOp|TensorList\w*"
+    r"|std|array|function|c10|at|native|cuda|detail|\w+_internal|cutlass|kernel|gemm|TensorIteratorBase|operator|lambda"
+    r"|bool|char|int|long|short|float|double|half|unsigned|signed|const|void|u?int\d*_t|Half|BFloat16|complex)$"
+)
+"""Templates and types of kernels that do a thing which only an argument of theirs names, as torch and CUTLASS do it."""
+WORD = re.compile(r"(?<!#)\b[A-Za-z_]\w*")
+ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
+
+
+def short(name: str) -> str:
+    """Return what is left of a name in a narrow rectangle, as plain text.
+
+    Of a template it is its own name, or what tells which of many such kernels it is: of `elementwise_kernel<..,
+    CUDAFunctor_add<float>, ..>` the functor. Of a Python function it is its name without the file.
+    """
+    plain = DECORATION.sub("", printable(name))
+    called = called_name(plain)
+    if called:
+        return _cut(called)
+    head = ARGUMENTS.sub("", plain)
+    if head != plain:
+        head = head.rsplit("::", maxsplit=1)[-1]
+        if WRAPPER.match(head):
+            head = next((word for word in WORD.findall(plain[: 20 * MAX_LABEL]) if not WRAPPER.match(word)), head)
+            head = DECORATION.sub("", head)
+    return _cut(head)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"

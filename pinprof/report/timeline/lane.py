@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.window import Window
+from pinprof.report.timeline.steps import Window
 from pinprof.trace.tables import NONE, Bools, Int64s
 
 

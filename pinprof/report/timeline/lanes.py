@@ -12,7 +12,7 @@ from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.lane import Lane, LeftOut, Source, lane_at, levels
 from pinprof.report.timeline.sources import ANNOTATIONS, BAND, CALLS, FRAMES, OPS, STALLS, STEPS, WORK
-from pinprof.report.timeline.window import Window
+from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.frames import frame, origin_of
 from pinprof.trace.tables import (

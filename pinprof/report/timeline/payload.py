@@ -18,11 +18,10 @@ from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.detail import Detail
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.kinds import KINDS, short
 from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
-from pinprof.report.timeline.names import short
 from pinprof.report.timeline.sources import WORK
-from pinprof.report.timeline.window import Window
+from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
 from pinprof.trace.tables import NONE, Int64s, Trace
 

@@ -13,7 +13,7 @@ from pinprof.report.elements import Column, Markup, lines, note, number_columns,
 from pinprof.report.flame import fragment as flame
 from pinprof.report.flame import host_flame, waits_flame
 from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.waits import MAX_ROWS
 from pinprof.report.words import why_not
 from pinprof.trace.tables import Int64s

@@ -34,7 +34,7 @@ from pinprof.report.charts.copies import MAX_MARKS
 from pinprof.report.charts.steps import MAX_BARS
 from pinprof.report.charts.waits import MAX_SITES
 from pinprof.report.elements import Markup
-from pinprof.report.timeline.names import shown_numbers
+from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.advice import advice, unfound
 from pinprof.report.trace.charts import parts_table
 from pinprof.report.trace.headline import sentence

@@ -17,7 +17,7 @@ from pinprof.errors import PinprofError
 from pinprof.measurement.known import given
 from pinprof.report.charts.chart import Chart
 from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
-from pinprof.report.timeline.window import whole_window
+from pinprof.report.timeline.steps import whole_window
 from pinprof.report.trace.page import plotly_page, timeline_title
 from pinprof.trace import read_trace
 from pinprof.units import NS_PER_MS

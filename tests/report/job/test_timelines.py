@@ -14,7 +14,7 @@ from pinprof.report.job.page import to_html
 from pinprof.report.job.timelines import AT_FIRST, MAX_TIMELINES, rank_timelines, ranks_to_draw
 from pinprof.report.timeline.detail import detailed
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace
 
 SLEEPING = {rank: TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)}

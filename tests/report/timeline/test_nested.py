@@ -14,7 +14,7 @@ from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.sources import FRAMES, OPS
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace
 
 STACK = (

@@ -20,12 +20,12 @@ from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds, sources
 from pinprof.report.timeline.detail import Detail, detailed
 from pinprof.report.timeline.drawing import in_words
+from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import LeftOut, Source, levels, thinned
 from pinprof.report.timeline.lanes import merged
-from pinprof.report.timeline.names import short, step_names
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.sources import OPS
-from pinprof.report.timeline.window import choose_window, window_of_steps
+from pinprof.report.timeline.steps import choose_window, step_names, window_of_steps
 from pinprof.report.words import cut
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Trace

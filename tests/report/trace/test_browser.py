@@ -29,7 +29,7 @@ from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.fragment import constants
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.sources import hover_texts
-from pinprof.report.timeline.window import choose_window
+from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 from pinprof.units import duration, how_many, percent, rate, size

@@ -1,11 +1,20 @@
-"""Which part of a trace is drawn: some complete steps from its middle, with the GPU work that they launched."""
+"""The steps of a trace as they are drawn: what each is called, and which part of the trace is seen at first.
 
+That is some complete steps from its middle, with the GPU work that they launched.
+"""
+
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.report.words import cut
+from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
+from pinprof.trace.threads import STEP_PREFIX
 from pinprof.units import NS_PER_MS
+
+ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 
 MAX_STEPS = 3
 """Two steps show how one hands over to the next, the third that it was no accident."""
@@ -77,3 +86,25 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
     steps = np.flatnonzero((trace.steps.start_ns < end) & (trace.steps.end_ns > start))
     first, last = (int(steps[0]), int(steps[-1])) if len(steps) else (0, 0)
     return Window(start, end, first, last, max(len(trace.steps), 1))
+
+
+def step_names(trace: Trace) -> list[str]:
+    """Return what the trace calls each step (`ProfilerStep#7`); steps without names of their own count from 1."""
+    steps, marks = trace.steps, trace.annotations
+    counted = [f"step {number}" for number in range(1, len(steps) + 1)]
+    if steps.source not in {"profiler_step", "annotation"} or is_serving(steps):  # its numbers are sizes of batches
+        return counted
+    wanted = np.isin(marks.start_ns, steps.start_ns)
+    if steps.source == "profiler_step":
+        wanted &= marks.named(lambda name: name.startswith(STEP_PREFIX))
+    by_start = {int(marks.start_ns[row]): marks.name_of(row) for row in np.flatnonzero(wanted).tolist()}
+    named = [cut(by_start.get(start, "")) for start in steps.start_ns.tolist()]
+    return named if all(named) and len(set(named)) == len(named) else counted
+
+
+def shown_numbers(trace: Trace) -> Int64s:
+    """Return by which number each step goes: that which its name ends in, if all do and rise; else from 1."""
+    ends = [ENDS_IN_NUMBER.search(name) for name in step_names(trace)]
+    numbers = np.array([int(end[0]) if end else -1 for end in ends], np.int64)
+    rises = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
+    return numbers if rises else np.arange(1, len(numbers) + 1)
