@@ -27,7 +27,7 @@ ARTICLES = {
                 "Unless it is pinned, non_blocking or not, the host waits",
                 (OURS,),
                 waits("waits, pageable, blocking", "waits, pageable, non_blocking"),
-                differs="up to 64 KiB a pageable copy does not wait (E13)",
+                differs="a small copy of pageable memory does not wait (E13)",
             ),
             Claim(
                 "The way of copying can double the time of a step",

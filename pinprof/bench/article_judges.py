@@ -96,6 +96,8 @@ def cost_time(size: str) -> Judge:
         )
         margin = 100 * SAME
         said += f" ({spread(cost) or 'one run'})"
+        if cost.low <= margin < cost.high:
+            return Judgement("unknown", said)
         return decide(said, confirmed=cost.low > margin, refuted=cost.high <= margin)
 
     return judge

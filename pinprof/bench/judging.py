@@ -1,4 +1,4 @@
-"""How figures judge a claim: it is confirmed or refuted only by differences beyond the spread."""
+"""How figures judge a claim: it is confirmed or refuted only by differences beyond what spreads allow together."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -103,7 +103,7 @@ OF_PROCESSES = {
                 (PROCESSES,),
                 faster_bare,
                 "bare 12.9 and 13.0 ms (E11)",
-                ARRIVES,
+                "the clock of one program counts the first use of CUDA, the events of the other do not",
             ),
             Claim(
                 "The two programs of the text differ in the clock, not in the object",

@@ -77,7 +77,8 @@ TUTORIALS = (
                 "In rare cases to pin first is faster than the driver's copy in pieces",
                 (TUTORIAL,),
                 can_be_faster,
-                differs="it depends on the same costs; that they are rare, one machine cannot say",
+                differs="memory that torch has kept costs little to get, new pinned memory much (E15); that such cases "
+                "are rare, one machine cannot say",
             ),
             Claim(
                 "pin_memory() holds the host: later work begins only when the tensor is pinned",

@@ -199,11 +199,10 @@ def gain_varies(of: Measured) -> Judgement:
         f"{times(blocking.median, quick.median)} as fast ({name})" for name, (blocking, quick) in gains.items()
     )
     said += "; some spreads overlap" if "unsure" in (*by_number, by_size) else ""
-    return decide(
-        said,
-        confirmed="differ" in by_number and by_size == "differ",
-        refuted=set(by_number) == {"same"} and by_size == "same",
-    )
+    varies = "differ" in by_number and by_size == "differ"
+    if not varies and "unsure" in (*by_number, by_size):
+        return Judgement("unknown", said)
+    return decide(said, confirmed=varies, refuted=set(by_number) == {"same"} and by_size == "same")
 
 
 def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Literal["differ", "same", "unsure"]:
@@ -240,7 +239,7 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
             for case in (*cases, *others)
         )
         confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in without)
-        refuted = best[1] <= COULD_NOT or any(least >= COULD for least, _ in without)
+        refuted = best[1] <= COULD_NOT or any(least > COULD_NOT for least, _ in without)
         return decide(said, confirmed=confirmed, refuted=refuted)
 
     return judge
@@ -255,14 +254,13 @@ def conclusions_hold(of: Measured) -> Judgement:
     by_outcome = {
         outcome: [point for point, found in outcomes.items() if found.outcome == outcome] for outcome in HOLDS
     }
-    if by_outcome["unknown"] and not by_outcome["refuted"]:
-        raise MissingError("; ".join(by_outcome["unknown"]))
+    if len(by_outcome["unknown"]) == len(outcomes):
+        raise MissingError("; ".join(outcomes))
     parts = (f"{HOLDS[outcome]}: {' and '.join(points)}" for outcome, points in by_outcome.items() if points)
-    return decide(
-        f"on this machine, and for it alone, {'; '.join(parts)}",
-        confirmed=len(by_outcome["confirmed"]) == len(outcomes),
-        refuted=bool(by_outcome["refuted"]),
-    )
+    said = f"on this machine, and for it alone, {'; '.join(parts)}"
+    if by_outcome["unknown"] and not by_outcome["refuted"]:
+        return Judgement("unknown", said)
+    return decide(said, confirmed=len(by_outcome["confirmed"]) == len(outcomes), refuted=bool(by_outcome["refuted"]))
 
 
 def takes_longer_than_a_kernel(of: Measured) -> Judgement:
@@ -377,6 +375,7 @@ def moved_by_a_thread(of: Measured) -> Judgement:
 
 CONCLUSIONS: dict[str, tuple[str, Judge]] = {
     "to pin first can be slower (E1)": ("E1", can_be_slower),
+    "it takes at most twice as long (E1)": ("E1", at_most_twice),
     "non_blocking is generally faster (E3)": ("E3", generally_faster),
     "sent with non_blocking, values are right (E5)": ("E5", right(*SENT)),
     "read back with non_blocking, they are wrong (E5)": ("E5", wrong("read at once")),
@@ -385,6 +384,6 @@ CONCLUSIONS: dict[str, tuple[str, Judge]] = {
 HOLDS: dict[Outcome, str] = {
     "confirmed": "hold",
     "refuted": "fail",
-    "depends": "hold in some cases or cannot be told",
-    "unknown": "were not measured",
+    "depends": "hold in some cases",
+    "unknown": "cannot be told",
 }

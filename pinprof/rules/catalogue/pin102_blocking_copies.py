@@ -33,7 +33,7 @@ RULE = Rule(
     "same op.",
     why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
     fix="x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 show how to pin it. For pageable memory "
-    "non_blocking=True does no harm, and saves little.",
+    "non_blocking=True does no harm; it saves the wait after each copy, not what the driver takes to stage it.",
     before="x = x.to(device)  # the host waits for the copy",
     code="x = x.to(device, non_blocking=True)  # x is pinned",
     safe_if="Nothing writes to the source before the copy has ended: an event after the copy shows that. Work on the "
