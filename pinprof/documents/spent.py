@@ -13,9 +13,6 @@ Samples: TypeAlias = Annotated[Count, doc("how many samples")]
 SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
 SampledError: TypeAlias = Annotated[Share, doc("by how much that may be off, either way, with 95 % confidence")]
 SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured step")]
-LaunchCount: TypeAlias = Annotated[float, doc("calls that launch kernels, per step")]
-LaunchMs: TypeAlias = Annotated[Ms, doc("the host's time until each launch from the one before, per step")]
-LaunchedMs: TypeAlias = Annotated[Ms, doc("how long the kernels run, per step")]
 
 
 class Times(Placed):
@@ -80,22 +77,24 @@ class OpSums(Sums):
     host_ms: Annotated[Ms, doc("how long a step is on the host, as traced")]
 
 
-class Phase(Document):
-    """The launches of one phase."""
+class Launched(Document):
+    """Launches, per step."""
+
+    launches: Annotated[float, doc("calls that launch kernels")]
+    host_ms: Annotated[Ms, doc("the host's time until each launch from the one before")]
+    kernel_ms: Annotated[Ms, doc("how long the kernels run")]
+
+
+class Phase(Launched):
+    """The launches of one phase, per step."""
 
     phase: Annotated[str, one_of(PHASES), doc("the phase")]
-    launches: LaunchCount
-    host_ms: LaunchMs
-    kernel_ms: LaunchedMs
 
 
-class Launcher(Document):
-    """The launches of one name."""
+class Launcher(Launched):
+    """The launches of one name, per step."""
 
     name: Annotated[str | None, doc("the name; null outside of any")]
-    launches: LaunchCount
-    host_ms: LaunchMs
-    kernel_ms: LaunchedMs
 
 
 class Launches(Document):

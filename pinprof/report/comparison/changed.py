@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.syncs import WAITS, Site
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
+from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, Status
 from pinprof.comparison.figures import ComparedFigure
 from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds
@@ -67,22 +68,19 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
             yield Lane(GROUP, name, CHANGES, *times, kind[mine], row[mine], ones, times[1] - times[0], names=names)
 
 
-def _kind(difference: float | None, *, is_gone: bool, is_new: bool) -> int:
-    if is_gone:
-        return kinds.GONE
-    if is_new:
-        return kinds.NEW
-    return kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER
+def _kind(status: Status, difference: float | None) -> int:
+    of_status = {GONE: kinds.GONE, NEW: kinds.NEW}
+    return of_status.get(status, kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER)
 
 
 def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Changed]:
     syncs, calls = analysis.details.syncs, analysis.trace.calls
     for change in comparison.waits:
         sites = (change.before, change.after)[side]
-        if change.status in {"same", "moved"} or not sites:
+        if change.status in {SAME, MOVED} or not sites:
             continue
         figure = change.bubble if change.bubble.has_changed else change.stall
-        kind = _kind(figure.difference, is_gone=change.status == "gone", is_new=change.status == "new")
+        kind = _kind(change.status, figure.difference)
         rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
         what = f"{WAITS[change.sites[0].cause].label}{_at(change.sites[0])}"
         yield _of_rows(_told(kind, what, change.stall, comparison.per), kind, calls, rows)
@@ -97,9 +95,9 @@ def _copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
     for change in comparison.copies:
         direction, memory = DIRECTIONS.index(change.direction), HOST_MEMORIES.index(change.host_memory)
         rows = np.flatnonzero((gpu.direction == direction) & (gpu.host_memory == memory))
-        if change.status == "same" or not len(rows):
+        if change.status == SAME or not len(rows):
             continue
-        kind = _kind(change.time.difference, is_gone=change.status == "gone", is_new=change.status == "new")
+        kind = _kind(change.status, change.time.difference)
         named = f"{change.direction} {change.host_memory if change.host_memory != 'none' else ''}".strip()
         yield _of_rows(_told(kind, named, change.time, comparison.per), kind, gpu, rows)
 
@@ -120,7 +118,7 @@ def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> It
         was, now = old.get(name, 0.0), new.get(name, 0.0)
         if name not in (old, new)[side] or abs(now - was) <= max(least, WORTH * was):
             continue
-        kind = _kind(now - was, is_gone=not now, is_new=not was)
+        kind = _kind(GONE if not now else CHANGED if was else NEW, now - was)
         times = f"{duration(was)} {ARROW} {duration(now)}" if was and now else duration(was or now)
         rows = np.flatnonzero((gpu.name == code) & (gpu.category == KERNEL))
         yield _of_rows(f"{kinds.KINDS[kind].label}: {short(name)}, {times} {comparison.per}", kind, gpu, rows)
