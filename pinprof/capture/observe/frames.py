@@ -55,8 +55,8 @@ def _frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
         frame = frame.f_back
 
 
-class _Seen(NamedTuple):
-    """A frame, and the file of the frame that it called; of the innermost none."""
+class _Call(NamedTuple):
+    """A frame, and the file of the frame that it calls; of the innermost none."""
 
     code: CodeType
     line: int
@@ -74,24 +74,25 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
     Of a compiled function it is the line that calls it.
     """
 
-    def is_own(each: _Seen) -> bool:
-        file = each.code.co_filename
-        return not each.is_compiled and (file == also or is_users(file))
+    def is_own(call: _Call) -> bool:
+        file = call.code.co_filename
+        return not call.is_compiled and (file == also or is_users(file))
 
-    kept = kept_frames(_seen(frames), is_own)
+    kept = kept_frames(_calls(frames), is_own)
     own = next(filter(is_own, kept), None)
     if own is None:
         return None
     folder = _working_folder()
-    places = [(_shown(each.code.co_filename, folder), each.line, each.code.co_name) for each in kept]
+    places = [(_shown(call.code.co_filename, folder), call.line, call.code.co_name) for call in kept]
     return SourceLine(*places[kept.index(own)], stack=tuple(f"{file}:{line}:{name}" for file, line, name in places))
 
 
-def _seen(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Seen]:
+def _calls(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Call]:
+    """Yield the frames that are not pinprof's own."""
     called = ""
     for code, line in frames:
         if not code.co_filename.startswith(OWN_FOLDERS):
-            yield _Seen(code, line, called)
+            yield _Call(code, line, called)
             called = code.co_filename
 
 
