@@ -120,7 +120,7 @@ class Details:
 
     @cached_property
     def hazards(self) -> Hazards:
-        """Copies that may be read before they have ended."""
+        """Copies whose memory the host may read or write before they have ended."""
         return measure_hazards(self.trace, self.loader.times)
 
 

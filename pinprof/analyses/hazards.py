@@ -1,4 +1,4 @@
-"""Copies that a program may read, or write over, before they have ended."""
+"""Copies whose result a program may read, or whose source it may write over, before they have ended."""
 
 import re
 from dataclasses import dataclass
@@ -8,87 +8,130 @@ import numpy as np
 from pinprof.intervals import Intervals, covered
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.input_sizes import input_sizes
+from pinprof.trace.links import step_at
 from pinprof.trace.pauses import long_ops
-from pinprof.trace.tables import DTOH, KERNEL, MEMCPY, NONE, PINNED, Bools, Int8s, Int64s, Trace, rows_by
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PINNED, Bools, Int8s, Int64s, Trace, rows_by
 
 RATES_GBPS = (0.05, 500.0)
-"""Ops on the CPU read memory at such rates: aten::mean at 85 GB/s on an H200's host, a sort at a thousandth of that. An
-op that is slower or faster read something else."""
+"""Ops on the CPU read or write memory at such rates: aten::mean at 85 GB/s on an H200's host, a sort at a thousandth of
+that. An op that is slower or faster works on something else."""
 MAKES = re.compile(r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)")
 """Names of ops that read no memory: they make values, or write them over others."""
 
 
+WRITES = re.compile(r"aten::\w*[^\W_]_$")
+"""Names of ops that write in place, as torch has them: one underscore at the end."""
+ALLOCATES = re.compile(r"aten::(new_)?empty")
+"""Names of ops that get memory: what is written right behind them is new, and no copy reads it."""
+
+
+@dataclass(frozen=True)
+class Touches:
+    """Copies in flight, and for each the op on the host that may touch its memory meanwhile."""
+
+    copy: Int64s
+    """Rows of `Trace.gpu`: non-blocking copies of pinned host memory that have not ended when the op begins, on the
+    thread that made them, before that waits or records an event."""
+    op: Int64s
+    """Rows of `Trace.ops`."""
+    is_sized: Bools
+    """Whether an input of the op has the size of the copy; else the trace has no sizes."""
+
+
 @dataclass(frozen=True)
 class Hazards:
-    """Rows of `Trace.gpu`, and of `Trace.ops`."""
+    """Copies of which the trace does not show that the host leaves their memory alone until they have ended.
+
+    What the host reads and writes is not recorded, so each is a suspicion.
+    """
 
     unawaited: Int64s
-    """Non-blocking copies into pinned host memory after which their thread waited for nothing in the whole trace: what
-    reads the memory may read it too early. The host's reads are not recorded, so this is a suspicion. Copies of the
-    last step are left out: what awaits them may come after the recording."""
-    early: Int64s
-    """Such copies during which their thread computes an op on the host, before it waits, records an event or launches a
-    kernel: the op may read what has not arrived."""
-    reader: Int64s
-    """That op, for each of `early`."""
-    is_sized: Bools
-    """For each of `early`: whether an input of that op has the size of the copy; else the trace has no sizes."""
+    """Rows of `Trace.gpu`: non-blocking copies into pinned host memory after which their thread waited for nothing in
+    the whole trace: what reads the memory may read it too early. Copies of the last step are left out: what awaits them
+    may come after the recording."""
+    read: Touches
+    """Copies to the host, with an op that may read what has not arrived; no kernel is launched before it."""
+    written: Touches
+    """Copies to the GPU, with an op that may write in place, in the same step, what has not left."""
 
 
 def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
-    """Return the copies whose end nothing awaits, and those that are read too early as far as the trace shows it.
+    """Return the copies whose end nothing awaits, and those that are touched too early as far as the trace shows it.
 
     `loading` are the times in which the host gets its batches: ops in them are for the next one.
     """
-    gpu, calls = trace.gpu, trace.calls
-    copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == DTOH) & (gpu.host_memory == PINNED))
-    copies = copies[trace.links.launch[copies] != NONE]
+    calls, ops = trace.calls, trace.ops
     kind = call_kinds(calls)
-    copies = copies[kind[trace.links.launch[copies]] == ASYNC_COPY]
+    copies = _non_blocking(trace, kind, DTOH)
     launch, step = trace.links.launch[copies], trace.links.activity_step[copies]
     waits = np.isin(kind, (STREAM, DEVICE, EVENT, COPY))
-    early = _read_early(trace, copies, waits | _orders(trace, kind), loading)
+    ends = waits | calls.named(lambda name: "EventRecord" in name)
+    long = long_ops(trace, np.unique(calls.thread))
+    long = long[covered(loading, ops.start_ns[long], ops.end_ns[long]) == 0]
+    readers = long[~ops.named(lambda name: bool(MAKES.match(name)))[long]]
+    read = _touched(trace, copies, readers, ends | _launches_kernel(trace))
+    written = _touched(trace, _non_blocking(trace, kind, HTOD), _writers(trace, long), ends, in_step=True)
     if len(trace.steps):  # the profiler's own synchronize comes after the last step
         waits &= calls.start_ns < trace.steps.end_ns[-1]
     last_wait = np.full(len(trace.threads), np.iinfo(np.int64).min)
     np.maximum.at(last_wait, calls.thread[waits], calls.start_ns[waits])
     kept = (step != NONE) & (step < max(len(trace.steps) - 1, 1))
     kept &= calls.start_ns[launch] >= last_wait[calls.thread[launch]]
-    return Hazards(copies[kept].astype(np.int64), *early)
+    return Hazards(copies[kept].astype(np.int64), read, written)
 
 
-def _orders(trace: Trace, kind: Int8s) -> Bools:
-    """Return the calls that mark the end of a copy, and those that launch a kernel: the host goes on to other work."""
-    launches = np.zeros(len(kind), bool)
+def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
+    """Return the copies of pinned memory in this direction that were launched to run by themselves."""
+    gpu, launch = trace.gpu, trace.links.launch
+    copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == direction) & (gpu.host_memory == PINNED))
+    copies = copies[launch[copies] != NONE]
+    return copies[kind[launch[copies]] == ASYNC_COPY]
+
+
+def _launches_kernel(trace: Trace) -> Bools:
+    """Return the calls that launch a kernel: the host goes on to other work."""
+    launches = np.zeros(len(trace.calls), bool)
     launches[trace.links.launch[(trace.gpu.category == KERNEL) & (trace.links.launch != NONE)]] = True
-    return launches | trace.calls.named(lambda name: "EventRecord" in name)
+    return launches
 
 
-def _read_early(trace: Trace, copies: Int64s, ends: Bools, loading: Intervals) -> tuple[Int64s, Int64s, Bools]:
-    """Return the fields of `Hazards` on early reads; `ends` are the calls before which an op must begin."""
+def _writers(trace: Trace, long: Int64s) -> Int64s:
+    """Return which of these outermost ops write in place, in memory that was not allocated right before."""
+    ops = trace.ops
+    outermost = np.flatnonzero(trace.links.op_parent == NONE)
+    outermost = outermost[np.argsort(ops.thread[outermost], kind="stable")]
+    allocates = ops.named(lambda name: bool(ALLOCATES.match(name)))[outermost]
+    is_new = np.zeros(len(ops), bool)
+    is_new[outermost[1:]] = allocates[:-1] & (ops.thread[outermost[1:]] == ops.thread[outermost[:-1]])
+    return long[ops.named(lambda name: bool(WRITES.match(name)))[long] & ~is_new[long]]
+
+
+def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, in_step: bool = False) -> Touches:
+    """Return which copies are in flight when the first of the candidates, ops on the host, begins after their call.
+
+    It must begin before one of the calls `ends`, and with `in_step` in the step in which the copy was made.
+    """
     gpu, calls, ops = trace.gpu, trace.calls, trace.ops
     launch = trace.links.launch[copies]
-    readers = long_ops(trace, np.unique(calls.thread[launch]))
-    readers = readers[~ops.named(lambda name: bool(MAKES.match(name)))[readers]]
-    readers = readers[covered(loading, ops.start_ns[readers], ops.end_ns[readers]) == 0]
-    reader = np.full(len(copies), NONE, np.int64)
-    for mine in rows_by(calls.thread[launch]):
-        thread = calls.thread[launch[mine[0]]]
-        own = readers[ops.thread[readers] == thread]
+    touching = np.full(len(copies), NONE, np.int64)
+    for of_thread in rows_by(calls.thread[launch]):
+        thread = calls.thread[launch[of_thread[0]]]
+        own = candidates[ops.thread[candidates] == thread]
         marks = np.sort(calls.start_ns[ends & (calls.thread == thread)])
-        since = calls.end_ns[launch[mine]]
+        since = calls.end_ns[launch[of_thread]]
         until = np.append(marks, np.iinfo(np.int64).max)[np.searchsorted(marks, since)]
         first = np.searchsorted(ops.start_ns[own], since)
         op = np.append(own, NONE)[first]
         begins = np.where(op == NONE, np.iinfo(np.int64).max, ops.start_ns[op] if len(ops) else 0)
-        during = begins < np.minimum(until, gpu.end_ns[copies[mine]])
-        reader[mine[during]] = op[during]
-    found = np.flatnonzero(reader != NONE)
-    copy, reader = copies[found], reader[found]
-    speed = gpu.bytes[copy] / np.maximum(ops.duration_ns[reader], 1)
+        during = begins < np.minimum(until, gpu.end_ns[copies[of_thread]])
+        if in_step:
+            during &= step_at(trace.steps, begins) == trace.links.call_step[launch[of_thread]]
+        touching[of_thread[during]] = op[during]
+    copy, op = copies[touching != NONE], touching[touching != NONE]
+    speed = gpu.bytes[copy] / np.maximum(ops.duration_ns[op], 1)
     likely = (speed >= RATES_GBPS[0]) & (speed <= RATES_GBPS[1])
-    copy, reader = copy[likely], reader[likely]
-    sizes = input_sizes(trace, np.unique(reader))
-    fits = [gpu.bytes[one] in sizes[op] if op in sizes else None for one, op in zip(copy, reader.tolist(), strict=True)]
+    copy, op = copy[likely], op[likely]
+    sizes = input_sizes(trace, np.unique(op))
+    fits = [gpu.bytes[one] in sizes[row] if row in sizes else None for one, row in zip(copy, op.tolist(), strict=True)]
     kept = np.array([fit is not False for fit in fits], bool)
-    return copy[kept].astype(np.int64), reader[kept], np.array([fit is True for fit in fits], bool)[kept]
+    return Touches(copy[kept].astype(np.int64), op[kept], np.array([fit is True for fit in fits], bool)[kept])

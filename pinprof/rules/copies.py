@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Literal
+
+import numpy as np
 
 from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import in_library
@@ -9,10 +12,10 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay.feed import feed_of
 from pinprof.rules.rule import Evidence, Further, Look, as_one
-from pinprof.rules.sums import Copies, copies_in_steps, kernels_in_steps, of_all
+from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
-from pinprof.units import duration, rate
+from pinprof.units import duration, listed, rate, shortened
 from pinprof.whatif import Edits
 from pinprof.whatif.scenarios import with_pinned, without_blocking
 
@@ -178,3 +181,40 @@ def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
     small = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.bytes[rows] >= 0)
     small &= details.trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
     yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
+
+
+MOST_OPS = 3
+"""Ops that a sentence on copies in flight names."""
+IN_FLIGHT = {
+    "read": ("to pinned host memory", ("runs", "run"), "reads the memory, it reads old values"),
+    "written": (
+        "of pinned host memory",
+        ("waits or runs", "wait or run"),
+        "writes to the memory, the GPU may get the new values",
+    ),
+}
+"""By what an op on the host may do to the memory of copies: which copies, what they still do, and what follows."""
+
+
+def touched_in_flight(how: Literal["read", "written"]) -> Look:
+    """Look for copies that have not ended when the host, which has not waited, may read or write their memory."""
+    memory, (one, several), consequence = IN_FLIGHT[how]
+
+    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+        ops, touches = details.trace.ops, details.hazards.read if how == "read" else details.hazards.written
+        for copies in copies_in_steps(details, profile, np.isin(details.overlap.row, touches.copy)):
+            of_copies = np.isin(touches.copy, copies.rows)
+            touching = touches.op[of_copies]
+            names = list(dict.fromkeys(shortened(ops.name_of(op), LONGEST_NAME) for op in touching.tolist()))
+            sized = ", which has an input of the size of the copy" if touches.is_sized[of_copies].all() else ""
+            yield Evidence(
+                0.0,
+                f"{copies.named('non-blocking copies')} {memory} ({copies.amount}) still "
+                f"{one if copies.per_step <= 1 else several} when the host, which has not waited, computes "
+                f"{listed(names, MOST_OPS)} for {duration(float(np.median(ops.duration_ns[touching])))}{sized}: if "
+                f"that {consequence}; `pinprof run --guard` says for certain",
+                *copies.place,
+                at_any_cost=True,
+            )
+
+    return look

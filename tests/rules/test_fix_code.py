@@ -676,6 +676,18 @@ def refills(texts: Texts, _device: str, _folder: Path) -> None:
     assert same(seen, expected)
 
 
+@trial("PIN509", on_cpu=False)
+def write_to_a_source(texts: Texts, _device: str, _folder: Path) -> None:
+    """The code sends what was there; what was sent before was a matter of luck, so it only has to run."""
+    for kind in ("before", "code"):
+        staging = torch.full((1 << 20,), 7.0, pin_memory=True)
+        late()
+        batch = texts.run(kind, 0, {"staging": staging, "device": "cuda"})["batch"]
+        if kind == "code":
+            assert (batch == 7).all()
+        assert not staging.any()
+
+
 @trial("PIN216", on_cpu=False)
 def guards(texts: Texts, _device: str, _folder: Path) -> None:
     """Both log the same, the code a step late; and both send the batches that were staged."""

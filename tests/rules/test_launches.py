@@ -9,6 +9,7 @@ from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
 from pinprof.measurement.measure import measure
+from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import to_json
 from pinprof.rules import RULES, Findings, find
 from pinprof.trace import Trace, read_trace
@@ -74,9 +75,9 @@ def pausing_beside_a_kernel(builder: TraceBuilder, start: float) -> None:
     builder.kernel(start + 985, 270, launch=start + 715)  # until the next step's first
 
 
-def op_on_the_host(builder: TraceBuilder, start: float) -> None:
+def op_on_the_host(builder: TraceBuilder, start: float, name: str = "aten::sort") -> None:
     launching(builder, start, count=2, begin=250)
-    builder.op("aten::sort", start + 310, 600)
+    builder.op(name, start + 310, 600)
     builder.op("aten::mul", start + 911, 74)
     builder.kernel(start + 930, 40, launch=start + 915)
 
@@ -256,6 +257,16 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
     (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == rule]
     assert finding.saving is not None
     assert finding.saving.saving_ns > 0
+
+
+@pytest.mark.parametrize(("name", "is_once"), [("aten::sort", True), ("aten::fill_", False), ("aten::copy_", False)])
+def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(
+    tmp_path: Path, name: str, is_once: bool
+) -> None:
+    findings = found(partial(op_on_the_host, name=name), tmp_path)
+    (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
+    assert to_do(finding, findings).endswith("once before the loop") is is_once
+    assert ("cannot be written once" in finding.fix) is not is_once
 
 
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)

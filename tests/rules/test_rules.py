@@ -321,6 +321,24 @@ def read_early(
     return scene
 
 
+def written_early(name: str = "aten::zero_", *, call: str = "", ends: float = 300, after: str = "") -> Scene:
+    """Add a copy of pinned memory from 100 on, called at 90, and an op on the host from 120 on, that takes 600.
+
+    The launch of a kernel between them orders nothing.
+    """
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.copy(PINNED, start + 100, ends - 100, launch=start + 90, size=10_000_000)
+        if call:
+            builder.call(call, start + 105, 2)
+        builder.kernel(start + 300, 100, launch=start + 110)
+        if after:
+            builder.op(after, start + 118, 1)
+        builder.op(name, start + 120, 600)
+
+    return scene
+
+
 def idle_only(builder: TraceBuilder, start: float) -> None:
     """Nothing but a late host."""
 
@@ -363,6 +381,8 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
         (guarding(READBACK, "cudaEventSynchronize"), "PIN216"),
         (unawaited_readback, "PIN501"),
         (read_early(), "PIN508"),
+        (written_early(), "PIN509"),
+        (written_early("aten::copy_", ends=121), "PIN509"),
     ],
 )
 def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) -> None:
@@ -439,6 +459,41 @@ def test_what_an_item_guards_is_said_with_its_fix(tmp_path: Path) -> None:
 )
 def test_what_does_not_read_a_copy_is_no_hazard(tmp_path: Path, scene: Scene) -> None:
     assert "PIN508" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        written_early(call="cudaEventRecord"),  # to be awaited before this buffer is filled again
+        written_early(call="cudaEventSynchronize"),  # for the copy before last: two buffers in turn
+        written_early("aten::mean"),  # reads
+        written_early("aten::__and__"),  # writes to memory of its own
+        written_early(after="aten::empty"),  # as does `torch.empty(n).zero_()`
+        written_early(ends=119),  # has ended before
+    ],
+)
+def test_what_does_not_write_to_a_source_in_flight_is_no_hazard(tmp_path: Path, scene: Scene) -> None:
+    assert "PIN509" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+
+
+def test_a_source_written_in_the_next_step_is_not_suspected(tmp_path: Path) -> None:
+    """A batch made there may lie in other memory."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.copy(PINNED, start + 980, 100, launch=start + 960, size=10_000_000)
+        builder.op("aten::zero_", start + 1015, 600)
+
+    assert "PIN509" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+
+
+def test_what_may_be_wrong_is_said_as_a_suspicion(tmp_path: Path) -> None:
+    (found,) = (finding for finding in findings_of(written_early(), tmp_path) if finding.rule.id == "PIN509")
+    assert found.severity == "suspect"
+    assert found.evidence.text == (
+        "1 non-blocking copy per step of pinned host memory (9.54 MiB) still waits or runs when the host, which has "
+        "not waited, computes aten::zero_ for 600 µs: if that writes to the memory, the GPU may get the new values; "
+        "`pinprof run --guard` says for certain"
+    )
 
 
 @pytest.mark.parametrize(("rows", "sized"), [(2_500_000, True), (2_499_999, False)])

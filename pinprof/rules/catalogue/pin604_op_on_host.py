@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+from pinprof.analyses.hazards import WRITES
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import host_ops, late_ns
@@ -7,6 +8,12 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME
 from pinprof.units import duration, how_many, shortened
 from pinprof.whatif.edits import Edits
+
+IN_EACH_STEP = (
+    "Write on the GPU what it needs there, or fill another buffer in a DataLoader's worker. What is written in place "
+    "in each step, such as a buffer that is filled for a copy, cannot be written once before the loop."
+)
+"""What to do about an op that writes in place."""
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -22,6 +29,7 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
             f"{shortened(name, LONGEST_NAME)}, {how_many(len(alike) / profile.steps.divisor)} {profile.steps.per}: the "
             f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
             edits=Edits(removed_ops=frozenset(alike.tolist())),
+            fix=IN_EACH_STEP if WRITES.match(name) else "",
         )
 
 

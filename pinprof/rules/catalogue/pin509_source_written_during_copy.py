@@ -1,0 +1,29 @@
+from pinprof.rules.copies import touched_in_flight
+from pinprof.rules.rule import Rule
+from pinprof.rules.snippets import awaited
+
+SEND = "batch = staging.to(device, non_blocking=True)"
+
+RULE = Rule(
+    id="PIN509",
+    title="a pinned source that the host may write over during its copy",
+    rests_on=("per_step", "copies", "stalls"),
+    numbers=None,
+    looks_at="Non-blocking HtoD copies of pinned memory that have not ended when the same thread, in the same step, "
+    "writes in place on the host (zero_, fill_, copy_, …), in an op of 0.5 ms or more and at a rate at which memory is "
+    "written, before it waits or records an event. Where shapes were recorded, an input of the op has the size of the "
+    "copy.",
+    why="x.to('cuda', non_blocking=True) returns before the GPU has read pinned memory: it does that when the copy's "
+    "turn comes, after all work queued before it. Whatever the host writes there until then arrives, without an error. "
+    "A trace does not record which memory the host writes to, so this is only a suspicion: pinprof run --guard says "
+    "for certain (PIN503).",
+    fix="Record an event after the copy, on the stream of the copy, and wait for it before its source is written to, "
+    "or fill two buffers in turn, each with its event; pinprof run --guard says for certain whether it is written too "
+    "early.",
+    before=f"{SEND}\nstaging.zero_()  # the copy may not have run yet",
+    code=awaited(SEND, "staging.zero_()", "  # before staging is written to"),
+    safe_if="Always: it only makes the program correct. With two buffers the wait is for the copy of two steps ago, "
+    "and rarely costs anything.",
+    near_miss="batch = host.to(device)  # blocking: it has been read when it returns\nhost.zero_()",
+    look=touched_in_flight("written"),
+)
