@@ -87,8 +87,7 @@ def fix(  # noqa: PLR0913  options of one command
     What it changes:
       pin_memory=True of a DataLoader, and non_blocking=True of the copies of its batches
       total += loss.item()          kept on the GPU, where the sum is used every N steps only
-      losses.append(loss.item())    kept on the GPU, where the list is used behind the loop of an epoch, or in it
-                                    every N steps only
+      losses.append(loss.item())    kept on the GPU, where the list is used behind the loop of an epoch
       value = loss.item()           read where it is used, if that is every N steps only
       if wait and step % N == 0     the cheap condition first
       torch.tensor(0.5, device=...) made on the GPU; a list of constants before the loop
