@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,6 +17,7 @@ from bench_builder import H200, BenchBuilder, gbps
 from click.testing import CliRunner, Result
 from command_line import copying_trace
 from fitting import fitting
+from msgspec.structs import replace
 from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
