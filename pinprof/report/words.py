@@ -12,7 +12,7 @@ from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import between, counted, duration, how_many, percent, rate, shortened, sizes
+from pinprof.units import between, counted, duration, how_many, percent, shortened
 
 NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
@@ -145,37 +145,6 @@ def _named(site: WaitSite) -> str:
     name = WAITS[site.cause].label
     where = f"{name}{at(site.place)}{within([site])}"
     return where if where != name else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
-
-
-def copy_cells(profile: Profile) -> Iterator[list[str]]:
-    """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked."""
-    for group in profile.copies:
-        copied, hidden, blocked_ns = given(group.copied), given(group.hidden), given(group.host_blocked_ns)
-        rate_gbps = copied.bandwidth_gbps if copied else None
-        yield [
-            group.direction,
-            NOTHING if group.host_memory == "none" else group.host_memory,
-            str(copied.count) if copied else NOTHING,
-            sizes(copied.bytes, group.unsized) if copied else NOTHING,
-            duration(copied.time_ns) if copied else NOTHING,
-            duration(hidden.overlapped_ns) if hidden else NOTHING,
-            duration(hidden.exposed_ns) if hidden else NOTHING,
-            NOTHING if rate_gbps is None else rate(rate_gbps),
-            NOTHING if blocked_ns is None else duration(blocked_ns),
-        ]
-
-
-def exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
-    """Yield why copies are exposed: reason, copies, for how long in ns; nothing where some of that is withheld.
-
-    The reason is a key of `EXPOSED`.
-    """
-    if profile.withheld.overlap or profile.withheld.causes:
-        return
-    for each in profile.exposed:
-        reason, count, exposed_ns = given(each.reason), given(each.count), given(each.exposed_ns)
-        if reason is not None and count is not None and exposed_ns is not None:
-            yield reason, count, exposed_ns
 
 
 def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:

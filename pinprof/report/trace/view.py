@@ -24,13 +24,11 @@ from pinprof.report.words import (
     NOTHING,
     absences,
     consequence,
-    copy_cells,
     doubts,
-    exposed_rows,
     why_not,
 )
 from pinprof.rules import Findings
-from pinprof.units import counted, duration, percent
+from pinprof.units import counted, duration, percent, rate, sizes
 
 PARTS = "parts"
 """The section that a bar of the step belongs to."""
@@ -154,6 +152,24 @@ def _copies(profile: Profile) -> Section:
     )
 
 
+def copy_cells(profile: Profile) -> Iterator[list[str]]:
+    """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked."""
+    for group in profile.copies:
+        copied, hidden, blocked_ns = given(group.copied), given(group.hidden), given(group.host_blocked_ns)
+        rate_gbps = copied.bandwidth_gbps if copied else None
+        yield [
+            group.direction,
+            NOTHING if group.host_memory == "none" else group.host_memory,
+            str(copied.count) if copied else NOTHING,
+            sizes(copied.bytes, group.unsized) if copied else NOTHING,
+            duration(copied.time_ns) if copied else NOTHING,
+            duration(hidden.overlapped_ns) if hidden else NOTHING,
+            duration(hidden.exposed_ns) if hidden else NOTHING,
+            NOTHING if rate_gbps is None else rate(rate_gbps),
+            NOTHING if blocked_ns is None else duration(blocked_ns),
+        ]
+
+
 def _overlapped(profile: Profile) -> tuple[str, str]:
     overlap = profile.overlap
     if isinstance(overlap, Withheld):
@@ -175,8 +191,21 @@ def _exposed(profile: Profile) -> Iterator[str]:
     if twice:
         beside = f"copies run beside each other for {duration(twice)}"
         yield f"{beside}: this counts once here, and for each copy in the table"
-    for reason, count, exposed in exposed_rows(profile):
+    for reason, count, exposed in _exposed_rows(profile):
         yield f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {EXPOSED[reason].sentence}"
+
+
+def _exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
+    """Yield why copies are exposed: reason, copies, for how long in ns; nothing where some of that is withheld.
+
+    The reason is a key of `EXPOSED`.
+    """
+    if profile.withheld.overlap or profile.withheld.causes:
+        return
+    for each in profile.exposed:
+        reason, count, exposed_ns = given(each.reason), given(each.count), given(each.exposed_ns)
+        if reason is not None and count is not None and exposed_ns is not None:
+            yield reason, count, exposed_ns
 
 
 def _input(profile: Profile) -> Section:
