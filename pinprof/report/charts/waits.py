@@ -1,18 +1,14 @@
 """What waits: each site that makes the host wait, with the idle time of the GPU after it; and idle time by cause."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.syncs import WAITS, Cost
+from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, bars, ending, key_of, labelled_rows, stacked, stacked_layout
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, KINDS
 from pinprof.report.timeline.kinds import IDLE as IDLE_KIND
-from pinprof.report.words import PARTS, idle_after, in_short
-from pinprof.rules.sums import in_or_after
+from pinprof.report.words import PARTS, in_short
 from pinprof.units import duration, ms, percent
 
 MAX_SITES = 10
@@ -24,6 +20,11 @@ OWN = Key(f"host waits: {PARTS['own']}", hues.COPY_OUT[0], pattern="/")
 OVERHEAD = Key(f"host waits: {PARTS['rest']}", hues.CALL, pattern="-")
 BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
 BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
+STALLS_AND_SAVINGS = (
+    "A stall costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: "
+    "after a stall the host has no lead, so later launches are late, too."
+)
+IDLE_BY_CAUSE = "What a GPU does while it is idle, from its first work to its last."
 
 
 def syncs_chart(profile: Profile) -> Chart | None:
@@ -46,21 +47,8 @@ def syncs_chart(profile: Profile) -> Chart | None:
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
     labels = [site_label(site) for site, _ in sites[:MAX_SITES]]
     shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
-    return Chart(_waits_caption(profile, sites), data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
-
-
-def _waits_caption(profile: Profile, sites: Sequence[tuple[WaitSite, Cost]]) -> str:
-    count = profile.steps.count
-    stall = sum(cost.stall_ns for _, cost in sites) / count
-    bubble = sum(cost.idle_ns for _, cost in sites) / count
-    which, when = idle_after(profile, (site for site, _ in sites)), in_or_after(cost for _, cost in sites)
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
-    return (
-        f"As traced, the host spends {duration(stall)} {profile.steps.per} in calls that wait, and {which} idle for "
-        f"{duration(bubble)} {when} them. A stall costs nothing while the GPU works on what was queued before. A fix "
-        "may save more than the idle time: after a stall the host has no lead, so later launches are late, "
-        f"too.{left}"
-    )
+    return Chart(STALLS_AND_SAVINGS + left, data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
 
 
 def site_label(site: WaitSite) -> str:
@@ -76,38 +64,26 @@ def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
     Where causes are withheld, idle time is one part.
     """
     gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
-    idle, span = sum(time.idle_ns for _, time in gpus), sum(time.span_ns for _, time in gpus)
-    parts = [_Part(BUSY, BUSY.label, [time.busy_ns for _, time in gpus])] if with_busy else []
+    parts = [(BUSY, [time.busy_ns for _, time in gpus])] if with_busy else []
     if profile.withheld.causes:
-        parts.append(_Part(key_of(IDLE_KIND), KINDS[IDLE_KIND].label, [time.idle_ns for _, time in gpus]))
+        parts.append((key_of(IDLE_KIND), [time.idle_ns for _, time in gpus]))
     else:
         prefix = "idle: " if with_busy else ""
         by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
         causes = [
-            _Part(Key(f"{prefix}{cause.does}", cause.colour, pattern=cause.pattern), cause.why, times)
+            (Key(f"{prefix}{cause.does}", cause.colour, pattern=cause.pattern), times)
             for name, cause in IDLE.items()
             if any(times := [causes.get(name, 0) for causes in by_gpu])
         ]
-        parts += sorted(causes, key=lambda part: -sum(part.times))
-    if not any(sum(part.times) for part in parts):
+        parts += sorted(causes, key=lambda part: -sum(part[1]))
+    if not any(sum(times) for _, times in parts):
         return None
-    keys, data = [], []
+    data = []
     rows = [f"GPU {time.device} " for _, time in gpus]
-    for key, _, times in parts:
-        keys.append(key._replace(label=f"{key.label}: {duration(sum(times))} ({percent(sum(times) / span)})"))
+    for key, times in parts:
         hover = [
             f"GPU {time.device}, {key.label}: {duration(part)} ({percent(part / time.span_ns)} of its time)"
             for (_, time), part in zip(gpus, times, strict=True)
         ]
         data.append(stacked(key, times, rows, hover))
-    largest = next((f" The largest part: {why}." for key, why, _ in parts if key is not BUSY), "")
-    caption = f"Idle for {duration(idle)} of {duration(span)} ({percent(idle / span)}).{largest}"
-    return Chart(caption, data, stacked_layout(len(gpus)), tuple(keys))
-
-
-class _Part(NamedTuple):
-    """What GPUs do, why, and for how long each of them."""
-
-    key: Key
-    why: str
-    times: list[int]
+    return Chart(IDLE_BY_CAUSE, data, stacked_layout(len(gpus)), tuple(key for key, _ in parts))

@@ -242,9 +242,9 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
     [
         ("overlap", {"Each bar is a step"}),
         ("copies", {"the fastest at"}),
-        ("stalls", {"the host spends"}),
-        ("causes", {"The largest part"}),
-        ("busy", {"Each bar is a step", "The largest part"}),
+        ("stalls", {"A stall costs nothing"}),
+        ("causes", {"What a GPU does while it is idle"}),
+        ("busy", {"Each bar is a step", "What a GPU does while it is idle"}),
         ("step", {"Each bar is a step", "The median step takes"}),
     ],
 )
