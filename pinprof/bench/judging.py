@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pinprof.bench.order import MATTERS, Order, alike, amount, by_size, order, shown, spread, times
+from pinprof.bench.order import MATTERS, SAME, Order, alike, amount, by_size, order, shown, spread, times
 from pinprof.bench.refused import usable, why_refused
 from pinprof.bench.results import Bench, Figure
 from pinprof.units import counted
@@ -15,6 +15,8 @@ MOSTLY = 0.5
 """A share that is more than this is most of it."""
 TWICE = 2.0
 """How many times "twice" is, which several texts say."""
+GAIN = "times as fast in turn, "
+"""What begins the name of a figure that says how many times as fast a way is as the one that ran in turn with it."""
 FEW = 0.1
 """Waits that are at most this share of the others are gone."""
 
@@ -156,6 +158,25 @@ def _left_out(figures: Sequence[Figure]) -> str:
 def less(first: str, second: str) -> Judge:
     """Judge the claim that the first takes less than the second."""
     return lambda of: ordered(of(first), of(second), "less")
+
+
+def faster(first: str, second: str) -> Judge:
+    """Judge the claim that the first way is faster than the second: by runs in turn where they were measured.
+
+    What slows the machine slows runs in turn alike. The first is faster if it is so in every round, by more than two
+    runs of a program differ, and is not if it is so in none.
+    """
+
+    def judge(of: Measured) -> Judgement:
+        gain, alone = of.maybe(f"{GAIN}{first}"), less(first, second)(of)
+        if gain is None:
+            return alone
+        said = f"{shown(gain)} as fast where both run in turn ({spread(gain) or 'one run'}); each alone {alone.text}"
+        if gain.low <= 1 + SAME < gain.high:
+            return Judgement("unknown", said)
+        return decide(said, confirmed=gain.low > 1 + SAME, refuted=gain.high <= 1 + SAME)
+
+    return judge
 
 
 def not_less(first: str, second: str) -> Judge:

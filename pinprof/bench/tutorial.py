@@ -1,7 +1,7 @@
 """E1 to E7: what the PyTorch tutorial on pin_memory() and non_blocking does and says."""
 
 from pinprof.bench.experiment import ANSWER, ARTICLE, MIB, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Published, Size
-from pinprof.bench.judging import all_less, extreme, less, not_less, right, wrong
+from pinprof.bench.judging import all_less, extreme, faster, less, not_less, right, wrong
 from pinprof.bench.tutorial_judges import (
     CASES,
     IN_TURN,
@@ -127,7 +127,7 @@ TUTORIALS = (
             Claim(
                 "Of many small tensors, non_blocking copies and one synchronize are faster",
                 (TUTORIAL,),
-                less("non_blocking, one synchronize", "blocking"),
+                faster("non_blocking, one synchronize", "blocking"),
                 differs="it depends on what a wait costs the host beside what a launch costs it",
             ),
             Claim("The host waits once instead of once per tensor", (TUTORIAL,), one_wait),

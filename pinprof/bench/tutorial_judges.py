@@ -18,6 +18,7 @@ from pinprof.bench.judging import (
     against,
     decide,
     each_less,
+    faster,
     judged,
     ordered,
     reverse,
@@ -168,17 +169,16 @@ def same_call(of: Measured) -> Judgement:
     return decide(said, confirmed=same, refuted=none)
 
 
-def _asynchronous_and_blocking(of: Measured) -> list[tuple[Figure, Figure]]:
-    """Return non_blocking copies beside blocking ones: of large tensors, and of small ones where they were measured."""
-    small = of.of("E2")
-    quick, slow = small.maybe("non_blocking, one synchronize"), small.maybe("blocking")
-    pairs = [(of(f"{memory}, non_blocking"), of(f"{memory}, blocking")) for memory in ("pageable", "pinned")]
-    return [*pairs, (quick, slow)] if quick and slow else pairs
-
-
 def generally_faster(of: Measured) -> Judgement:
-    """Judge whether non_blocking copies are faster: of pageable, of pinned, of large and of small tensors."""
-    return each_less(_asynchronous_and_blocking(of))
+    """Judge whether non_blocking copies are faster: pageable, pinned, large and, if measured, small ones."""
+    found = [faster(f"{memory}, non_blocking", f"{memory}, blocking")(of) for memory in ("pageable", "pinned")]
+    small = of.of("E2")
+    if small.maybe("blocking") and small.maybe("non_blocking, one synchronize"):
+        found.append(faster("non_blocking, one synchronize", "blocking")(small))
+    outcomes, said = {each.outcome for each in found}, "; ".join(each.text for each in found)
+    if "unknown" in outcomes and not {"confirmed", "refuted"} <= outcomes:
+        return Judgement("unknown", said)
+    return decide(said, confirmed=outcomes == {"confirmed"}, refuted=outcomes == {"refuted"})
 
 
 def gain_varies(of: Measured) -> Judgement:

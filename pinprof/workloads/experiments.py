@@ -229,9 +229,10 @@ def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
 
 PROGRAMS: Mapping[str, Timed] = {
     "E1": Timed(transfers.pinning_cost, besides=pinning.pinning_in_full),
-    "E2": Timed(transfers.small_tensors, tell=_waits_and_copies),
+    "E2": Timed(transfers.small_tensors, timing=transfers.small_tensors_in_turn, tell=_waits_and_copies),
     "E3": Timed(
         transfers.six_strategies,
+        timing=transfers.six_in_turn,
         besides=transfers.few_tensors,
         tell=_how_many_at_once,
         told=(AS_MANY,),

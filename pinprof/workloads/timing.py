@@ -1,12 +1,13 @@
 """How the experiments are timed: a warm-up, then repeated runs, each with nothing else on the device."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
 import torch
 
+from pinprof.bench.judging import GAIN
 from pinprof.bench.results import Figure
 
 TimedRun = Callable[[], object]
@@ -133,6 +134,24 @@ def in_turn(runs: Sequence[TimedRun], stopwatch: Stopwatch, budget: Budget, cloc
     while len(taken) < budget.least or (len(taken) < budget.most and clock() < end):
         taken.append(tuple(stopwatch(run) for run in runs))
     return taken
+
+
+def times_in_turn(
+    cases: Cases, gains: Sequence[tuple[str, str]], stopwatch: Stopwatch, budget: Budget
+) -> Iterator[Figure]:
+    """Yield the milliseconds of each case, which run in turn, and of each pair how many times as fast the first is."""
+    names = list(cases)
+    turns = in_turn(list(cases.values()), stopwatch, budget)
+    yield from of_turns(names, turns)
+    for fast, slow in gains:
+        ratios = [turn[names.index(slow)] / turn[names.index(fast)] for turn in turns]
+        yield figure(f"{GAIN}{fast}", "times", [median(ratios)])
+
+
+def of_turns(names: Iterable[str], turns: Turns) -> Iterator[Figure]:
+    """Yield the milliseconds of each of the cases that ran in turn."""
+    for name, times in zip(names, zip(*turns, strict=True), strict=True):
+        yield figure(name, "ms", times)
 
 
 def figure(name: str, unit: str, values: Sequence[float], size: int | None = None) -> Figure:

@@ -1,7 +1,7 @@
 """E8, E10, E14: training loops, with what the texts say of them taken away one by one."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from pinprof.errors import PinprofError
 from pinprof.workloads.loaders import BatchStream
 from pinprof.workloads.model import CLASSES, Sizes, Step, Trainer, forever, host_batches, trainer
 from pinprof.workloads.prefetcher import Prefetcher
-from pinprof.workloads.timing import Budget, Cases, Turns, by_host, figure, in_turn, repeated, time_cases
+from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn, of_turns, repeated, time_cases
 from pinprof.workloads.transfers import Sizes as Chosen
 
 STEPS = 10
@@ -74,20 +74,14 @@ def loader_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterat
     pair = {name: cases.pop(name) for name in (COPIED[-1], "no copy")}
     yield from time_cases(cases, stopwatch, budget)
     turns = in_turn(list(pair.values()), stopwatch, budget)
-    yield from _each(pair, turns)
+    yield from of_turns(pair, turns)
     yield figure(LONGER, "ms", [median(copied - without for copied, without in turns)])
-
-
-def _each(names: Iterable[str], turns: Turns) -> Iterator[Figure]:
-    """Yield the milliseconds of each of the cases that ran in turn."""
-    for name, times in zip(names, zip(*turns, strict=True), strict=True):
-        yield figure(name, "ms", times)
 
 
 def loader_besides(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
     """E8: yield the steps, in turn, of a network that computes little for each byte, and the rate of a loader alone."""
     cases = _small_network(device, chosen)
-    yield from _each(cases, in_turn(list(cases.values()), by_host(device, steps=STEPS), budget))
+    yield from of_turns(cases, in_turn(list(cases.values()), by_host(device, steps=STEPS), budget))
     yield from loader_rate(device, chosen, budget)
 
 
@@ -220,7 +214,7 @@ def loop_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator
     for size in ("", ", larger"):
         names = (f"as written{size}", f"without .item(){size}")
         turns = in_turn([cases[name] for name in names], stopwatch, budget)
-        yield from _each(names, turns)
+        yield from of_turns(names, turns)
         yield figure(f"cost of .item(){size}", "%", [median(100 * (read / kept - 1) for read, kept in turns)])
 
 

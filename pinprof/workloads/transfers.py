@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import FEW_TENSORS, IN_TURN, OF_FEW, SMALL_FLOATS, TENSORDICT
-from pinprof.workloads.timing import Budget, Cases, by_host, synchronize, time_cases
+from pinprof.workloads.timing import Budget, Cases, by_host, synchronize, time_cases, times_in_turn
 
 Sizes = Mapping[str, int]
 
@@ -54,6 +54,18 @@ def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
             tensor.pin_memory().to(device, non_blocking=True) for tensor in pageable
         ],
     }
+
+
+def small_tensors_in_turn(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E2: yield what each way takes, and how many times as fast the copies are that are waited for once."""
+    gains = [("non_blocking, one synchronize", "blocking")]
+    yield from times_in_turn(small_tensors(device, sizes), gains, by_host(device), budget)
+
+
+def six_in_turn(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+    """E3: yield what each way takes, and how many times as fast non_blocking makes it, pageable and pinned."""
+    gains = [(f"{memory}, non_blocking", f"{memory}, blocking") for memory in ("pageable", "pinned")]
+    yield from times_in_turn(six_strategies(device, sizes), gains, by_host(device), budget)
 
 
 def few_tensors(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:

@@ -901,6 +901,19 @@ def test_what_item_costs_is_judged_by_steps_in_turn_where_they_were_measured(
     assert judged("E14", "With batches", *steps, measured("cost of .item()", "%", cost, low, high)).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"), [(1.04, 2.0, "confirmed"), (1.02, 2.0, "unknown"), (0.6, 1.03, "refuted")]
+)
+def test_what_non_blocking_gains_is_judged_by_copies_in_turn_where_they_were_measured(
+    low: float, high: float, outcome: Outcome
+) -> None:
+    way = "non_blocking, one synchronize"
+    alone = (ms("blocking", 13, 8, 17), ms(way, 9, 7, 14))  # each alone: not to be told
+    assert judged("E2", "Of many small", *alone).outcome == "unknown"
+    gain = measured(f"times as fast in turn, {way}", "times", 1.03, low, high)
+    assert judged("E2", "Of many small", *alone, gain).outcome == outcome
+
+
 def test_what_a_copy_needs_is_told_by_copies_that_lack_it() -> None:
     figures = (*prefetchers(98, blocking=90), *waits({"prefetcher, blocking": 1}))
     assert judged("E10", NON_BLOCKING, *figures).text == (

@@ -60,9 +60,10 @@ NAMES = {
     "pageable.pin_memory().to, non_blocking; call of pageable.pin_memory(); call of pinned.to, non_blocking; "
     "kept buffer, refilled and sent; made in pageable memory, pinned and sent; made in pinned memory and sent; "
     "call of pageable.pin_memory(), 4 times as large",
-    "E2": "blocking; non_blocking, one synchronize",
+    "E2": "blocking; non_blocking, one synchronize; times as fast in turn, non_blocking, one synchronize",
     "E3": "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking; "
-    "pin and copy, blocking; pin and copy, non_blocking; few, pageable, blocking; few, pageable, non_blocking; "
+    "pin and copy, blocking; pin and copy, non_blocking; times as fast in turn, pageable, non_blocking; "
+    "times as fast in turn, pinned, non_blocking; few, pageable, blocking; few, pageable, non_blocking; "
     "few, pinned, blocking; few, pinned, non_blocking",
     "E4": "default stream, pageable; default stream, pinned; side stream, pageable; side stream, pinned; "
     "side stream, pageable, kernels first; "
