@@ -35,10 +35,11 @@ PIN_OR_HAVE_PINNED = (
     "(PIN105); then non_blocking=True to the copies."
 )
 """What to do where the trace does not show which of both it is."""
-SENT = "a tensor that another process sends arrives in shared memory, unpinned, even if it was pinned there"
+SENT = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
-    f"Pin it in this process: {SENT}. Allocate it once with pin_memory=True and refill it, each time after an "
-    "event that shows that its last copy has ended; or let a DataLoader of this process pin it (pin_memory=True)."
+    "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
+    "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
+    "ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )
 """What to do in a process that multiprocessing started."""
 
@@ -78,7 +79,7 @@ def pageable(code: int) -> Look:
 
 
 def _as_sent(evidence: Evidence) -> Evidence:
-    """Return what is seen in a process that multiprocessing started: what it was sent is unpinned, pinned or not."""
+    """Return what is seen in a process that multiprocessing started, which may have been sent what it copies."""
     return replace(evidence, text=f"{evidence.text}; multiprocessing started this process: {SENT}", fix=PIN_HERE)
 
 
