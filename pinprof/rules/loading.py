@@ -44,6 +44,17 @@ def workers_wanted(now: int, cpus: int, processes: int) -> int:
     return min(wanted, max(MOST_WORKERS, now))
 
 
+def how_to_load_faster(details: Details) -> str:
+    """Return what a DataLoader with workers lacks, by its recorded settings; nothing where they are not recorded."""
+    made, workers = details.trace.info.made, workers_of(details)
+    if not made or not made.drawn:
+        return ""
+    more = "" if workers and workers.then <= workers.now else "more workers (num_workers), "
+    persistent = "" if all(loader.persistent_workers for loader in made.drawn) else "persistent_workers=True, "
+    advice = f"{more}{persistent}cheaper or earlier preprocessing, larger reads."
+    return advice[0].upper() + advice[1:]
+
+
 def with_workers(evidence: Evidence, details: Details, feed: Feed | None, step_ns: float, why: str = "") -> Evidence:
     """Return evidence with what more workers change: as many as the cores have room for, where that is known."""
     workers, none = workers_of(details), Edits(most_input_ns=0.0)

@@ -133,7 +133,7 @@ def test_what_pins_does_not_help_workers_that_are_late(tmp_path: Path) -> None:
     assert saved_ms(analysis, finding.evidence.edits) == 0
 
 
-def of_workers(workers: int, cpus: int, *, loaders: int = 1) -> Made:
+def of_workers(workers: int, cpus: int, *, loaders: int = 1, persist: bool = False) -> Made:
     """Return a program that draws from a DataLoader with so many workers, on so many cores."""
     loader = MadeLoader(
         file="train.py",
@@ -145,7 +145,7 @@ def of_workers(workers: int, cpus: int, *, loaders: int = 1) -> Made:
         iterable=False,
         num_workers=workers,
         pin_memory=False,
-        persistent_workers=False,
+        persistent_workers=persist,
         drawn=RECORDED,
     )
     return Made(loaders=(loader,) * loaders, cpus=cpus)
@@ -190,6 +190,21 @@ def test_where_the_workers_share_all_cores_the_wait_is_the_most_that_is_saved(tm
     assert "; its 3 workers already share 4 cores with the program: make batches cheaper; 50" in finding.evidence.text
     assert finding.saving is None
     assert finding.most_ns == pytest.approx(1.05 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("made", "advice"),
+    [
+        (of_workers(1, 9), "More workers (num_workers), persistent_workers=True, cheaper or"),
+        (of_workers(1, 9, persist=True), "More workers (num_workers), cheaper or"),
+        (of_workers(3, 4, persist=True), "Cheaper or"),
+        (None, "More workers (num_workers), persistent_workers=True if it lacks that, cheaper or"),
+    ],
+)
+def test_what_a_loader_has_is_not_advised(tmp_path: Path, made: Made | None, advice: str) -> None:
+    finding = about_input(recorded(tmp_path, 2.0, 1.05, made=made))
+    assert finding.rule.id == "PIN401"
+    assert finding.fix == f"{advice} earlier preprocessing, larger reads."
 
 
 def test_of_several_loaders_it_is_not_known_which_is_late(tmp_path: Path) -> None:

@@ -10,7 +10,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.ranks import RankPart
 from pinprof.report.words import printable, worth
 from pinprof.rules import Finding, Findings
-from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches
+from pinprof.rules.catalogue import (
+    pin102_blocking_copies,
+    pin104_unpinned_batches,
+    pin105_batches_without_pin_memory,
+)
 from pinprof.trace.sources import Sources
 
 MOST = 3
@@ -22,6 +26,9 @@ BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpin
 _BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 DROP_SYNCS = "--drop-syncs"
 """The option that takes the waits of a finding out of the program; it needs a place."""
+
+NOT_PINNED = pin105_batches_without_pin_memory.RULE.id
+"""A rule that the short report has at any cost: what the program asks for, pinned memory, it does not get."""
 
 
 class Action(NamedTuple):
@@ -63,7 +70,7 @@ def brief_actions(profile: Profile, findings: Findings) -> list[Action]:
 
 
 def _important(profile: Profile, findings: Findings) -> Iterator[int]:
-    """Yield the places of the findings that save most, and of one that may give wrong numbers.
+    """Yield the places of the findings that save most, of one that may give wrong numbers, and of unpinned batches.
 
     Where none alone saves much but all do together, these are the first ones.
     """
@@ -73,6 +80,7 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
     worth_it = [place for place in worth_it if findings[place].rule.id not in _BOTH - {copies}]
     yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
     yield from [place for place in worth_it[MOST:] if findings[place].rule.is_hazard][:1]
+    yield from [place for place, finding in enumerate(findings) if finding.rule.id == NOT_PINNED]
 
 
 def _brings(finding: Finding) -> float:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.replay.feed import Feed, feed_of
-from pinprof.rules.loading import SAFE_WORKERS, with_workers
+from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, with_workers
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration
 
@@ -15,18 +15,19 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
     loader = details.loader
     if not loader.waits or profile.bound != "input" or loader.in_process:
         return
+    faster = how_to_load_faster(details)
     traced_wait, feed = loader.wait_in_steps_ns / profile.steps.count, feed_of(details)
     step, traced = profile.estimate.step_ns, profile.steps.traced_ns or 0.0
     wait = feed.input_ns if feed else traced_wait
     filled = "the workers had filled their queue while the recording began, and are too slow to keep it full"
     if feed is None and step is not None and step - traced > wait:
         text = f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: {filled}"
-        yield with_workers(Evidence(step - traced, text), details, None, step)
+        yield with_workers(Evidence(step - traced, text, fix=faster), details, None, step)
         return
     text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
     hidden = feed is not None and traced_wait < SEEN * wait
     why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if hidden else ""
-    yield with_workers(Evidence(wait, text), details, feed or Feed(wait, wait), step or traced, why)
+    yield with_workers(Evidence(wait, text, fix=faster), details, feed or Feed(wait, wait), step or traced, why)
 
 
 RULE = Rule(
@@ -39,7 +40,8 @@ RULE = Rule(
     looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else as "
     "in the trace; and a step that is longer without profiler than in the trace.",
     why="The DataLoader does not deliver batches as fast as the GPU consumes them.",
-    fix="More workers (num_workers), persistent_workers=True, cheaper or earlier preprocessing, larger reads.",
+    fix="More workers (num_workers), persistent_workers=True if it lacks that, cheaper or earlier preprocessing, "
+    "larger reads.",
     before="loader = DataLoader(data, num_workers=1)",
     code="loader = DataLoader(data, num_workers=8, persistent_workers=True)",
     safe_if="The machine has cores and memory for the workers, and reads data as fast as they ask for it. "
