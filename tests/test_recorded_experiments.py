@@ -9,7 +9,7 @@ from recordings import TRACES, analysis_of
 from pinprof.analysis import analyse
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known
-from pinprof.report.trace.actions import to_do
+from pinprof.report.trace.actions import brief_actions, to_do
 from pinprof.report.whatif.text import to_text
 from pinprof.whatif import Scenario, predict
 from pinprof.whatif.fixes import changes_of
@@ -130,7 +130,8 @@ def test_a_tensor_that_may_have_been_sent_to_a_process_is_said_to_arrive_unpinne
     (found,) = analysis.findings
     assert "multiprocessing started this process: if another process sent the tensor" in found.evidence.text
     assert to_do(found, analysis.findings) == (
-        "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned"
+        "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, "
+        "unpinned"
     )
 
 
@@ -141,17 +142,28 @@ def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
     assert to_do(found, findings) == "Add non_blocking=True: this memory is pinned already"
 
 
-def test_the_loop_around_many_small_copies_is_not_advised_to_be_moved() -> None:
-    findings = analysis_of(RECORDED / "e2.blocking.json.gz").findings
-    (found,) = (each for each in findings if each.rule.id == "PIN603")
-    assert to_do(found, findings).startswith("Pack the many small copies of this line into one")
-
-
-@pytest.mark.parametrize("case", ["e6.pinned-source", "e14.as-written"])
-def test_other_python_is(case: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "advice"),
+    [
+        ("e2.blocking", "Pack the many small copies of this line into one"),
+        ("e2.non_blocking-one-synchronize", "Pack the many small copies of the step into one"),
+        ("e6.pinned-source", "Make what the step needs cheaper, not rarer"),
+        ("e7.pin-in-threads-then-copy", "Make what the step needs cheaper, not rarer"),
+        ("e14.as-written", "Make what the step needs cheaper, not rarer"),
+    ],
+)
+def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str, advice: str) -> None:
     findings = analysis_of(RECORDED / f"{case}.json.gz").findings
     (found,) = (each for each in findings if each.rule.id == "PIN603")
-    assert to_do(found, findings).startswith("Do it once before the loop")
+    assert to_do(found, findings).startswith(advice)
+    assert "every N steps" not in found.fix
+
+
+def test_batches_that_are_not_pinned_as_asked_are_in_the_short_report() -> None:
+    analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
+    brief = {action.finding.rule.id: action.do for action in brief_actions(analysis.profile, analysis.findings)}
+    assert brief["PIN105"].startswith("Give the batch class a method pin_memory()")
+    assert "persistent_workers=True if it lacks that" in brief["PIN401"]
 
 
 @pytest.mark.parametrize("case", ["e5.read-at-once", "e7.pin-in-threads-then-copy", "e15.allocate-pinned-again"])

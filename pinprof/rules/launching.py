@@ -9,6 +9,7 @@ from pinprof.intervals import Intervals, covered, subtract, union
 from pinprof.measurement.profile import Profile
 from pinprof.rules.sums import in_complete_steps, launched_kernels
 from pinprof.trace.compiling import GRAPH_LAUNCH, REGION, capture_times, compile_times
+from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.pauses import launching_threads, long_ops, long_pauses
 from pinprof.trace.serving import is_serving, serving_marks
@@ -35,6 +36,12 @@ OF_SERVER = (
     "cudagraph_capture_sizes; SGLang without --disable-cuda-graph, and with a larger --cuda-graph-max-bs. Or run more "
     "requests at once."
 )
+
+OF_LINE = (
+    "Make what the step needs cheaper, not rarer (a loop of ops by torch._foreach_* or torch.compile, copies packed "
+    "into one, what other threads do a step ahead); do once before the loop what stays the same."
+)
+"""What to do about a line of which samples do not show what it calls: a call in C is sampled as the line itself."""
 
 
 def late_ns(details: Details, profile: Profile) -> float:
@@ -97,10 +104,12 @@ def _needs(blockers: Sequence[Blocker]) -> str:
     return f"{parts}; one graph of the step needs {' and '.join(needs)}" if needs else ""
 
 
-def how_to_spare(details: Details) -> str:
-    """Return how to spare the host Python in the step; nothing where the trace tells no more than the rule."""
+def how_to_spare(details: Details, place: Place) -> str:
+    """Return how to spare the host Python in the step, of a line where one is known; nothing for the rule's advice."""
     if _is_of_a_server(details.trace):
         return "Do it once, in another thread or process of the server, or with tensors on the GPU."
+    if place.line is not None:
+        return OF_LINE
     made = details.trace.info.made
     if details.loader.waits or (made and made.loaders):
         return ""

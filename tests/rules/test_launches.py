@@ -1,6 +1,7 @@
 """Rules of the host's launches, each with a scene that fires it and one that nearly does."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
+from pinprof.analyses.host import CalledLine, HostSums, Kind
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import to_json
@@ -403,6 +405,34 @@ def pausing_server(builder: TraceBuilder, start: float) -> None:
 def test_workers_are_told_of_where_there_is_a_loader(tmp_path: Path, scene: Scene, told: bool) -> None:
     (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN603"]
     assert ("workers" in finding.fix) is told
+
+
+def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None:
+    pausing(builder, start)
+    for number in range(32):
+        copied = start + 320 + 10 * number
+        builder.copy("HtoD (Pinned -> Device)", copied + 2, 2, launch=copied, size=size)
+
+
+@pytest.mark.parametrize(
+    ("scene", "samples", "advice"),
+    [
+        (pausing, 90, "Make what the step needs cheaper, not rarer"),
+        (pausing, 9, "Do it once before the loop, every N steps"),  # no line takes long
+        (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
+        (partial(copying_in_a_loop, size=4_000_000), 90, "Make what the step needs cheaper, not rarer"),
+    ],
+)
+def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(
+    tmp_path: Path, scene: Scene, samples: int, advice: str
+) -> None:
+    """A call in C is sampled as the line that makes it, so its Python may be the ops that the step needs."""
+    trace = read(scene, tmp_path)
+    line = CalledLine("train.py", 7, "main", (("user", samples),))
+    kinds: tuple[tuple[Kind, int], ...] = (("user", samples), ("torch", 100 - samples))
+    host = HostSums(100, 0, STEPS, 1.0, kinds, (line,), (), ())
+    (finding,) = (finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603")
+    assert finding.fix.startswith(advice)
 
 
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:

@@ -533,7 +533,8 @@ def test_a_process_that_multiprocessing_started_is_told_where_to_pin(
 
     (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id == "PIN101")
     assert ("multiprocessing started this process" in found.evidence.text) == told
-    assert found.fix.startswith("Pin it in this process: a tensor that another process sends arrives") == told
+    assert found.fix.startswith("Pin it in this process, also where another one sends it pinned") == told
+    assert ("if another process sent the tensor" in found.evidence.text) == told  # no trace shows whether one did
 
 
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:

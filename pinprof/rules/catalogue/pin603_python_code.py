@@ -16,6 +16,8 @@ from pinprof.whatif.edits import Edits
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
 PACK = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
+PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
+"""The same of copies whose line is not known."""
 NO_OP = ("user", "library")
 """Kinds of code in which the host runs no op of torch and waits for no input."""
 
@@ -49,15 +51,16 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         "; ".join(words),
         *place,
         edits=Edits(without_pauses=True),
-        fix=PACK if _copies_much(details, profile, place) else how_to_spare(details),
+        fix=_how_to_spare(details, profile, place),
     )
 
 
-def _copies_much(details: Details, profile: Profile, place: Place) -> bool:
-    """Return whether a line makes many small copies: its Python is the loop around them."""
-    if place.line is None:
-        return False
-    return any(copies.place[:2] == place[:2] for copies in many_small(details, profile))
+def _how_to_spare(details: Details, profile: Profile, place: Place) -> str:
+    """Return what to do about the Python of this line, or of the step where no line is known."""
+    copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []
+    if any(copies[:2] == place[:2] for copies in copied):
+        return PACK
+    return PACK_SOMEWHERE if any(copies.line is None for copies in copied) else how_to_spare(details, place)
 
 
 def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
