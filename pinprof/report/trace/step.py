@@ -31,6 +31,8 @@ WORTH_NAMING = 0.005
 """Memsets of a smaller share of the step are left to the bar, and earlier work of a smaller share of the stalls out."""
 LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
+LONGER_WORK = "the GPU's work, which takes longer in the trace than the step without the profiler"
+"""What the parts of a step are that add up to more than the step."""
 AT_WORK = "GPU work"
 """What a GPU does where the step is not known."""
 
@@ -179,7 +181,7 @@ def of_what(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step add up to."""
     how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
     if _is_longer(profile, mean):
-        how = "the GPU's work, which takes longer in the trace than the step without the profiler"
+        how = LONGER_WORK
     return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
 
 
@@ -215,6 +217,8 @@ def step_bar(
     if others and has_legend:
         named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
         lines.append(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}.")
+    if has_legend and _is_longer(profile, mean):
+        lines.append(f"As traced: {LONGER_WORK}.")
     for line in lines:
         yield Padding(Text(line), (0, 0, 0, INDENT))
 

@@ -7,6 +7,7 @@ import pytest
 from fitting import fitting
 from page_reader import Page
 from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow
+from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.measurement.division import busiest
@@ -17,7 +18,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.bar import SMALLEST
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.step import bound, of_what, stalls, step, step_parts, where_it_goes
+from pinprof.report.trace.step import bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
 from pinprof.report.trace.text import to_text
 from pinprof.report.view import Fact
 from pinprof.report.words import surprises
@@ -102,6 +103,14 @@ def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: P
         "33 % of the traced step",
         "0 % of the traced step",
     ]
+
+
+@pytest.mark.parametrize(("plain_ms", "is_said"), [(0.5, True), (0.9, False)])
+def test_a_bar_of_more_than_the_step_says_so(tmp_path: Path, plain_ms: float, *, is_said: bool) -> None:
+    profile = measured(training(plain_ms), tmp_path)
+    text = "\n".join(str(line.renderable) for line in step_bar(profile, 120) if isinstance(line, Padding))
+    assert "exposed copies 200 µs" in text
+    assert ("As traced: the GPU's work, which takes longer in the trace than the step without" in text) is is_said
 
 
 def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) -> None:
