@@ -146,9 +146,10 @@ def _asked_early(case: str, trace: Trace) -> Iterator[Figure]:
         yield figure(f"{EARLY}{case}", "%", shares)
 
 
-def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[Found]:  # noqa: ARG001  one shape for all
+def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
     yield from _asked_early(case, trace)
     yield from _at_once(case, trace)
+    yield picture(case, trace, measured)
 
 
 def _beside_kernels_or_copies(case: str, trace: Trace, measured: Details) -> Iterator[Found]:

@@ -387,7 +387,7 @@ def test_cases_on_the_gpu_are_those_of_the_catalogue(number: str) -> None:
         run()
 
 
-PICTURES = {"E2": 2, "E4": 9, "E8": 4, "E10": 5, "E14": 4}
+PICTURES = {"E2": 2, "E3": 1, "E4": 9, "E8": 4, "E10": 5, "E14": 4}
 """How many cases of an experiment are drawn; of the others none."""
 
 

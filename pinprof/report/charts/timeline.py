@@ -241,7 +241,7 @@ def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> tuple[dict
     views = [("all steps", 0, window.span_ns)]
     for step in drawn:
         start, end = step_range(trace, step, step)
-        views.append((f"{numbers[step]}", start - zero, end - zero))
+        views.append((f"step {numbers[step]}", start - zero, end - zero))
     choices = [
         {"label": label, "method": "relayout", "args": [{"xaxis.range": _shown(start, end)}]}
         for label, start, end in views
@@ -250,7 +250,6 @@ def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> tuple[dict
         slider = {
             "steps": choices,
             "active": 0,
-            "currentvalue": {"prefix": "step: "},
             "pad": {"t": AXIS},
             "x": 0,
             "len": 1,

@@ -153,7 +153,7 @@ def test_it_counts_from_the_first_complete_step(tmp_path: Path) -> None:
 
 def test_buttons_choose_a_step(tmp_path: Path) -> None:
     (menu,) = timeline_chart(analysed(steps(3), tmp_path), TITLE).layout["updatemenus"]
-    assert [button["label"] for button in menu["buttons"]] == ["all steps", "3", "4", "5"]
+    assert [button["label"] for button in menu["buttons"]] == ["all steps", "step 3", "step 4", "step 5"]
     assert menu["buttons"][2]["args"] == [{"xaxis.range": [0.9901, 1.9999]}]  # 990 µs with 1 % on each side
 
 
@@ -256,7 +256,12 @@ def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
         ]
         assert figure.layout.title.text == "trace.json"
         assert figure.layout.title.subtitle.text == chart.layout["title"]["subtitle"]["text"]
-        assert [button.label for button in figure.layout.updatemenus[0].buttons] == ["all steps", "3", "4", "5"]
+        assert [button.label for button in figure.layout.updatemenus[0].buttons] == [
+            "all steps",
+            "step 3",
+            "step 4",
+            "step 5",
+        ]
 
 
 # in a browser
