@@ -12,9 +12,9 @@ from pinprof.intervals import divided, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
 from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, fitted, lane_at, thinned
-from pinprof.report.timeline.lanes import lay_out, merged, not_drawn, why_no_band
+from pinprof.report.timeline.lanes import in_blocks, lay_out, what_is_drawn, why_no_band
 from pinprof.report.timeline.sources import GPU_STEPS, STEPS, WORK
-from pinprof.report.timeline.steps import Window, step_names, usable_steps, whole_window, window_of_steps
+from pinprof.report.timeline.steps import Window, all_steps, step_names, usable_steps, whole_window, window_of_steps
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
@@ -95,32 +95,23 @@ def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
 
     Steps that are left out since they are too many are named, with the way to see them.
     """
-    sentences = [part or _steps(analysis, drawing)]
-    events, blocks = merged(drawing.lanes)
-    if blocks:
-        what = f"{events:,} events shorter than {duration(drawing.narrow_ns)} are merged into {blocks:,} blocks"
-        sentences.append(
-            f"{what}, and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
-        )
-    sentences += not_drawn(drawing.left_out)
-    reason = why_no_band(analysis)
-    if reason and len(analysis.trace.gpu):
-        sentences.append(f"Neither the overlap band nor the parts of copies are drawn: {reason}.")
-    return " ".join(sentences)
+    blocks = in_blocks(drawing.lanes, f"events shorter than {duration(drawing.narrow_ns)}")
+    more = f"and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
+    merged = [f"{blocks}, {more}"] if blocks else []
+    return what_is_drawn(analysis, drawing, part or _steps(analysis, drawing), merged, "the parts of copies")
 
 
 def _steps(analysis: Analysis, drawing: Drawing) -> str:
     trace, window = analysis.trace, drawing.window
     if trace.steps.source == WHOLE_TRACE:
-        return f"The whole trace, in which no step is marked: {duration(window.span_ns)}."
+        return f"{all_steps(0)}, {duration(window.span_ns)}."
     usable, names = usable_steps(trace), step_names(trace)
     shown = usable[(usable >= window.first) & (usable <= window.last)]
     kind = "complete step" if trace.steps.complete.any() else "step"
     but = "" if trace.steps.complete.any() else ", none of which is complete"
     left = len(usable) - len(shown)
     if not left:
-        every = f"The only {kind}" if len(shown) == 1 else f"All {counted(len(shown), kind)}"
-        return f"{every}{but}, {duration(window.span_ns)}."
+        return f"{all_steps(len(shown), kind)}{but}, {duration(window.span_ns)}."
     first, last = names[window.first], names[window.last]
     named, count = (first, "") if first == last else (f"{first} to {last}", f" {len(shown):,}")
     drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{but}, {duration(window.span_ns)}"

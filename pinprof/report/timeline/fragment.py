@@ -18,10 +18,10 @@ from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.instances import LINKED, worst_instance
 from pinprof.report.timeline.lane import Lane
-from pinprof.report.timeline.lanes import merged, not_drawn, why_no_band
+from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
 from pinprof.report.timeline.sources import FRAMES, OPS, SENTENCES
-from pinprof.report.timeline.steps import Window, choose_window, step_names
+from pinprof.report.timeline.steps import Window, all_steps, choose_window, step_names
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import ROUNDS_UP, SIZES, TIMES, duration
@@ -151,22 +151,13 @@ def in_words(
 
     `view` is what is shown at first, if it is of this trace's own choice.
     """
-    sentences = [_shown(trace, detail, view, first_ns)]
-    events, blocks = merged(lane for lane in detail.lanes if not lane.folded)
+    unfolded = (lane for lane in detail.lanes if not lane.folded)
+    blocks = in_blocks(unfolded, f"events shorter than {duration(detail.narrow_ns)}")
+    merged = ["Each event is here; events narrower than a pixel are drawn as a block with their number."]
     if blocks:
-        if detail.full:
-            sentences.append(f"{len(detail.full):,} of them are here in full.")
-        where = "Elsewhere " if detail.full else ""
-        short = f"{events:,} events shorter than {duration(detail.narrow_ns)}"
-        sentences.append(f"{where}{short} are merged into {blocks:,} blocks, whose single events are not in this page.")
-    else:
-        sentences.append("Each event is here; events narrower than a pixel are drawn as a block with their number.")
-    sentences += _inside(detail)
-    sentences += not_drawn(detail.left_out)
-    reason = why_no_band(analysis)
-    if reason:
-        sentences.append(f"The overlap band is not drawn: {reason}.")
-    return " ".join(sentences)
+        full = f"{len(detail.full):,} of them are here in full. Elsewhere " if detail.full else ""
+        merged = [f"{full}{blocks}, whose single events are not in this page."]
+    return what_is_drawn(analysis, detail, _shown(trace, detail, view, first_ns), [*merged, *_inside(detail)])
 
 
 def _inside(detail: Detail) -> Iterator[str]:
@@ -177,22 +168,19 @@ def _inside(detail: Detail) -> Iterator[str]:
     frames = any(lane.source is FRAMES for lane in inner)
     ops = any(lane.source is OPS for lane in inner)
     named = " and ".join([*(["Python frames"] if frames else []), *(["ops further inside"] if ops else [])])
-    events, blocks = merged(inner)
     but = " outside of the steps shown at first" if detail.folded_full else ""
-    short = f"{events:,} of them that are shorter than {duration(detail.folded_narrow_ns)}{but}"
-    yield f"Folded at first: {named}{f'; {short} are merged into {blocks:,} blocks' if blocks else ''}."
+    blocks = in_blocks(inner, f"of them that are shorter than {duration(detail.folded_narrow_ns)}{but}")
+    yield f"Folded at first: {named}{f'; {blocks}' if blocks else ''}."
 
 
 def _shown(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None) -> str:
-    if trace.steps.source == WHOLE_TRACE:
-        return f"The whole trace, {duration(detail.window.span_ns)}."
-    names = step_names(trace)
-    steps = "The only step" if len(names) == 1 else f"All {len(names):,} steps"
-    if view is None:
-        return f"{steps}, {duration(detail.window.span_ns)}."
+    names = [] if trace.steps.source == WHOLE_TRACE else step_names(trace)
+    steps = f"{all_steps(len(names))}, {duration(detail.window.span_ns)}"
+    if view is None or not names:
+        return f"{steps}."
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
     them = "it" if view.first == view.last else "they"
     first = f"shown at first: {which}, with the GPU work that {them} launched, {duration(view.span_ns)}"
     if first_ns is not None:
         first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
-    return f"{steps}, {duration(detail.window.span_ns)}; {first}."
+    return f"{steps}; {first}."

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.lane import Lane, LeftOut, Source, lane_at, levels
+from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, Source, lane_at, levels
 from pinprof.report.timeline.sources import ANNOTATIONS, BAND, CALLS, FRAMES, OPS, STALLS, STEPS, WORK
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
@@ -57,18 +57,31 @@ def lay_out(
     return [_clipped(lane, window) for lane in lanes if len(lane)], [entry for entry in left_out if entry.count]
 
 
-def merged(lanes: Iterable[Lane]) -> tuple[int, int]:
-    """Return how many events are merged, into how many blocks; what the overlap band shows are no events."""
-    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source is not BAND]
-    return sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
+def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iterable[str], more: str = "") -> str:
+    """Return in plain text which steps are drawn, what of them is merged, and what has no lane.
 
-
-def not_drawn(left_out: Iterable[LeftOut]) -> list[str]:
-    """Return a sentence on what has no lane, if there is anything."""
-    counts: Counter[str] = Counter()
-    for entry in left_out:
+    `more` names what is not drawn either where the overlap band is not.
+    """
+    sentences, counts = [steps, *merged], Counter[str]()
+    for entry in drawing.left_out:
         counts[entry.what] += entry.count
-    return [f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in counts.items())}."] if counts else []
+    if counts:
+        sentences.append(f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in counts.items())}.")
+    reason = why_no_band(analysis)
+    if reason and len(analysis.trace.gpu):
+        band = f"Neither the overlap band nor {more} are" if more else "The overlap band is not"
+        sentences.append(f"{band} drawn: {reason}.")
+    return " ".join(sentences)
+
+
+def in_blocks(lanes: Iterable[Lane], short: str) -> str:
+    """Return how many of the short events are merged, into how many blocks; nothing where none are.
+
+    What the overlap band shows are no events.
+    """
+    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source is not BAND]
+    count, into = sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
+    return f"{count:,} {short} are merged into {into:,} blocks" if into else ""
 
 
 def why_no_band(analysis: Analysis) -> str:

@@ -12,7 +12,7 @@ from pinprof.report.words import cut
 from pinprof.trace.serving import is_serving
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
-from pinprof.units import NS_PER_MS
+from pinprof.units import NS_PER_MS, counted
 
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 
@@ -57,6 +57,13 @@ def usable_steps(trace: Trace) -> Int64s:
     """Return the steps that can be drawn whole, as indices into `Trace.steps`: all where none is complete."""
     complete = np.flatnonzero(trace.steps.complete)
     return complete if len(complete) else np.arange(len(trace.steps))
+
+
+def all_steps(count: int, kind: str = "step") -> str:
+    """Return that all steps are drawn, in words; if there is none, that no step is marked."""
+    if not count:
+        return "The whole trace, in which no step is marked"
+    return f"The only {kind}" if count == 1 else f"All {counted(count, kind)}"
 
 
 def whole_window(trace: Trace) -> Window:
