@@ -11,7 +11,7 @@ BOUNDS = {
     INPUT: "the input is the limit: the GPU waits for the next batch",
     COMMUNICATION: "communication is the limit: the GPU is in collectives, or waits for other ranks in them",
 }
-"""What sets the pace of a step, in the words that all reports share."""
+"""What sets the pace of a step, before and after what a what-if changes."""
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
 COMMUNICATION_BOUND = 0.5

@@ -12,19 +12,24 @@ from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, d
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.replay.bound import BOUNDS, INPUT, is_gpu_bound
+from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.bar import Part, drawn, legend
 from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
 
 AS_TRACED = "as traced, with the profiler's cost in it"
-LAUNCHING = "the host is the limit: the GPU waits for what it launches"
+LAUNCHING = "the GPU waits most for what the host launches"
 HELD = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
 AROUND = "the GPU is idle mostly before its first work and after its last"
-STAGING = "the host is the limit: it stages pageable copies piece by piece, and the GPU waits for the pieces"
-WORKING = "the GPU is the limit: it computes or copies nearly all the time"
-QUEUED = "the GPU is the limit: its work is queued, and waits for other work or to be started"
+STAGING = "the GPU waits most for the host, which stages pageable copies piece by piece"
+WORKING = "the GPU computes or copies nearly all the time"
+QUEUED = "the GPU's work is queued, and waits for other work or to be started"
+WAITING = {
+    INPUT: "the GPU waits most for the next batch",
+    COMMUNICATION: "the GPU is mostly in collectives, or waits for other ranks in them",
+}
+"""What the GPU does where neither it nor the host sets the pace."""
 MOST = 0.9
 """Where less of the idle time than this share has the cause that is named, others matter too."""
 WORTH_NAMING = 0.005
@@ -56,14 +61,18 @@ def unit(profile: Profile, mean: MeanStep) -> str:
 
 
 def bound(profile: Profile) -> Fact | None:
-    """Return what limits the step; None where that is not known."""
+    """Return what sets the pace of the step, and what the GPU does; None where that is not known.
+
+    Why the step is long is left to the verdict: copies that the host stages are both.
+    """
     if not profile.bound:
         return None
-    meaning = BOUNDS[profile.bound]
-    if profile.bound == "host":
+    if profile.bound == HOST:
         meaning = STAGING if _is_staging(profile) else _why_idle(profile)
-    elif profile.bound == "gpu":
+    elif profile.bound == GPU:
         meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
+    else:
+        meaning = WAITING[profile.bound]
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning, is_named=False)
 
 

@@ -119,10 +119,10 @@ def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) 
         builder.copy("HtoD (Pageable -> Device)", 1000 * number + 702, 290, launch=1000 * number + 701, call=285)
     limit = bound(measured(builder, tmp_path))
     assert limit
-    assert limit.meaning.startswith("the host is the limit: it stages pageable copies")
+    assert limit.meaning.endswith("which stages pageable copies piece by piece")
     late = bound(recorded("small_kernels"))
     assert late
-    assert late.meaning == "the host is the limit: the GPU waits for what it launches"
+    assert late.meaning == "the GPU waits most for what the host launches"
 
 
 def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_gpu_whose_work_is_queued_is_not_said_to_wait_for_launches(tmp_path: P
     builder.kernel(9400, 500, launch=100)
     limit = bound(measured(builder, tmp_path))
     assert limit
-    assert limit.meaning == "the GPU is the limit: its work is queued, and waits for other work or to be started"
+    assert limit.meaning == "the GPU's work is queued, and waits for other work or to be started"
 
 
 def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
@@ -178,7 +178,7 @@ def test_only_while_the_gpu_works_is_a_stall_no_loss(tmp_path: Path) -> None:
 def test_work_that_is_queued_and_waits_is_not_the_host_s_limit(tmp_path: Path) -> None:
     limit = bound(measured(queued_but_idle(), tmp_path))
     assert limit
-    assert limit.meaning == "the GPU is the limit: its work is queued, and waits for other work or to be started"
+    assert limit.meaning == "the GPU's work is queued, and waits for other work or to be started"
 
 
 def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:
