@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, TraceFigures
@@ -17,7 +18,10 @@ from pinprof.trace.files import rank_in_name
 DEFAULT_TOLERANCE = 0.1
 """Share by which a figure may be worse than in the baseline: the steps of two runs differ by a few percent."""
 
-BROKEN = frozenset({"exceeded", "worse", "new"})
+Status: TypeAlias = Literal["kept", "tolerated", "not compared", "exceeded", "worse", "new", "unknown"]
+"""`tolerated`: exceeded, but no worse than the baseline; `not compared`: the baseline does not tell; `worse`: than the
+baseline; `unknown`: cannot be judged."""
+BROKEN: Final[frozenset[Status]] = frozenset({"exceeded", "worse", "new"})
 KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 """The result of a check, as the exit code of the command."""
 
@@ -42,9 +46,7 @@ class LimitVerdict:
     measured: float | None
     """None if unknown."""
     baseline: float | None
-    status: str
-    """`kept`; `tolerated` (exceeded, but no worse than the baseline); `not compared` (the baseline does not tell);
-    broken: `exceeded`, `worse` (than the baseline), `new`; or `unknown` (cannot be judged)."""
+    status: Status
     sentence: str
     places: tuple[CodePlace, ...] = ()
     """Its causes, the largest first; empty unless it is broken or tolerated."""
@@ -128,7 +130,9 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
 def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
     """Return the verdict on a figure whose only limit is its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
-    status = {"same": "kept", "worse": "worse"}.get(change, "not compared" if before.value is None else "unknown")
+    status: Status = "kept" if change == "same" else change
+    if change == "unknown" and before.value is None:
+        status = "not compared"
     sentence = f"{quantity.phrase(_shown(quantity, now))}, {_shown(quantity, before)} in the baseline"
     if status == "not compared":
         sentence = f"{quantity.phrase(_shown(quantity, now))}; {before.note or 'the baseline does not know it'}"
@@ -138,7 +142,7 @@ def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: floa
 
 
 def _verdict(
-    quantity: Quantity, now: Bounded, limit: float | None, before: Bounded | None, status: str, sentence: str
+    quantity: Quantity, now: Bounded, limit: float | None, before: Bounded | None, status: Status, sentence: str
 ) -> LimitVerdict:
     return LimitVerdict(
         key=quantity.key,
@@ -152,8 +156,8 @@ def _verdict(
     )
 
 
-def _held(quantity: Quantity, now: Bounded, limit: float) -> str:
-    """Return whether a figure keeps its limit, wherever it lies between its bounds: `kept`, `exceeded` or `unknown`."""
+def _held(quantity: Quantity, now: Bounded, limit: float) -> Status:
+    """Return whether a figure keeps its limit, wherever it lies between its bounds."""
     if now.negligible:
         return "kept"
     best, worst = (now.high, now.low) if quantity.at_least else (now.low, now.high)
@@ -167,8 +171,8 @@ def _keeps(quantity: Quantity, value: float, limit: float) -> bool:
     return is_within or math.isclose(value, limit, rel_tol=1e-9)  # the last digits of divided sums are rounding errors
 
 
-def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> str:
-    """Return whether a figure is certainly `worse` than before, certainly not (`same`), or `unknown`."""
+def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> Literal["worse", "same", "unknown"]:
+    """Return whether a figure is certainly worse than before, or certainly not."""
     if now.negligible:
         return "same"
     if quantity.at_least:
@@ -211,7 +215,7 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     new = [wait for wait in measured.waits if wait.cost_ms > MS.noise and not has_wait(baseline, wait.identity)]
     places = tuple(wait.place for wait in sorted(new, key=lambda wait: -wait.cost_ms))
     if measured.no_waits and not places:
-        status = "unknown" if tells_waits(baseline) else "not compared"
+        status: Status = "unknown" if tells_waits(baseline) else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
         return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
     sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
