@@ -125,12 +125,12 @@ def _input(comparison: Comparison) -> Iterator[Cause]:
 def _waits(comparison: Comparison) -> Iterator[Cause]:
     for change in comparison.waits:
         if change.status != SAME:
-            yield Cause("wait", change.sites[0].cause, _place(change), _sides(change.count), _sides(change.stall))
+            yield Cause("wait", change.members[0].cause, _place(change), _sides(change.count), _sides(change.stall))
 
 
 def _place(change: WaitChange) -> str:
     """Return where a wait is: the user's line, and the path from it to the call."""
-    site = change.sites[0]
+    site = change.members[0]
     own = f"{site.place.file}:{site.place.line}" if site.place.file and site.place.line else ""
     return " in ".join(filter(None, (site.place.function or "", own))) or (site.op or site.call)
 

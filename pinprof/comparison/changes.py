@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -18,6 +18,7 @@ from pinprof.measurement.trust.doubt import COPIES, DRAIN, OVERLAP, STALLS
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 
+Member = TypeVar("Member", Site, Finding)
 Status: TypeAlias = Literal["gone", "new", "moved", "changed", "same"]
 """How something changed; `changed` is beyond noise."""
 GONE: Final = "gone"
@@ -40,13 +41,24 @@ CopyKind: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class WaitChange:
-    """The same waits in both traces, or waits of one trace; several sites are several lines of one function."""
+class Matched(Generic[Member]):
+    """The same members of both traces, or those of one trace; several of a side are several lines of one function."""
 
-    before: tuple[Site, ...]
-    after: tuple[Site, ...]
+    before: tuple[Member, ...]
+    after: tuple[Member, ...]
     moved: bool
     """Whether they are in another function after."""
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Those after, or those before if they are gone."""
+        return self.after or self.before
+
+
+@dataclass(frozen=True)
+class WaitChange(Matched[Site]):
+    """The sites of waits."""
+
     count: ComparedFigure
     stall: ComparedFigure
     bubble: ComparedFigure
@@ -60,11 +72,6 @@ class WaitChange:
     def figures(self) -> tuple[ComparedFigure, ...]:
         """All figures, in the order of `WAIT_FIGURES`."""
         return self.count, self.stall, self.bubble
-
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        """The sites after, or those before if the wait is gone."""
-        return self.after or self.before
 
 
 @dataclass(frozen=True)
@@ -102,15 +109,9 @@ class Repinned(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class FindingChange:
-    """A rule at one place, before and after, or with all its sites where it holds only before or only after.
+class FindingChange(Matched[Finding]):
+    """A rule at one place, each site a finding, or with all its sites where it holds only before or only after."""
 
-    Several findings of a side are several lines of one function, each site a finding.
-    """
-
-    before: tuple[Finding, ...]
-    after: tuple[Finding, ...]
-    moved: bool
     saving: ComparedFigure
     """What fixing it alone saves, if there is one finding with a replay on each side."""
 
@@ -120,11 +121,6 @@ class FindingChange:
         if self.before and self.after and len(self.before) != len(self.after):
             return CHANGED
         return _status(self.before, self.after, (self.saving,), moved=self.moved)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings after, or those before if they are gone."""
-        return self.after or self.before
 
 
 def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> list[int]:

@@ -330,5 +330,5 @@ def test_a_wait_that_left_a_library_is_gone_and_the_others_stay(tmp_path: Path) 
     )
     changes = compare(before, after).waits
     assert [
-        (change.status, str(change.sites[0].library)) for change in changes if change.status in {"gone", "new"}
+        (change.status, str(change.members[0].library)) for change in changes if change.status in {"gone", "new"}
     ] == [("gone", f"{FOLDER}/_utils.py:60")]

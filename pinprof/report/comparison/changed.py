@@ -82,7 +82,7 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
         figure = change.bubble if change.bubble.has_changed else change.stall
         kind = _kind(change.status, figure.difference)
         rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
-        what = f"{WAITS[change.sites[0].cause].label}{_at(change.sites[0])}"
+        what = f"{WAITS[change.members[0].cause].label}{_at(change.members[0])}"
         yield _of_rows(_told(kind, what, change.stall, comparison.per), kind, calls, rows)
 
 

@@ -251,7 +251,7 @@ def _range(unit: str, value: Value) -> list[float] | None:
 def _wait(change: changes.WaitChange) -> WaitChange:
     before, after = ([_site(site) for site in sites] for sites in (change.before, change.after))
     return filled(
-        WaitChange, change.sites[0], change=change.status, before=before, after=after, **_figures(change.figures)
+        WaitChange, change.members[0], change=change.status, before=before, after=after, **_figures(change.figures)
     )
 
 
@@ -265,7 +265,7 @@ def _copies(change: changes.CopyChange) -> CopyChange:
 
 
 def _finding(change: changes.FindingChange) -> FindingChange:
-    finding = change.findings[0]
+    finding = change.members[0]
     return FindingChange(
         change=change.status,
         rule=finding.rule.id,

@@ -149,7 +149,7 @@ def findings(comparison: Comparison) -> Changes:
 
 
 def _finding(change: FindingChange) -> Change:
-    finding, saved = change.findings[0], saving(change)
+    finding, saved = change.members[0], saving(change)
     worth = f"; fixing it saves {saved}" if saved != NOTHING else ""
     return Change(
         change.status,
@@ -173,7 +173,7 @@ def waits(comparison: Comparison) -> Changes:
 
 def _wait(change: WaitChange, per: str) -> Change:
     causes = dict.fromkeys(cause_of(site) for site in (*change.before[:1], *change.after[:1]))
-    site, place = change.sites[0], cut(where(change), MAX_CELL)
+    site, place = change.members[0], cut(where(change), MAX_CELL)
     at = f" at {place}" if place != NOTHING else ""
     times = pair(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
     call = Styled(cut(site.op or site.call, MAX_CELL), "code")

@@ -84,7 +84,7 @@ def test_the_page_says_what_the_terminal_says(before: str, after: str) -> None:
     assert verdict(made) in " ".join(text.split())
     assert len(page.figures) == 2
     for change in made.findings:
-        assert uncoded(change.findings[0].title) in page.text
+        assert uncoded(change.members[0].title) in page.text
 
 
 def test_programs_read_the_same_numbers() -> None:
