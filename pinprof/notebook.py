@@ -17,7 +17,8 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
 from pinprof.pool import job_of_files, measure_all
-from pinprof.ranks import RankPart, Ranks, compare_ranks, rank_of
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import RankPart, Ranks, rank_of
 from pinprof.ranks.runs import checked_pattern
 from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page

@@ -8,7 +8,7 @@ from typing import Any
 from pinprof.bench.rates import Pinning
 from pinprof.errors import PinprofError, TraceError
 from pinprof.processes import in_processes
-from pinprof.ranks import RankPart, measure_rank
+from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.ranks.runs import job_of, numbered
 from pinprof.trace import read_trace
 from pinprof.trace.scan.parallel import available_cores

@@ -25,7 +25,8 @@ import numpy as np
 from isal import igzip
 
 from pinprof.pool import measure_files
-from pinprof.ranks import RankPart, compare_ranks
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import RankPart
 from pinprof.trace.scan.parallel import available_cores
 from scripts.memory import resident
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trace_builder import TraceBuilder
 
-from pinprof.ranks import RankPart, measure_rank
+from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.trace import Trace, read_trace
 
 STEPS = 6

@@ -11,7 +11,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
-from pinprof.ranks import RankPart, measure_rank
+from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.replay import Replay
 from pinprof.trace import Trace, read_trace
 

@@ -26,7 +26,7 @@ from pinprof.bench.results import by_line
 from pinprof.cli import main
 from pinprof.errors import PinprofError, TraceError
 from pinprof.pool import measure_files
-from pinprof.ranks import RankPart
+from pinprof.ranks.rank import RankPart
 
 RANKS = 24
 WAIT_SECONDS = 30

@@ -134,7 +134,7 @@ def _logged(traces: tuple[str, ...], code: "Code", machine: MachineFile | None, 
 
 
 def _logged_of_job(files: list[str], code: "Code", machine: MachineFile | None, job: JobOptions) -> "Logged":
-    from pinprof.ranks import compare_ranks
+    from pinprof.ranks.compare import compare_ranks
     from pinprof.report.scalars import to_logged
     from pinprof.report.trace.json import to_json
 

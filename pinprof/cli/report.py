@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.cli.hta import Told
     from pinprof.pool import MeasuredFiles
-    from pinprof.ranks import RankPart, Ranks
+    from pinprof.ranks.rank import RankPart, Ranks
     from pinprof.report.source import Code
 
 NAMED = 4
@@ -210,7 +210,8 @@ def _report_each(
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
-    from pinprof.ranks import compare_ranks, number_of
+    from pinprof.ranks.compare import compare_ranks
+    from pinprof.ranks.rank import number_of
     from pinprof.report.job.text import to_brief, to_text
 
     parts = [part for _, part in measured]
@@ -234,7 +235,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
 
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job, for which the ranks that it draws are read again."""
-    from pinprof.ranks import number_of
+    from pinprof.ranks.rank import number_of
     from pinprof.report.job.page import to_html
     from pinprof.report.job.timelines import ranks_to_draw
 

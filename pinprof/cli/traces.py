@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.errors import TraceError
     from pinprof.pool import MeasuredFiles
-    from pinprof.ranks import RankPart
+    from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
     from pinprof.trace import Trace
 

@@ -9,7 +9,8 @@ from recordings import TRACES, rank_part_of
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.known import Known
-from pinprof.ranks import Ranks, compare_ranks, measure_rank
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import Ranks, measure_rank
 from pinprof.report.job.text import to_text
 from pinprof.trace import read_trace
 

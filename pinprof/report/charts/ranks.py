@@ -11,7 +11,8 @@ import numpy as np
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
-from pinprof.ranks import SKEWED, RankRow, Ranks, TimesPerStep
+from pinprof.ranks.compare import SKEWED
+from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, ending, layout, points
 from pinprof.report.elements import Markup
 from pinprof.report.job.words import COLUMNS, PAUSED, longest_alone_first, slowest_of, spread

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
-from pinprof.ranks import RankPart, RankRow, Ranks
+from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
 from pinprof.report.job.timelines import rank_timelines

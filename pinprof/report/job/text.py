@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ranks import RankPart, RankRow, Ranks
+from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.job.view import collectives, columns_of, doubts, findings, notes_on, summary
 from pinprof.report.job.words import (
     MAX_ROWS,

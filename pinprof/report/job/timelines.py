@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pinprof.analysis import Analysis
-from pinprof.ranks import RankRow, Ranks
+from pinprof.ranks.rank import RankRow, Ranks
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.job.words import clocks
 from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from pinprof.ranks import RankPart, RankRow, Ranks
+from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.job.words import (
     BEHIND,

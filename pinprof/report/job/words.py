@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TypeAlias
 
-from pinprof.ranks import SKEWED, CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.ranks.compare import SKEWED
+from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.trace.headline import why_long
 from pinprof.report.words import NOTHING, begun, consequence, place
 from pinprof.units import between, counted, duration

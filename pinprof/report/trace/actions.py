@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pinprof import urls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
-from pinprof.ranks import RankPart
+from pinprof.ranks.rank import RankPart
 from pinprof.report.words import printable, worth
 from pinprof.rules import Finding, Findings
 from pinprof.rules.catalogue import (

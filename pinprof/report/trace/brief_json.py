@@ -10,7 +10,7 @@ from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
-from pinprof.ranks import Ranks
+from pinprof.ranks.rank import Ranks
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.job.words import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting

@@ -6,7 +6,7 @@ from pinprof.document import filled, maybe_ms, range_ms
 from pinprof.documents import findings as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
-from pinprof.ranks import RankRow, Ranks, SharedFinding, TimesPerStep
+from pinprof.ranks.rank import RankRow, Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.advice import advice, evidence
 from pinprof.report.trace.headline import of_causes, why_long
 from pinprof.rules import Finding, Findings, FoundSite, Joint

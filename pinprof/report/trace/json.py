@@ -17,7 +17,7 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES as KINDS
 from pinprof.measurement.trust import Doubt
-from pinprof.ranks import Ranks
+from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
 from pinprof.report.trace.spent_json import host_profile, kernel_of, kernel_sums, launches_of, op_of, op_sums
 from pinprof.report.trace.waits_json import copies_of, idle_of, loader_of, overlap_of, syncs_of

@@ -7,7 +7,8 @@ from chromium import open_file
 from playwright.sync_api import Browser, Page
 from recordings import TRACES, analysis_of
 
-from pinprof.ranks import compare_ranks, measure_rank
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import measure_rank
 from pinprof.report.job.page import to_html
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -12,7 +12,7 @@ from job_builder import job
 from playwright.sync_api import Browser, Page
 
 from pinprof.analysis import analyse
-from pinprof.ranks import compare_ranks
+from pinprof.ranks.compare import compare_ranks
 from pinprof.report.job.page import to_html
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -14,7 +14,8 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
-from pinprof.ranks import RankPart, Ranks, compare_ranks, measure_rank
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import RankPart, Ranks, measure_rank
 from pinprof.report.charts import Chart, ranks_chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
 from pinprof.report.job.page import to_html

@@ -9,7 +9,8 @@ from page_reader import Page
 from recordings import TRACES, analysis_of
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.ranks import Ranks, compare_ranks, measure_rank
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import Ranks, measure_rank
 from pinprof.report.job.page import to_html
 from pinprof.report.job.timelines import AT_FIRST, MAX_TIMELINES, rank_timelines, ranks_to_draw
 from pinprof.report.timeline.detail import detailed
