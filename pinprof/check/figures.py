@@ -109,7 +109,7 @@ def _figure(analysis: Analysis, quantity: Quantity) -> Bounded:
     if figure is STEP_MS:
         bounded = _step(profile, analysis.findings)
     elif figure is OVERLAP_FRACTION:
-        bounded = _overlap(details, profile)
+        bounded = _overlap(details, profile, quantity)
     else:
         bounded = _per_step(analysis, quantity)
     lacks = _lost(profile) or _lacking(details, profile, quantity)
@@ -143,16 +143,16 @@ def _lost(profile: Profile) -> str:
 
 def _no_waits(details: Details, profile: Profile) -> str:
     """Return why the trace may not show all waits, and the way out; empty if it does."""
-    if len(details.trace.gpu) == 0:
-        return _no_gpu(profile)
-    if len(details.trace.calls) == 0:
-        return NO_CALLS
-    return _lost(profile) or _lacking(details, profile, QUANTITIES["max_hidden_syncs"])
+    quantity = QUANTITIES["max_hidden_syncs"]
+    return _unrecorded(details, profile, quantity) or _lost(profile) or _lacking(details, profile, quantity)
 
 
-def _no_gpu(profile: Profile) -> str:
-    entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
-    return f"the trace has {entry.what}; {entry.remedy}"
+def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
+    """Return that no GPU work was recorded, or no call where waits need them, and the way out; empty if both were."""
+    if not len(details.trace.gpu):
+        entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
+        return f"the trace has {entry.what}; {entry.remedy}"
+    return NO_CALLS if quantity.made_of == OF_WAITS and not len(details.trace.calls) else ""
 
 
 def _unfit(reason: Doubt | None) -> str:
@@ -178,10 +178,9 @@ def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
 def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
     """Return why a sum per step is unknown, and the way out; empty if it is known."""
     trace, figure = details.trace, LIMITED[quantity.key].of(profile)
-    if not len(trace.gpu):
-        return _no_gpu(profile)
-    if quantity.made_of == OF_WAITS and not len(trace.calls):
-        return NO_CALLS
+    unrecorded = _unrecorded(details, profile, quantity)
+    if unrecorded:
+        return unrecorded
     if not profile.steps.count:
         return NO_STEPS
     if not trace.steps.holds(trace.links.activity_step).any():
@@ -219,10 +218,8 @@ def _perhaps_pageable(details: Details, profile: Profile, least: float) -> Bound
     return Bounded(least, least + more, BYTES.noise, note, places)
 
 
-def _overlap(details: Details, profile: Profile) -> Bounded:
-    if len(details.trace.gpu) == 0:
-        return Bounded(0.0, ALL, SHARE.noise, _no_gpu(profile))
-    why = _unfit(profile.withheld.copies or profile.withheld.overlap)
+def _overlap(details: Details, profile: Profile, quantity: Quantity) -> Bounded:
+    why = _unrecorded(details, profile, quantity) or _unfit(profile.withheld.copies or profile.withheld.overlap)
     sums = given(profile.overlap)
     if why or sums is None:
         return Bounded(0.0, ALL, SHARE.noise, why)

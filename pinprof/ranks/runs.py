@@ -143,22 +143,16 @@ def _why_no_job(parts: Sequence[RankPart]) -> str | None:
 def _other_runs(every_run: Sequence[Sequence[RankPart]], place: int, *, is_asked: bool) -> Iterator[str]:
     if len(every_run) == 1:
         return
-    why = "" if is_asked else _why_this(every_run, place)
+    ranks = len(every_run[place])
+    as_many = sum(len(run) == ranks for run in every_run)
+    which = "the only one" if as_many == 1 else f"the last recorded of the {as_many}"
+    why = "" if is_asked else f", {which} with {ranks} ranks"
     yield f"These are {len(every_run)} runs; this is run {place + 1}{why}, and --run N shows another:"
     for number, run in enumerate(every_run[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
         yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"
     if len(every_run) > MOST_NAMED:
         yield f"  and {len(every_run) - MOST_NAMED} more"
-
-
-def _why_this(every_run: Sequence[Sequence[RankPart]], place: int) -> str:
-    """Return why this run was chosen, in words."""
-    ranks = len(every_run[place])
-    as_many = sum(len(run) == ranks for run in every_run)
-    if as_many == 1:
-        return f", the only one with {ranks} ranks"
-    return f", the last recorded of the {as_many} with {ranks} ranks"
 
 
 def _recorded(run: Sequence[RankPart]) -> str:
