@@ -38,8 +38,8 @@ OF_SERVER = (
 )
 
 OF_LINE = (
-    "Make what the step needs cheaper, not rarer (a loop of ops by torch._foreach_* or torch.compile, copies packed "
-    "into one, what other threads do a step ahead); do once before the loop what stays the same."
+    "Make it cheaper: torch.compile, torch._foreach_* for a loop of ops, copies packed into one. Do before the loop "
+    "only what stays the same, and less often only what the step does not need; let other threads work a step ahead."
 )
 """What to do about a line of which samples do not show what it calls: a call in C is sampled as the line itself."""
 

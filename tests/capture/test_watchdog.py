@@ -32,7 +32,7 @@ def at(work_s: float, now: Situation = QUIET, *, optimizer: bool = False) -> Due
 
 
 def test_modules_are_watched_then_a_stretch_is_recorded() -> None:
-    assert [at(9.9), at(10.0)] == [None, "modules"]
+    assert [at(2.9), at(3.0)] == [None, "modules"]
     assert [at(29.9, WATCHED), at(30.0, WATCHED)] == [None, "stretch"]
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_due_where_nobody_wants_a_stretch() -> None:
 
 
 def test_optimizers_are_counted_only_when_it_matters() -> None:
-    assert due(30.0, replace(QUIET, work_s=9.0), fail) is None
+    assert due(30.0, replace(QUIET, work_s=2.9), fail) is None
     assert due(30.0, replace(WATCHED, work_s=29.0), fail) is None
     assert due(30.0, replace(QUIET, work_s=500.0, has_marker=True), fail) == "stretch"
 

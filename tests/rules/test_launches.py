@@ -417,10 +417,10 @@ def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None
 @pytest.mark.parametrize(
     ("scene", "samples", "advice"),
     [
-        (pausing, 90, "Make what the step needs cheaper, not rarer"),
+        (pausing, 90, "Make it cheaper: torch.compile"),
         (pausing, 9, "Do it once before the loop, every N steps"),  # no line takes long
         (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
-        (partial(copying_in_a_loop, size=4_000_000), 90, "Make what the step needs cheaper, not rarer"),
+        (partial(copying_in_a_loop, size=4_000_000), 90, "Make it cheaper: torch.compile"),
     ],
 )
 def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(

@@ -32,8 +32,9 @@ STRETCH_AFTER_S = 30.0
 STRETCH_S = 3.0
 """How long to record: some steps of an inference with large models, or thousands of a small one."""
 
-MODULES_AFTER_S = 10.0
-"""The work without a step after which to watch modules, which slows their calls down by less than a microsecond."""
+MODULES_AFTER_S = 3.0
+"""The work without a step after which to watch modules, which slows their calls down by less than a microsecond: short
+enough for an inference of some seconds to have steps."""
 
 WITH_OPTIMIZER = 4
 """How much longer to wait in a program that has an optimizer, or had steps: it probably trains after this."""
@@ -73,13 +74,14 @@ def due(stretch_after_s: float, now: Situation, has_optimizer: Callable[[], bool
     """Return what to do now, if anything; `has_optimizer` is called only if it matters."""
     if now.has_marker or now.watches_modules:
         what: Due = "stretch"
-        after_s = max(stretch_after_s, LONGER_THAN_ANY * now.longest_s)
+        after_s = unless_trains_s = max(stretch_after_s, LONGER_THAN_ANY * now.longest_s)
     else:
         what = "modules"
-        after_s = min(MODULES_AFTER_S, stretch_after_s / 3)
+        unless_trains_s = stretch_after_s / 3
+        after_s = min(MODULES_AFTER_S, unless_trains_s)
     if stretch_after_s <= 0 or now.work_s < after_s:
         return None
-    if now.work_s < WITH_OPTIMIZER * after_s and (now.has_marker or has_optimizer()):
+    if now.work_s < WITH_OPTIMIZER * unless_trains_s and (now.has_marker or has_optimizer()):
         return None
     return what
 
