@@ -13,7 +13,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.replay.feed import feed_of
 from pinprof.rules.rule import Evidence, Further, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all
-from pinprof.trace.calls import SMALL_COPY_BYTES
+from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
 from pinprof.units import duration, listed, rate, shortened
 from pinprof.whatif import Edits
@@ -179,8 +179,7 @@ def _kernel_time(details: Details, profile: Profile) -> float:
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
     """Yield the small copies to the GPU of each place that makes many in a step."""
     rows = details.overlap.row
-    small = (details.trace.gpu.direction[rows] == HTOD) & (details.trace.gpu.bytes[rows] >= 0)
-    small &= details.trace.gpu.bytes[rows] <= SMALL_COPY_BYTES
+    small = are_small_to_gpu(details.trace.gpu, rows)
     yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
 
 

@@ -15,10 +15,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Figure
 from pinprof.rules.rule import Evidence, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, idle_gpu, in_or_after, ops_of, within
+from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
-from pinprof.whatif.edits import NO_EDITS, Edits, taken_along
+from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
 MAX_CAUSES = 2
@@ -102,8 +103,9 @@ def _fixed(details: Details, site: int) -> Edits:
     if cause in ALLOCATIONS:
         return Edits(unwaited=frozenset(rows.tolist()))
     if WAITS[cause].copy:
-        copies = frozenset(stalls.copy[rows].tolist()) - {NONE}
-        return without_blocking(details, copies) | Edits(pinned=copies - taken_along(details.trace, copies))
+        copies = np.setdiff1d(stalls.copy[rows], NONE)
+        staged = copies[~are_small_to_gpu(details.trace.gpu, copies)]
+        return without_blocking(details, frozenset(copies.tolist())) | Edits(pinned=frozenset(staged.tolist()))
     return without_waits(details.syncs, [site])
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from pinprof.trace.tables import Calls, Int8s
+from pinprof.trace.tables import HTOD, Activities, Bools, Calls, Int8s, Int32s, Int64s
 
 STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, MALLOC, FREE, HOST_MEMORY = range(8)
 """What a call waits for: a stream, the device, an event, its own copy, the staging of its copy, or nothing certain."""
@@ -54,6 +54,16 @@ KINDS = {
 
 SMALL_COPY_BYTES = 64 * 1024
 """Host-to-device copies up to this size do not block the host (CUDA C++ Programming Guide, 6.2.8.1)."""
+
+
+def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
+    """Return which of these activities are copies to the GPU so small that the driver takes them along with the call.
+
+    They hold nobody up, from pageable memory either; from pinned memory their calls take longer.
+    """
+    size = gpu.bytes[rows]
+    return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)
+
 
 NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
 """`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""

@@ -21,8 +21,8 @@ from pinprof.replay.program import (
     Program,
     Work,
 )
-from pinprof.trace.calls import SMALL_COPY_BYTES, STREAM
-from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Trace
+from pinprof.trace.calls import STREAM, are_small_to_gpu
+from pinprof.trace.tables import NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.capturable import capturable_ns
 from pinprof.whatif.fusing import fused_ns
 from pinprof.whatif.graphs import fused, in_graphs
@@ -94,17 +94,6 @@ class Edits:
 NO_EDITS = Edits()
 
 
-def taken_along(trace: Trace, copies: Iterable[int]) -> frozenset[int]:
-    """Return those of the copies to the GPU that are so small that the driver keeps their data when it is called.
-
-    They hold nobody up, from pageable memory either; from pinned memory their calls take longer.
-    """
-    rows = np.fromiter(copies, np.int64)
-    gpu = trace.gpu
-    small = (gpu.direction[rows] == HTOD) & (gpu.bytes[rows] >= 0) & (gpu.bytes[rows] <= SMALL_COPY_BYTES)
-    return frozenset(rows[small].tolist())
-
-
 class PinnedRate(NamedTuple):
     """The rate at which copies run that become pinned, in GB/s."""
 
@@ -148,6 +137,8 @@ class _Change:
         trace = details.trace
         self.trace, self.stalls, self.edits = trace, details.syncs.stalls, edits
         self.stall_of = {int(call): row for row, call in enumerate(self.stalls.call.tolist())}
+        unblocked = np.array(sorted(edits.unblocked), dtype=np.int64)
+        self.small = frozenset(unblocked[are_small_to_gpu(trace.gpu, self.stalls.copy[unblocked])].tolist())
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
@@ -233,7 +224,7 @@ class _Change:
         """Return whether the host need not stage the copy that a stall is about."""
         copy = int(self.stalls.copy[stall])
         is_pinned = self.trace.gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned
-        return is_pinned or copy in taken_along(self.trace, [copy]) or int(self.stalls.kind[stall]) == STREAM
+        return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
     def _pinned(self, row: int, call: Call) -> bool:
         """Return whether a copy that was staged is pinned now."""
