@@ -42,11 +42,6 @@ class _Run:
     step_ns: Mapping[str, float]
 
     @property
-    def traces(self) -> list[Path]:
-        """The files that it wrote: of the script itself, and of its children."""
-        return [path for path in (self.outcome.path, *(child.path for child in self.outcome.children)) if path]
-
-    @property
     def first_step_ns(self) -> float:
         """The step that runs are compared by: of several traces, of the first."""
         return next(iter(self.step_ns.values()), 0.0)
@@ -92,8 +87,12 @@ def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None,
         ended = ScriptRun(output, 0, 0, None, "", stopped=False, exit_status=status)
     else:
         return None, status or 1
-    run = _Run(ended, {})
-    return _Run(ended, {path.name: step_ns for path in run.traces if (step_ns := _step_ns(path))}), status
+    return _Run(ended, {path.name: step_ns for path in _traces(ended) if (step_ns := _step_ns(path))}), status
+
+
+def _traces(run: ScriptRun) -> list[Path]:
+    """Return the files that a run wrote: of the script itself, and of its children."""
+    return [path for path in (run.path, *(child.path for child in run.children)) if path]
 
 
 def _exit_status(command: Sequence[str]) -> int:
@@ -123,7 +122,7 @@ def _step_ns(trace: Path) -> float | None:
 
 def _moved(middle: _Run, runs: Sequence[_Run], folder: Path) -> ScriptRun:
     """Store the steps of all runs in the traces of one, and move these into the folder; return how that run ended."""
-    for trace in middle.traces:
+    for trace in _traces(middle.outcome):
         log = run_of_metadata(sections_of(trace).get(RUN_KEY))
         steps_ns = tuple(run.step_ns[trace.name] for run in runs if trace.name in run.step_ns)
         if log and len(steps_ns) > 1:

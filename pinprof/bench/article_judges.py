@@ -1,6 +1,18 @@
 """How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
 
-from pinprof.bench.judging import MOSTLY, Judge, Judgement, Measured, MissingError, against, decide, lead, less
+from pinprof.bench.judging import (
+    MOSTLY,
+    TWICE,
+    Judge,
+    Judgement,
+    Measured,
+    MissingError,
+    above,
+    against,
+    decide,
+    lead,
+    less,
+)
 from pinprof.bench.order import SAME, amount, ratios, shown, spread
 from pinprof.units import percent
 
@@ -11,8 +23,6 @@ LONGER = "cost of a pinned copy"
 SMALL = "small network, "
 """What begins the names of the steps of a network that computes little for each byte."""
 BYTES_PER_MS_AT_1_GBPS = 1e6
-DOUBLED = 2.0
-"""How many times the best way of copying the worst takes at least if it doubles a step."""
 
 
 def make_or_break(of: Measured) -> Judgement:
@@ -39,7 +49,7 @@ def _doubles(of: Measured, network: str) -> Judgement:
     if (none := of.maybe(f"{network}no copy")) is not None:
         said += f", and {shown(none)} without a copy"
     least, most = ratios(worst, best)
-    return decide(said, confirmed=least >= DOUBLED, refuted=most < DOUBLED)
+    return decide(said, confirmed=least >= TWICE, refuted=most < TWICE)
 
 
 def beside(judge: Judge, *names: str) -> Judge:
@@ -94,11 +104,7 @@ def cost_time(size: str) -> Judge:
             f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
             f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
         )
-        margin = 100 * SAME
-        said += f" ({spread(cost) or 'one run'})"
-        if cost.low <= margin < cost.high:
-            return Judgement("unknown", said)
-        return decide(said, confirmed=cost.low > margin, refuted=cost.high <= margin)
+        return above(cost, 100 * SAME, f"{said} ({spread(cost) or 'one run'})")
 
     return judge
 

@@ -172,11 +172,16 @@ def faster(first: str, second: str) -> Judge:
         if gain is None:
             return alone
         said = f"{shown(gain)} as fast where both run in turn ({spread(gain) or 'one run'}); each alone {alone.text}"
-        if gain.low <= 1 + SAME < gain.high:
-            return Judgement("unknown", said)
-        return decide(said, confirmed=gain.low > 1 + SAME, refuted=gain.high <= 1 + SAME)
+        return above(gain, 1 + SAME, said)
 
     return judge
+
+
+def above(figure: Figure, limit: float, said: str) -> Judgement:
+    """Return whether a figure is more than a limit; it is unknown if its spread holds both."""
+    if figure.low <= limit < figure.high:
+        return Judgement("unknown", said)
+    return decide(said, confirmed=figure.low > limit, refuted=figure.high <= limit)
 
 
 def not_less(first: str, second: str) -> Judge:

@@ -57,7 +57,7 @@ def ratios(first: Figure, second: Figure) -> tuple[float, float]:
     return _quotient((first,), (second,))
 
 
-def gains(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> tuple[float, float]:
+def ratios_of_ratios(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> tuple[float, float]:
     """Return how many times the ratio of the second two figures that of the first two is, at least and at most."""
     return _quotient((first[0], second[1]), (first[1], second[0]))
 

@@ -19,7 +19,7 @@ from pinprof.bench.judging import (
     pairs_by_size,
     reverse,
 )
-from pinprof.bench.order import MATTERS, Order, gains, order, ratios, shown, times
+from pinprof.bench.order import MATTERS, Order, order, ratios, ratios_of_ratios, shown, times
 from pinprof.bench.refused import LARGE_BYTES, WAYS, is_faster_than_reported
 from pinprof.bench.results import Figure
 from pinprof.units import percent, rate, size
@@ -200,7 +200,7 @@ def gains_more_when_large(of: Measured) -> Judgement:
         f"{times(pinned.median, pageable.median)} as fast at {size(pinned.size or 0)}"
         for pinned, pageable in (small, large)
     )
-    least, most = gains(large, small)
+    least, most = ratios_of_ratios(large, small)
     return decide(said, confirmed=least > 1, refuted=most <= 1)
 
 

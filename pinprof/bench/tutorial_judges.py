@@ -25,7 +25,7 @@ from pinprof.bench.judging import (
     right,
     wrong,
 )
-from pinprof.bench.order import SAME, gains, order, ratios, shown, times
+from pinprof.bench.order import SAME, order, ratios, ratios_of_ratios, shown, times
 from pinprof.bench.results import Figure
 
 STRATEGIES = tuple(
@@ -207,7 +207,7 @@ def gain_varies(of: Measured) -> Judgement:
 
 def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Literal["differ", "same", "unsure"]:
     """Return whether two factors, each of two figures, differ by more than their spreads."""
-    least, most = gains(first, second)
+    least, most = ratios_of_ratios(first, second)
     if most < 1 or least > 1:
         return "differ"
     middles = [more.median / few.median if few.median > 0 else inf for more, few in (first, second)]
@@ -324,7 +324,7 @@ def gains_less(which: str) -> Judge:
         some, many = (
             (of(f"{kind}pin then copy"), of(f"{kind}pin in threads then copy")) for kind in (f"{which}, ", "")
         )
-        least, most = gains(some, many)
+        least, most = ratios_of_ratios(some, many)
         said = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
         return decide(said, confirmed=most < 1, refuted=least >= 1)
 
