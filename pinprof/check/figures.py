@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.analysis import Analysis
-from pinprof.check.limits import ALL, BYTES, MS, OF_WAITS, QUANTITIES, SHARE, Quantity
+from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, Figure
@@ -107,9 +107,9 @@ def _figure(analysis: Analysis, quantity: Quantity) -> Bounded:
     """
     details, profile, figure = analysis.details, analysis.profile, LIMITED[quantity.key]
     if figure is STEP_MS:
-        bounded = _step(profile, analysis.findings)
+        bounded = _step(profile, _places(analysis, quantity))
     elif figure is OVERLAP_FRACTION:
-        bounded = _overlap(details, profile, quantity)
+        bounded = _overlap(analysis, quantity)
     else:
         bounded = _per_step(analysis, quantity)
     lacks = _lost(profile) or _lacking(details, profile, quantity)
@@ -128,7 +128,7 @@ def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
     if unusable:
         remedy = next(entry.remedy for entry in profile.doubts if entry.check == "unusable_events")
         return f"without {counted(unusable, 'unusable event')} of which it is made; {remedy}"
-    apart = profile.doubt("waits_apart") if kinds == OF_WAITS else None
+    apart = profile.doubt("waits_apart") if "op" in kinds else None
     needed = (*LIMITED[quantity.key].withheld_by, *quantity.rests_on)
     return _unfit(apart or profile.gravest(*(getattr(profile.withheld, kind) for kind in needed)))
 
@@ -152,7 +152,7 @@ def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
     if not len(details.trace.gpu):
         entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
         return f"the trace has {entry.what}; {entry.remedy}"
-    return NO_CALLS if quantity.made_of == OF_WAITS and not len(details.trace.calls) else ""
+    return NO_CALLS if quantity.blames == "hidden waits" and not len(details.trace.calls) else ""
 
 
 def _unfit(reason: Doubt | None) -> str:
@@ -170,9 +170,9 @@ def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
     if why:
         return Bounded(0.0, math.inf, quantity.unit.noise, why)
     least = (given(figure.of(profile)) or 0.0) / quantity.unit.times
-    if figure is PAGEABLE_BYTES:
-        return _perhaps_pageable(details, profile, least)
-    return Bounded(least, least, quantity.unit.noise, places=_places(analysis, quantity))
+    more = _perhaps_pageable(details, profile) if figure is PAGEABLE_BYTES else 0.0
+    places = _places(analysis, quantity)
+    return Bounded(least, least + more, quantity.unit.noise, NO_HOST_MEMORY if more else "", places)
 
 
 def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
@@ -189,16 +189,25 @@ def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
-    """Return what causes a sum per step: hidden waits, or exposed copies."""
-    details, steps = analysis.details, analysis.profile.steps.count
-    if quantity.made_of == OF_WAITS:
-        hidden = (site for site in details.syncs.sites if site.verdict == "hidden" and site.in_steps.count)
-        return wait_places(details, sorted(hidden, key=lambda site: -site.in_steps.stall_ns))
-    if "copy" in quantity.made_of:
-        exposed = details.overlap.exposed_ns
-        chosen = _in_complete_steps(details) & details.overlap.counts & (exposed > 0)
-        return copy_places(details, chosen, exposed, steps)
-    return ()
+    """Return what a failure of a limit names, the costliest first."""
+    details, steps, overlap = analysis.details, analysis.profile.steps.count, analysis.details.overlap
+    match quantity.blames:
+        case "hidden waits":
+            hidden = (site for site in details.syncs.sites if site.verdict == "hidden" and site.in_steps.count)
+            return wait_places(details, sorted(hidden, key=lambda site: -site.in_steps.stall_ns))
+        case "exposed copies":
+            exposed = overlap.counts & (overlap.exposed_ns > 0)
+            if LIMITED[quantity.key].of_trace:
+                return copy_places(details, exposed, overlap.exposed_ns, None)
+            return copy_places(details, exposed & _in_complete_steps(details), overlap.exposed_ns, steps)
+        case "pageable copies":
+            memory, size = details.trace.gpu.host_memory[overlap.row], details.trace.gpu.bytes[overlap.row]
+            pageable = _in_complete_steps(details) & ((memory == PAGEABLE) | (memory == UNKNOWN))
+            return copy_places(details, pageable, np.where(size != NONE, size, 0), steps)
+        case "findings":
+            return finding_places(analysis.findings)
+        case "nothing":
+            return ()
 
 
 def _in_complete_steps(details: Details) -> Bools:
@@ -206,36 +215,34 @@ def _in_complete_steps(details: Details) -> Bools:
     return details.trace.steps.holds(details.trace.links.activity_step[details.overlap.row])
 
 
-def _perhaps_pageable(details: Details, profile: Profile, least: float) -> Bounded:
-    """Return how much is copied from or to memory that is pageable, or may be."""
-    gpu, steps, stepped = details.trace.gpu, profile.steps.count, _in_complete_steps(details)
-    memory, size = gpu.host_memory[details.overlap.row], gpu.bytes[details.overlap.row]
-    sized, pageable, perhaps = size != NONE, memory == PAGEABLE, memory == UNKNOWN
-    unsized = bool((stepped & (pageable | perhaps) & ~sized).any())
-    more = math.inf if unsized else int(size[stepped & perhaps].sum()) / steps
-    note = NO_HOST_MEMORY if more else ""
-    places = copy_places(details, stepped & (pageable | perhaps), np.where(sized, size, 0), steps)
-    return Bounded(least, least + more, BYTES.noise, note, places)
+def _perhaps_pageable(details: Details, profile: Profile) -> float:
+    """Return how many bytes per step more than those known may be copied from or to pageable memory."""
+    gpu, row, stepped = details.trace.gpu, details.overlap.row, _in_complete_steps(details)
+    memory, size = gpu.host_memory[row], gpu.bytes[row]
+    perhaps = memory == UNKNOWN
+    if (stepped & (perhaps | (memory == PAGEABLE)) & (size == NONE)).any():
+        return math.inf
+    return int(size[stepped & perhaps].sum()) / profile.steps.count
 
 
-def _overlap(details: Details, profile: Profile, quantity: Quantity) -> Bounded:
+def _overlap(analysis: Analysis, quantity: Quantity) -> Bounded:
+    details, profile = analysis.details, analysis.profile
     why = _unrecorded(details, profile, quantity) or _unfit(profile.withheld.copies or profile.withheld.overlap)
     sums = given(profile.overlap)
     if why or sums is None:
         return Bounded(0.0, ALL, SHARE.noise, why)
     if sums.fraction is None:
         return Bounded(ALL, ALL, SHARE.noise, "the trace has no copies")
-    rows, steps = details.overlap, profile.steps
+    steps = profile.steps
     noise = max(SHARE.noise, MS.noise * MS.times * steps.divisor / sums.known_ns)
-    places = copy_places(details, (rows.exposed_ns > 0) & rows.counts, rows.exposed_ns, None)
     exposed_ns = (1 - sums.fraction) * sums.known_ns / steps.divisor
     negligible = exposed_ns < NEGLIGIBLE * (profile.step_ns or 0.0)
     note = f"only {duration(exposed_ns)} {steps.per} are exposed, too little to matter" if negligible else ""
-    return Bounded(sums.fraction, sums.fraction, noise, note, places, negligible)
+    return Bounded(sums.fraction, sums.fraction, noise, note, _places(analysis, quantity), negligible)
 
 
-def _step(profile: Profile, findings: tuple[Finding, ...]) -> Bounded:
-    step, places = profile.estimate, finding_places(findings)
+def _step(profile: Profile, places: tuple[CodePlace, ...]) -> Bounded:
+    step = profile.estimate
     if step.step_ns is not None and _is_measured(profile):
         value = step.step_ns / MS.times
         return Bounded(value, value, MS.noise, places=places)

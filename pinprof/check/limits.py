@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pinprof.errors import PinprofError
 from pinprof.units import NS_PER_MS, duration, how_many, size
+
+if TYPE_CHECKING:
+    from pinprof.measurement.trust.doubt import FigureKind
+    from pinprof.trace.tables import EventKind
 
 MOST_DIGITS = 20
 """How many digits of a number an error shows."""
@@ -60,9 +65,8 @@ SHARE = Unit(
     noise=0.01,  # more if the copies are so short that the noise of times is a larger share of them
 )
 
-OF_WAITS, OF_COPIES, OF_COPIES_IN_STEPS = ("wait", "op"), ("copy",), ("copy", "wait")
-"""Events of which figures are made, as `Trace.skipped_kinds` calls them: the op around a wait tells if it is hidden,
-and the call that launches a copy, in which step the copy is."""
+Blamed: TypeAlias = Literal["hidden waits", "exposed copies", "pageable copies", "findings", "nothing"]
+"""What a failure names the places of."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,11 @@ class Quantity:
     """What the option says."""
     what: str
     """What a number of it is called."""
-    made_of: tuple[str, ...] = ()
-    """The events that it is made of."""
-    rests_on: tuple[str, ...] = ()
+    blames: Blamed
+    made_of: "tuple[EventKind, ...]"
+    """The events that it is made of. The op around a wait tells if the wait is hidden, and the call that launches a
+    copy, in which step the copy is."""
+    rests_on: "tuple[FigureKind, ...]" = ()
     """The kinds of figures without which it is not known, besides those that withhold it: rules on waits and copies are
     silent without these (`Rule.rests_on`), and where nothing was searched, nothing is kept."""
     noun: str = ""
@@ -121,7 +127,8 @@ QUANTITIES = {
             COUNT,
             "Waits per step that the code does not ask for.",
             "hidden waits of the host per step",
-            OF_WAITS,
+            "hidden waits",
+            ("wait", "op"),
             ("step", "drain"),
             noun="number of hidden waits of the host per step",
             one="hidden wait of the host per step",
@@ -132,7 +139,8 @@ QUANTITIES = {
             MS,
             "Time per step that the host spends in hidden waits.",
             "stall in hidden waits per step",
-            OF_WAITS,
+            "hidden waits",
+            ("wait", "op"),
             ("step", "drain"),
         ),
         Quantity(
@@ -141,7 +149,8 @@ QUANTITIES = {
             MS,
             "Copy time per step during which no kernel runs.",
             "exposed copy time per step",
-            OF_COPIES_IN_STEPS,
+            "exposed copies",
+            ("copy", "wait"),
             ("step", "busy"),
         ),
         Quantity(
@@ -150,7 +159,8 @@ QUANTITIES = {
             SHARE,
             "Share of the copy time that kernels overlap, 0 to 1.",
             "of the copy time is overlapped",
-            OF_COPIES,
+            "exposed copies",
+            ("copy",),
             ("busy",),
             noun="overlapped share of the copy time",
         ),
@@ -160,7 +170,8 @@ QUANTITIES = {
             BYTES,
             "Bytes per step copied from or to pageable memory.",
             "copied from or to pageable memory per step",
-            OF_COPIES_IN_STEPS,
+            "pageable copies",
+            ("copy", "wait"),
             ("step",),
             noun="size of copies from or to pageable memory per step",
         ),
@@ -170,6 +181,8 @@ QUANTITIES = {
             MS,
             "The step without the profiler; pinprof run measures it.",
             "per step without profiler",
+            "findings",
+            (),
             noun="step without profiler",
         ),
     )

@@ -12,7 +12,7 @@ from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, Figure
 from pinprof.measurement.in_steps import Floats, running_in_steps, with_work_behind
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import BUSY, PER_STEP
+from pinprof.measurement.trust.doubt import BUSY, PER_STEP, FigureKind
 from pinprof.trace.tables import KERNEL, Trace
 from pinprof.units import NS_PER_MS
 
@@ -136,20 +136,20 @@ class Side:
         """Their sums."""
         return self.analysis.profile
 
-    def why_not(self, *kinds: str) -> str:
+    def why_not(self, *kinds: FigureKind) -> str:
         """Return why the trace is not fit for a figure that these kinds withhold; empty if it is."""
         doubt = self.profile.withheld.reason(kinds)
         if doubt:
             return f"{doubt.what}; {doubt.remedy}"
         return "" if self.profile.steps.count else NO_STEPS
 
-    def why_not_stepped(self, *kinds: str) -> str:
+    def why_not_stepped(self, *kinds: FigureKind) -> str:
         """Return why the trace is not fit for such a figure per step; empty if it is."""
         if not self.is_stepped and not self.profile.withheld.reason(kinds):
             return NOT_STEPPED
         return self.why_not(*kinds)
 
-    def per_step(self, values: Floats, *kinds: str, depends_on_end: bool = False) -> Value:
+    def per_step(self, values: Floats, *kinds: FigureKind, depends_on_end: bool = False) -> Value:
         """Return a sum per step by its values in the complete steps, unless one of these kinds withholds it.
 
         `depends_on_end` is as for a `Figure`: the last step of the trace counts, but not for the spread.

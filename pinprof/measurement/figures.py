@@ -17,7 +17,7 @@ from pinprof.measurement.in_steps import (
 )
 from pinprof.measurement.known import Known, Perhaps, Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP
+from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP, FigureKind
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import PAGEABLE
 
@@ -40,7 +40,7 @@ class Figure:
     meaning: str
     """What the schema and the guides say of it."""
     unit: Unit
-    withheld_by: tuple[str, ...]
+    withheld_by: tuple[FigureKind, ...]
     """Keys of the kinds of figures with which it is withheld."""
     in_steps: Callable[[Details], Floats | None] | None = None
     """Its values in the complete steps, of which comparisons take the spread; None where the trace lacks some."""

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 from pinprof.details import Details
 from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Figure
+from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration, uncoded
-from pinprof.verdict import UNTOLD, Verdict
+from pinprof.verdict import UNTOLD, LimitName, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.regions import Blocker
@@ -170,9 +170,9 @@ class Rule:
     """An example of code that looks alike, and is fine."""
     look: Look | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
-    rests_on: tuple[Figure, ...] = ()
+    rests_on: tuple[FigureKind, ...] = ()
     """Where one of these figures is withheld, the rule is silent."""
-    answers: tuple[str, ...] = ()
+    answers: tuple[LimitName, ...] = ()
     """Limits of the step, by name, about which it tells what to do."""
     what_if: str = ""
     """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""

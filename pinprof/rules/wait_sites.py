@@ -12,13 +12,14 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Figure
+from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.rules.rule import Evidence, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
+from pinprof.verdict import LimitName
 from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
@@ -31,8 +32,8 @@ USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result
 class OfWaits(TypedDict):
     """The facts that all rules for waits of the host share."""
 
-    rests_on: tuple[Figure, ...]
-    answers: tuple[str, ...]
+    rests_on: tuple[FigureKind, ...]
+    answers: tuple[LimitName, ...]
     what_if: str
     causes: tuple[str, ...]
     guards: bool

@@ -44,6 +44,7 @@ from pinprof.trace.tables import (
     Calls,
     Cut,
     Device,
+    EventKind,
     HostEvents,
     HostMemory,
     Info,
@@ -69,7 +70,13 @@ KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH
 """torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""
 OTHER = DIRECTIONS.index("other")
 
-KIND_OF = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset", "cuda_sync": "wait", "cpu_op": "op"}
+KIND_OF: dict[str, EventKind] = {
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "memset",
+    "cuda_sync": "wait",
+    "cpu_op": "op",
+}
 """What an event of a category was, as `Trace.skipped_kinds` calls it."""
 
 Kind = TypeVar("Kind")
@@ -147,13 +154,13 @@ class _Columns:
         self.absurd_sizes = int(self._is_absurd.sum())
         """How many sizes of GPU work are impossible."""
 
-    def skipped_kinds(self) -> dict[str, int]:
+    def skipped_kinds(self) -> dict[EventKind, int]:
         """Return how many rows are not usable, by what they were."""
         rows = np.flatnonzero(~self._usable & (self._file.category >= 0))
         categories, names = self._file.category[rows].tolist(), self._name[self._file.name[rows]].tolist()
         return dict(Counter(map(self._kind, categories, names)))
 
-    def _kind(self, category: int, name: int) -> str:
+    def _kind(self, category: int, name: int) -> EventKind:
         text = KNOWN_CATEGORIES[category]
         if text in CALL_CATEGORIES:
             return "wait" if call_kind(self._names[name]) != NONE else "call"

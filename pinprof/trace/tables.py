@@ -29,6 +29,9 @@ NONE = -1
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
+"""What an event was: `wait`, a call that can make the host wait, or its record; `call`, any other call; `host`, an
+annotation, a function or an overhead; `unknown` where nothing tells."""
 StepSource: TypeAlias = Literal["profiler_step", "annotation", "repetition", "whole_trace"]
 """What shows the steps of a trace: the profiler's marks, an annotation, what is launched again, or nothing."""
 WHOLE_TRACE: Final = "whole_trace"
@@ -334,9 +337,8 @@ class Trace:
     """Duration events in the file by category: a known one by its present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
-    skipped_kinds: Mapping[str, int] = field(default_factory=dict)
-    """The same by what they were: `wait` (a call that can make the host wait, or its record), `call`, `kernel`, `copy`,
-    `memset`, `op`, `host` (annotations, functions, overheads); `unknown` where nothing tells."""
+    skipped_kinds: Mapping[EventKind, int] = field(default_factory=dict)
+    """The same by what they were."""
     repaired: int = 0
     """Events that were not JSON and have been repaired as far as their meaning was clear."""
     cut: Cut | None = None

@@ -12,6 +12,7 @@ from pinprof.verdict.limits import (
     LIMITS,
     Cost,
     Limit,
+    LimitName,
 )
 from pinprof.verdict.verdict import UNTOLD, Verdict, judge
 
@@ -28,6 +29,7 @@ __all__ = [
     "UNTOLD",
     "Cost",
     "Limit",
+    "LimitName",
     "Verdict",
     "judge",
 ]

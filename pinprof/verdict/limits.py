@@ -8,7 +8,7 @@ what it costs: no limit costs more than the parts of the step that it explains.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from pinprof.analyses.idle import IDLE
 from pinprof.measurement.division import OUTSIDE, UNTOLD, Division, busiest, divide
@@ -18,8 +18,14 @@ from pinprof.verdict.rerun import Rerun
 from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
 from pinprof.whatif.scenarios import Scenario
 
-COPY, INPUT, COMMUNICATION, PYTHON, LAUNCH = "copy", "input", "communication", "python", "launch"
-HOST, IRREGULAR, GPU = "host", "irregular", "gpu"
+LimitName: TypeAlias = Literal[
+    "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"
+]
+"""As JSON has it. `host` is `python` and `launch` together, each of which alone may leave the host as slow as the other
+makes it. What a line of the program makes comes before what all of it does: of two limits that cost alike, the first is
+the one to look at."""
+CAUSES: Final[tuple[LimitName, ...]] = get_args(LimitName)
+_, COPY, INPUT, _, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
 
 LATE_HOST: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE)
 """Idle time that nothing but a late host explains: a wait that ends may leave the launches late that follow it."""
@@ -31,8 +37,7 @@ NOT_AGAIN: Final = frozenset({"first", "compile"})
 class Cost:
     """What a limit costs a step, in ns."""
 
-    cause: str
-    """Its name, a key of `LIMITS`."""
+    cause: LimitName
     ns: float
     range_ns: tuple[float, float]
 
@@ -42,7 +47,7 @@ class Cost:
         return self.range_ns[0] > 0
 
 
-CostOf: TypeAlias = Callable[[str, Rerun], Cost]
+CostOf: TypeAlias = Callable[[LimitName, Rerun], Cost]
 """Returns what the limit of this name costs."""
 
 
@@ -68,7 +73,7 @@ class Limit:
 def without(step_of: Callable[[Rerun], float]) -> CostOf:
     """Return how to tell the cost of a limit without which the step takes so long, in ns."""
 
-    def cost(name: str, rerun: Rerun) -> Cost:
+    def cost(name: LimitName, rerun: Rerun) -> Cost:
         replay, step = rerun.replay, rerun.replay.step
         saved, shown = max(replay.step_ns - step_of(rerun), 0.0), shown_of(rerun.profile, name)
         ns = low = high = min(saved, shown)
@@ -83,7 +88,7 @@ def without(step_of: Callable[[Rerun], float]) -> CostOf:
     return cost
 
 
-def shown_of(profile: Profile, name: str) -> float:
+def shown_of(profile: Profile, name: LimitName) -> float:
     """Return how long the parts of the step are that a limit may explain, in ns; infinity where none are known."""
     mean = busiest(profile)
     if mean is None:
@@ -95,7 +100,7 @@ def shown_of(profile: Profile, name: str) -> float:
     return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)
 
 
-def of_gpu_work(name: str, rerun: Rerun) -> Cost:
+def of_gpu_work(name: LimitName, rerun: Rerun) -> Cost:
     """Return what the GPU's own work costs: what nothing but less of it, or a faster GPU, shortens."""
     mean, step_ns = busiest(rerun.profile), rerun.replay.step_ns
     division = divide(rerun.profile, mean) if mean else None
@@ -104,7 +109,7 @@ def of_gpu_work(name: str, rerun: Rerun) -> Cost:
     return Cost(name, ns, ((1 - NOISE) * ns, min((1 + NOISE) * ns, step_ns)))
 
 
-def of_irregular_steps(name: str, rerun: Rerun) -> Cost:
+def of_irregular_steps(name: LimitName, rerun: Rerun) -> Cost:
     """Return what steps cost that take longer than the others and will recur."""
     ns = sum(
         irregular.per_step_ns
@@ -114,7 +119,7 @@ def of_irregular_steps(name: str, rerun: Rerun) -> Cost:
     return Cost(name, ns, (ns, ns))
 
 
-LIMITS: Final[Mapping[str, Limit]] = {
+LIMITS: Final[Mapping[LimitName, Limit]] = {
     "sync": Limit(
         why="the host waits for the GPU, which then runs out of work",
         lost="waits for the GPU",
@@ -191,10 +196,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
         cost=of_gpu_work,
     ),
 }
-"""By name, as JSON has it. `host` is `python` and `launch` together, each of which alone may leave the host as slow as
-the other makes it. Those that a line of the program makes come before those that all of it does: of two that cost
-alike, the first is the one to look at."""
-CAUSES: Final = tuple(LIMITS)
+"""In the order of `CAUSES`."""
 BY_HOST: Final = frozenset(name for name, limit in LIMITS.items() if limit.by_host)
 
 AWAITED = "the host waits after {} to the GPU, which then has no work"

@@ -1,5 +1,6 @@
 """What each limit costs the step, and the one that costs most."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -12,7 +13,7 @@ from pinprof.measurement.division import busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
-from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, Cost
+from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, Cost, LimitName
 from pinprof.verdict.rerun import Rerun
 
 WORTH: Final = 0.1
@@ -31,8 +32,8 @@ MOST_NAMED: Final = 3
 class Verdict:
     """Why a step is as long as it is; times in ns."""
 
-    cause: str | None
-    """One of `CAUSES`, whose cost is certainly not 0; None where that cannot be told."""
+    cause: LimitName | None
+    """The limit whose cost is certainly not 0; None where that cannot be told."""
     step_ns: float | None
     """The step without the profiler, of which the costs are."""
     costs: tuple[Cost, ...] = ()
@@ -69,7 +70,7 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     return Verdict(_cause(by_cause, step), step, costs, awaited_copies(details, profile, by_cause[COPY]))
 
 
-def _cause(costs: dict[str, Cost], step_ns: float) -> str | None:
+def _cause(costs: Mapping[LimitName, Cost], step_ns: float) -> LimitName | None:
     """Return the cause that costs most; None where its range holds 0, and no other of the same size is certain."""
     host, gpu = costs[HOST], costs[GPU]
     others = [costs[cause] for cause in CAUSES if cause not in (HOST, GPU)]

@@ -16,7 +16,7 @@ from check_traces import (
     with_waits,
 )
 from one_after_another import STEP_US, STEPS, one_after_another
-from recordings import TRACES, analysis_of
+from recordings import ROOT, TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
@@ -32,6 +32,22 @@ from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits, Qu
 from pinprof.check.remarks import remarks
 from pinprof.errors import PinprofError
 from pinprof.trace import read_trace
+
+GUIDE = ROOT / "pinprof" / "guides" / "ci.md"
+BEGIN, END = "| option | what it limits |\n|---|---|\n", "\n`--min-overlap` is kept"
+"""What stands before the table of limits in the guide, and behind it."""
+
+
+def test_the_table_of_limits_in_the_guide_is_made_of_the_rows(*, pytestconfig: pytest.Config) -> None:
+    rows = (
+        f"| `--{quantity.name} {quantity.unit.metavar}` | {quantity.help.rstrip('.')} |\n"
+        for quantity in QUANTITIES.values()
+    )
+    text = GUIDE.read_text()
+    written = "".join((text.split(BEGIN)[0], BEGIN, *rows, END, text.split(END)[1]))
+    if pytestconfig.getoption("--update-golden"):
+        GUIDE.write_text(written)
+    assert GUIDE.read_text() == written
 
 
 def verdict_of(builder: TraceBuilder, folder: Path, **limits: float) -> LimitVerdict:

@@ -26,7 +26,7 @@ from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import CHECKS, FIGURES
-from pinprof.measurement.trust.doubt import LEVELS, Doubt, doubted
+from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, doubted
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
@@ -619,7 +619,7 @@ def test_every_rule_says_which_figures_it_rests_on() -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: str) -> None:
+def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: FigureKind) -> None:
     doubt = Doubt("a doubt", "its effect", "a remedy", frozenset({figure}))
     profile = replace(measure(read(steps(), tmp_path)), doubts=(doubt,), withheld=doubted([doubt]))
     are_silent = any(figure in rule.rests_on for rule in RULES)

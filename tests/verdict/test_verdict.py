@@ -15,7 +15,7 @@ from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
-from pinprof.verdict import CAUSES, LIMITS, Cost, Verdict
+from pinprof.verdict import CAUSES, LIMITS, Cost, LimitName, Verdict
 from pinprof.verdict.verdict import _cause
 
 US = 1000.0
@@ -129,7 +129,7 @@ def test_the_cause_of_a_recorded_step_is_named(name: str, cause: str, saving_ms:
 MS = 1_000_000.0
 
 
-def costs_that_are(**ranges: tuple[float, float, float]) -> dict[str, Cost]:
+def costs_that_are(**ranges: tuple[float, float, float]) -> dict[LimitName, Cost]:
     """Costs in ms with their ranges; what is not named costs nothing."""
     named = {cause: ranges.get(cause, (0.0, 0.0, 0.0)) for cause in CAUSES}
     return {cause: Cost(cause, ns * MS, (low * MS, high * MS)) for cause, (low, ns, high) in named.items()}
@@ -210,8 +210,12 @@ def test_a_gpu_that_idles_has_a_finding(tmp_path: Path) -> None:
         assert findings[0].saving.saving_ns > 0
 
 
+def test_each_limit_has_its_row() -> None:
+    assert tuple(LIMITS) == CAUSES
+
+
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_limit_explains_idle_time_that_there_is(name: str) -> None:
+def test_a_limit_explains_idle_time_that_there_is(name: LimitName) -> None:
     assert set(LIMITS[name].idle) <= {*IDLE, OUTSIDE}
 
 

@@ -10,8 +10,10 @@ from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
 
-Figure: TypeAlias = Literal["step", "estimate", "per_step", "busy", "copies", "overlap", "causes", "stalls", "drain"]
-FIGURES: dict[Figure, str] = {
+FigureKind: TypeAlias = Literal[
+    "step", "estimate", "per_step", "busy", "copies", "overlap", "causes", "stalls", "drain"
+]
+FIGURES: dict[FigureKind, str] = {
     "step": "the step",
     "estimate": "the step without the profiler and what a change saves",
     "per_step": "sums per step",
@@ -37,7 +39,7 @@ class Doubt:
     what: str
     effect: str
     remedy: str
-    withholds: frozenset[str] = frozenset()
+    withholds: frozenset[FigureKind] = frozenset()
     """Keys of FIGURES that reports do not give because of it."""
     absent: bool = False
     """Whether something was merely not recorded: what is shown is right without it."""
@@ -70,7 +72,7 @@ class Doubted:
     stalls: Doubt | None = None
     drain: Doubt | None = None
 
-    def reason(self, kinds: Iterable[str]) -> Doubt | None:
+    def reason(self, kinds: Iterable[FigureKind]) -> Doubt | None:
         """Return why a figure that needs all of these kinds is withheld, by the first that is; None if it is given."""
         reasons: list[Doubt | None] = [getattr(self, kind) for kind in kinds]
         return next(filter(None, reasons), None)
@@ -78,7 +80,7 @@ class Doubted:
 
 def doubted(doubts: Iterable[Doubt]) -> Doubted:
     """Return which kinds of figures are withheld; the doubts come with the gravest first."""
-    reasons: dict[str, Doubt] = {}
+    reasons: dict[FigureKind, Doubt] = {}
     for doubt in doubts:
         for figure in doubt.withholds:
             reasons.setdefault(figure, doubt)
@@ -100,6 +102,6 @@ class TraceFacts(NamedTuple):
 Check: TypeAlias = Callable[[TraceFacts], Doubt | None]
 
 
-def only_if(condition: object, *figures: str) -> frozenset[str]:
+def only_if(condition: object, *figures: FigureKind) -> frozenset[FigureKind]:
     """Return the figures if the condition holds, else none."""
     return frozenset(figures if condition else ())

@@ -14,7 +14,7 @@ from pinprof.report.words import all_together, at_sites, begun, printable, untol
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import between, duration, how_many
-from pinprof.verdict import BY_HOST, COPY, LIMITS
+from pinprof.verdict import BY_HOST, COPY, LIMITS, LimitName
 
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 """What to do first about copies to the host."""
@@ -198,7 +198,7 @@ def way_to_gpu(profile: Profile) -> str:
     return f"{begun(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
 
 
-def _of_limit(profile: Profile, cause: str) -> str:
+def _of_limit(profile: Profile, cause: LimitName) -> str:
     """Return what to do about a cause of a long step where no finding tells more."""
     return _of_copies(profile) if cause == COPY else LIMITS[cause].advice
 

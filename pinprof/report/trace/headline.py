@@ -10,7 +10,7 @@ from pinprof.report.trace.host import time_of_host
 from pinprof.report.trace.step import AT_WORK, of_step, unit, where_it_goes, while_idle
 from pinprof.report.words import either, step_known
 from pinprof.units import between, duration, how_many, percent
-from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, HOST, IRREGULAR, LIMITS, Cost, Verdict
+from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, HOST, IRREGULAR, LIMITS, Cost, LimitName, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -26,7 +26,7 @@ def sentence(profile: Profile, verdict: Verdict) -> str:
     if not any(profile.counts.get(category) for category in OF_TORCH):
         return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
     if verdict.cause is not None:
-        return f"{length_of(profile)}: {_why(profile, verdict)}"
+        return f"{length_of(profile)}: {_why(profile, verdict, verdict.cause)}"
     if verdict.between:
         return f"{length_of(profile)}: {_cannot_tell(profile, verdict)}"
     mean = busiest(profile)
@@ -39,22 +39,22 @@ def why_long(profile: Profile, verdict: Verdict) -> str | None:
     return sentence(profile, verdict) if verdict.cause is not None or verdict.between else None
 
 
-def _why(profile: Profile, verdict: Verdict) -> str:
-    why, cost, mean = _because(verdict), verdict.cost, busiest(profile)
-    if cost is None or not verdict.step_ns or (verdict.cause == GPU and mean is None):
+def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
+    why, cost, mean = _because(verdict, cause), verdict.cost, busiest(profile)
+    if cost is None or not verdict.step_ns or (cause == GPU and mean is None):
         return why
-    if verdict.cause == GPU and mean:
+    if cause == GPU and mean:
         works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it"
         return works + (", and waits for the host" if profile.bound == "host" else "")
-    if verdict.cause == IRREGULAR:
+    if cause == IRREGULAR:
         return f"{why}. That adds {duration(cost.ns)} to each step on average"
     return f"{why}. That costs {duration(cost.ns)} of it ({percent(cost.ns / verdict.step_ns)})"
 
 
-def _because(verdict: Verdict) -> str:
+def _because(verdict: Verdict, cause: LimitName) -> str:
     """Return why the step is long, without what it costs."""
-    if verdict.cause != COPY or not verdict.awaited:
-        return LIMITS[verdict.cause or ""].why
+    if cause != COPY or not verdict.awaited:
+        return LIMITS[cause].why
     several = verdict.awaited > 1
     return AWAITED.format(f"each of {how_many(verdict.awaited)} copies" if several else "each copy")
 

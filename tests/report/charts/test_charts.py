@@ -17,6 +17,7 @@ from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.replay.step import StepEstimate
 from pinprof.report.charts import (
     Chart,
@@ -249,7 +250,7 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
     ],
 )
 def test_what_the_trace_is_not_fit_for_is_not_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, absent: set[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: FigureKind, absent: set[str]
 ) -> None:
     trace = read_trace(waiting().write(tmp_path / "trace.json"))
     whole = Page(to_html([analyse(trace)])).text
