@@ -317,11 +317,16 @@ def waits(*names: str) -> Judge:
 
 
 def _waits(figures: Sequence[Figure]) -> Judgement:
-    said = "; ".join(
-        f"{counted(figure.median, 'wait')} per step ({figure.name.removeprefix('waits, ')})" for figure in figures
-    )
+    said = "; ".join(f"{_waits_of(figure)} ({figure.name.removeprefix('waits, ')})" for figure in figures)
     always, never = (all(figure.low >= 1 for figure in figures), all(figure.high < 1 for figure in figures))
     return decide(said, confirmed=always, refuted=never)
+
+
+def _waits_of(figure: Figure) -> str:
+    """Return how often the host waits: per step, or in all steps where it does not wait in each."""
+    if 0 < figure.median < 1:
+        return f"{counted(round(figure.median * figure.runs), 'wait')} in {figure.runs} steps"
+    return f"{counted(figure.median, 'wait')} per step"
 
 
 def beyond(name: str, limit: float) -> Judge:

@@ -27,8 +27,8 @@ CHUNK_BYTES = 1 << 30
 """What is pinned at once: between two of them it is asked what is left."""
 LEFT_SHARE = 0.25
 """Of the host's memory, what all others keep at least."""
-PINNING_S = 9.0
-"""How long the steps may take in all: the host of an H100 pins a GiB in half a second."""
+PINNING_S = 25.0
+"""How long the steps may take in all: the host of an H100 pins a GiB in half a second, so some 40 GiB."""
 CPU = torch.device("cpu")
 MayPin = Callable[[int, int], bool]
 """Says whether so many more bytes may be pinned beside so many that are."""

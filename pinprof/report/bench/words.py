@@ -161,7 +161,7 @@ def grids(bench: Bench, result: Result) -> list[Table]:
 def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Table:
     first, shown_size = ("workers", str) if names[0] == WORKERS else ("size", size)
     lines = [(shown_size(number), *(_cell(result.figure(name, number), marks) for name in names)) for number in sizes]
-    caption = f"By {first}, with how far the spread goes from the median"
+    caption = f"By {first}, with how far the spread goes from the median, beyond 100 % from where to where"
     return Table(caption, [Column(first), *number_columns(*names)], lines)
 
 
@@ -171,6 +171,8 @@ def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:
     if not spread(figure) or not figure.median:
         return shown(figure) + marks(figure)
     most = max(figure.high - figure.median, figure.median - figure.low) / abs(figure.median)
+    if most > 1:
+        return f"{shown(figure)} ({spread(figure)}){marks(figure)}"
     return f"{shown(figure)} ±{percent(most)}{marks(figure)}"
 
 
