@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from chromium import open_file, painted
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TookTooLong
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
@@ -234,7 +234,7 @@ def test_clicking_gpu_work_shows_its_launch(opened: Opened, tmp_path: Path) -> N
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector(".chosen:not([hidden])")
-    assert page.locator(".labels .mark").all_inner_texts() == ["chosen", "its launch"]
+    expect(page.locator(".labels .mark")).to_have_text(["chosen", "its launch"])  # drawn in the next frame
     said = page.locator(".chosen").inner_text()
     assert "launched 400 µs earlier by cudaLaunchKernel" in said
     assert "cudaLaunchKernel\nstarts 100 µs into ProfilerStep#0\nlasts 2.00 µs" in said
@@ -274,7 +274,7 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
         find.press(key)
         places.append(page.locator(".found").inner_text().split()[0])
     assert [places[2], len(set(places))] == [places[0], 3]  # on, back, and back once more
-    assert page.locator(".labels .mark").all_inner_texts() == ["chosen"]
+    expect(page.locator(".labels .mark")).to_have_text(["chosen"])
     find.fill("no such name")
     page.wait_for_function("() => document.querySelector('.found').textContent == 'not found'")
 
