@@ -5,14 +5,13 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.communication import Communication, measure_communication
+from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.course import OTHER, Course, Irregular, follow_course
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
+from pinprof.analyses.irregular_steps import IrregularStep, irregular_steps, without
 from pinprof.analyses.loader import LoaderWaits, measure_loader
-from pinprof.analyses.overlap import Overlap, measure_overlap
-from pinprof.analyses.parts import StepParts, measure_parts
-from pinprof.analyses.regular import IrregularStep, irregular_steps, without
+from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.intervals import union

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.overlap import EXPOSED
 from pinprof.analyses.syncs import VERDICTS, WAITS
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURES

@@ -7,7 +7,7 @@ from math import inf
 from typing import Literal
 
 from pinprof.ab.edits import Code, Edit, Lines, chance_of, find_edits, most_sampled, samples_in
-from pinprof.analyses.host import HostSums
+from pinprof.analyses.host_samples import HostSums
 from pinprof.analysis import Analysis
 from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
 from pinprof.comparison.changes import SAME

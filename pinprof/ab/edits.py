@@ -9,7 +9,7 @@ from math import comb, erf, sqrt
 from pathlib import Path
 from typing import TypeAlias
 
-from pinprof.analyses.host import HostSums
+from pinprof.analyses.host_samples import HostSums
 
 MOST_LINES = 20_000
 """A longer file is not compared: somebody has generated it."""

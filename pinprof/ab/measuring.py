@@ -21,7 +21,7 @@ from pinprof.ab.tasks import Record, StepOptions, Turns
 from pinprof.ab.times import Timed, read_times
 from pinprof.capture.bounds import RecordingOptions
 from pinprof.errors import MeasureError
-from pinprof.replay.feed import STARVED
+from pinprof.replay.bound import STARVED
 from pinprof.temporary import temporary_folder
 
 LONGEST_PLAIN_S = 20.0

@@ -1,12 +1,24 @@
-"""What was copied, by direction and kind of host memory."""
+"""What was copied, how much of it kernels hide, and why the rest is exposed."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import covered, union
+from pinprof.intervals import Intervals, contains, covered, length, subtract, union
 from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE, Int64s, Trace, rows_by
+from pinprof.trace.tables import (
+    DIRECTIONS,
+    HOST_MEMORIES,
+    KERNEL,
+    MEMCPY,
+    NONE,
+    PAGEABLE,
+    Bools,
+    Int64s,
+    Trace,
+    rows_by,
+)
 
 
 @dataclass(frozen=True)
@@ -84,3 +96,231 @@ def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         overlapped[mine] = covered(busy, gpu.start_ns[rows[mine]], gpu.end_ns[rows[mine]])
     return overlapped
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Why nothing runs beside a copy."""
+
+    label: str
+    """In short, for tables."""
+    sentence: str
+    """In the words that all reports share."""
+
+
+EXPOSED: Final = {
+    "pageable": Exposure(
+        "the memory is not pinned",
+        "the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile",
+    ),
+    "same_stream": Exposure(
+        "on the stream of the kernels",
+        "the copy is on the stream of the kernels around it, so they run one after the other",
+    ),
+    "no_kernels_to_overlap": Exposure("no kernel was queued", "no kernel was queued that could have run beside it"),
+    "launched_late": Exposure(
+        "launched too late", "it was launched too late: the kernels that it could hide behind had ended"
+    ),
+    "other": Exposure("no known reason", "no known reason"),
+    "end_of_recording": Exposure(
+        "the recording ended",
+        "it ran after the last recorded kernel: the trace lacks the next kernels, which would hide it. It counts "
+        "neither in shares nor per step",
+    ),
+}
+"""By name, as JSON has it, in the order in which `_reasons` asks for them; the end of the recording comes first."""
+REASONS: Final = tuple(EXPOSED)
+
+CUT = REASONS.index("end_of_recording")
+
+USUAL = 0.5
+"""A copy after the last kernel is taken to be cut off from the kernels that hide it if kernels hid at least this share
+of the time of the copies before it on its stream, in its direction."""
+
+LAUNCH_LATENCY_NS = 20_000
+"""A copy that starts within this time after its launch call began was not queued behind other work. A launch takes
+about 5 µs on the host and as much until the GPU starts; the rest is room for a profiled, slower launch."""
+
+
+@dataclass(frozen=True)
+class DeviceOverlap:
+    """Copy time of one device, in ns; `overlapped_ns + exposed_ns == copy_ns`."""
+
+    device: int
+    copy_ns: int
+    """Length of the union of the device's copies."""
+    overlapped_ns: int
+    """The part under the union of the device's kernels."""
+    exposed_ns: int
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Copy time per device, and each copy with the part of the exposed time that is its own and the reason for it."""
+
+    devices: tuple[DeviceOverlap, ...]
+    row: Int64s
+    """Rows of the copies in `Trace.gpu`."""
+    exposed_ns: Int64s
+    """Exposed time of each copy; a moment that several copies share belongs to the one that started first, so these
+    add up to the exposed time of the devices."""
+    reason: Int64s
+    """Per copy: index into REASONS."""
+    by_reason: tuple[tuple[str, int, int], ...]
+    """Reason, number of copies with exposed time, exposed ns; the longest first."""
+
+    @property
+    def counts(self) -> Bools:
+        """Whether each copy counts per step and in `fraction`: not if the recording ended before what would hide it."""
+        return self.reason != CUT
+
+    @property
+    def known_ns(self) -> int:
+        """The copy time that the recording shows to be hidden or exposed."""
+        return sum(device.copy_ns for device in self.devices) - int(self.exposed_ns[~self.counts].sum())
+
+    @property
+    def fraction(self) -> float | None:
+        """The overlapped share of `known_ns`; None without copies."""
+        return sum(device.overlapped_ns for device in self.devices) / self.known_ns if self.known_ns else None
+
+
+def measure_overlap(trace: Trace) -> Overlap:
+    """Return overlapped and exposed copy time of each device with the reason for each exposed copy."""
+    gpu = trace.gpu
+    copies = np.flatnonzero(gpu.category == MEMCPY)
+    exposed = np.zeros(len(copies), np.int64)
+    reason = np.zeros(len(copies), np.int64)
+    devices = []
+    for on_device in rows_by(gpu.device[copies]):
+        rows = copies[on_device]
+        device = int(gpu.device[rows[0]])
+        of_device = gpu.of_device[device]
+        kernels = of_device[gpu.category[of_device] == KERNEL]
+        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
+        reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
+        copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
+        hidden = int(covered(busy, copying.start, copying.end).sum())
+        total = length(copying)
+        devices.append(DeviceOverlap(device, total, hidden, total - hidden))
+    return Overlap(tuple(devices), copies, exposed, reason, _by_reason(exposed, reason))
+
+
+def _by_reason(exposed_ns: Int64s, reason: Int64s) -> tuple[tuple[str, int, int], ...]:
+    rows = [
+        (name, int(((reason == code) & (exposed_ns > 0)).sum()), int(exposed_ns[reason == code].sum()))
+        for code, name in enumerate(REASONS)
+    ]
+    return tuple(sorted((row for row in rows if row[1]), key=lambda row: -row[2]))
+
+
+def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return start and end of the times in which copies of a device are exposed, in order, and the copy of each.
+
+    `Overlap.exposed_ns` has their sums; copies are rows of `Trace.gpu`.
+    """
+    gpu = trace.gpu
+    mine = gpu.of_device[device]
+    rows, kernels = (mine[gpu.category[mine] == category] for category in (MEMCPY, KERNEL))
+    own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
+    some = own_end > own_start
+    rows, own_start, own_end = rows[some], own_start[some], own_end[some]
+    exposed = subtract(union(own_start, own_end), union(gpu.start_ns[kernels], gpu.end_ns[kernels]))
+    start = np.union1d(exposed.start, own_start[contains(exposed, own_start)])
+    within = np.searchsorted(exposed.start, start, side="right") - 1
+    end = np.minimum(exposed.end[within], np.append(start[1:], np.iinfo(np.int64).max)[: len(start)])
+    return start, end, rows[np.searchsorted(own_start, start, side="right") - 1]
+
+
+def _own_times(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Return when each copy (sorted by start) runs and no earlier one does; these are disjoint, and some are empty."""
+    reach = np.maximum.accumulate(end)
+    own_start = np.maximum(start, np.concatenate((start[:1], reach[:-1])))
+    return own_start, np.maximum(end, own_start)
+
+
+def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
+    """Return the exposed time of each copy (sorted by start) in which no earlier copy runs."""
+    own_start, own_end = _own_times(start, end)
+    return own_end - own_start - covered(busy, own_start, own_end)
+
+
+def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Int64s:
+    """Return the first reason that holds for each copy, as an index into REASONS."""
+    conditions = {
+        "pageable": trace.gpu.host_memory[rows] == PAGEABLE,
+        "same_stream": _beside_own_stream(trace, rows, kernels),
+        "no_kernels_to_overlap": ~_kernels_were_queued(trace, rows, kernels)
+        | _came_first(trace, rows, kernels, exposed),
+        "launched_late": _started_at_once(trace, rows),
+        "other": np.ones(len(rows), bool),
+        "end_of_recording": _cut_off(trace, rows, kernels, exposed),
+    }
+    codes = sorted(range(len(REASONS)), key=lambda code: code != CUT)
+    return np.select([conditions[REASONS[code]] for code in codes], codes)
+
+
+def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
+    """Return which copies are exposed only because the recording ended: kernels hid those before them."""
+    gpu, lasts = trace.gpu, trace.gpu.duration_ns[rows]
+    after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
+    _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)
+    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (lasts, lasts - exposed))
+    result: Bools = after & (time > 0) & (hidden >= USUAL * time)
+    return result
+
+
+def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
+    """Return whether the last kernel before the copy or the first one after it is on the copy's own stream."""
+    gpu = trace.gpu
+    if len(kernels) == 0:
+        return np.zeros(len(rows), bool)
+    following = np.searchsorted(gpu.start_ns[kernels], gpu.end_ns[rows])
+    preceding = np.searchsorted(gpu.start_ns[kernels], gpu.start_ns[rows]) - 1
+    result = np.zeros(len(rows), bool)
+    for position in (preceding, following):
+        exists = (position >= 0) & (position < len(kernels))
+        neighbour = kernels[np.clip(position, 0, len(kernels) - 1)]
+        result |= exists & (gpu.stream[neighbour] == gpu.stream[rows])
+    return result
+
+
+def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
+    """Return whether a kernel launched before the copy's end, on another stream, had still to start or was running."""
+    gpu, launched, never = trace.gpu, trace.launched_ns, np.iinfo(np.int64).min
+    queue = kernels[np.argsort(launched[kernels], kind="stable")]
+    stream, end = gpu.stream[queue], gpu.end_ns[queue]
+    reach = np.concatenate(([never], np.maximum.accumulate(end)))
+    last = np.maximum.accumulate(np.where(end > reach[:-1], np.arange(len(queue)), 0))  # ends last so far
+    elsewhere = np.where(stream != stream[last], end, never)  # ends last of the work on other streams
+    changes = np.flatnonzero(stream[last][1:] != stream[last][:-1]) + 1
+    elsewhere[changes] = reach[changes]
+    elsewhere = np.concatenate(([never], np.maximum.accumulate(elsewhere)))
+    seen = np.searchsorted(launched[queue], gpu.end_ns[rows])
+    beside = np.append(stream[last], NONE)[seen - 1] != gpu.stream[rows]
+    result: Bools = np.where(beside, reach[seen], elsewhere[seen]) > gpu.start_ns[rows]
+    return result
+
+
+def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
+    """Return whether the copy began before any kernel that was queued, and is exposed mostly until the first starts.
+
+    If it were launched earlier, it would run earlier, but still beside nothing.
+    """
+    gpu, launched = trace.gpu, trace.launched_ns
+    if len(kernels) == 0:
+        return np.zeros(len(rows), bool)
+    start = gpu.start_ns[rows]
+    following = np.searchsorted(gpu.start_ns[kernels], start)
+    first = kernels[np.minimum(following, len(kernels) - 1)]
+    alone = np.where(contains(union(gpu.start_ns[kernels], gpu.end_ns[kernels]), start), 0, gpu.start_ns[first] - start)
+    beside = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
+    result: Bools = beside & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
+    return result
+
+
+def _started_at_once(trace: Trace, rows: Int64s) -> Bools:
+    """Return whether the copy began as soon as it was launched: launched earlier, it would have run earlier."""
+    known = trace.links.launch[rows] != NONE
+    return known & (trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS)

@@ -7,9 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.step_statistics import (
+    FEWEST_BLOCKS,
+    Bools,
+    Times,
+    half_width,
+    range_of_another,
+    returning,
+    unlike_others,
+)
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PLAIN, PROFILED, RunLog
-from pinprof.usual import FEWEST_BLOCKS, Bools, Times, half_width, range_of_another, returning, unlike_others
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
 """Further reasons why a step is unlike the others; `logging` is any work that returns every so many steps."""

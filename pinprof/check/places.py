@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.overlap import EXPOSED, REASONS
+from pinprof.analyses.copies import EXPOSED, REASONS
 from pinprof.analyses.syncs import WAITS, Cost, Site
 from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait

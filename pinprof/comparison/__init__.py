@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Literal, TypeAlias
 
-from pinprof.analyses.kernels import SAME, kernels_alike
+from pinprof.analyses.by_name.kernels import SAME, kernels_alike
 from pinprof.analysis import Analysis
 from pinprof.comparison.changes import (
     CopyChange,

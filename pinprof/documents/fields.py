@@ -9,7 +9,7 @@ from pinprof.rules.rule import FAMILIES, Saving
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 from pinprof.units import ms
-from pinprof.whatif import regions
+from pinprof.whatif import graphs
 
 Source: TypeAlias = Annotated[str, one_of(("measured", "given", "estimated"))]
 Bound: TypeAlias = Annotated[str, one_of(("host", "gpu", "input", "communication"))]
@@ -78,7 +78,7 @@ def library(place: Place | None) -> Library | None:
     return None if place is None else Library(*place)
 
 
-def blockers(found: Iterable[regions.Blocker]) -> list[Blocker]:
+def blockers(found: Iterable[graphs.Blocker]) -> list[Blocker]:
     """Return what forbids to capture a region as a CUDA graph."""
     return [Blocker(*blocker.place, blocker.what, blocker.per_step) for blocker in found]
 

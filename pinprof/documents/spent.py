@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof.analyses.host import KINDS
+from pinprof.analyses.host_samples import KINDS
 from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
 from pinprof.documents.fields import Blocker, Placed
 from pinprof.trace import host

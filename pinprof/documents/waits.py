@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
+from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.overlap import REASONS
 from pinprof.document import NOT_IN_OLDER, Count, Document, Gbps, Ms, Share, Size, doc, one_of
 from pinprof.documents.fields import (
     Direction,

@@ -26,7 +26,7 @@ Errors of HTA after the loading remain.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pinprof.hta.sources import Source, recorded_ranks
+from pinprof.hta.recording import Source, recorded_ranks
 
 
 def trace_analysis(

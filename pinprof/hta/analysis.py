@@ -11,10 +11,28 @@ from hta.configs.env_options import disable_ns_rounding
 from hta.trace_analysis import TraceAnalysis
 
 from pinprof.hta.frames import US, frame_of, symbols_of, times_of
-from pinprof.hta.pandas2 import Pandas2Frame
-from pinprof.hta.recording import EventColumns
-from pinprof.hta.sources import check_output, document_of
+from pinprof.hta.recording import EventColumns, check_output, document_of
 from pinprof.trace.tables import NONE
+
+
+class Pandas2Frame(pd.DataFrame):
+    """A DataFrame with two methods as before pandas 3; frames made from it are of this class too."""
+
+    @property
+    def _constructor(self) -> type["Pandas2Frame"]:
+        return Pandas2Frame
+
+    def drop(self, *args: Any, **options: Any) -> Any:
+        """Drop columns even if the call also names an axis, as critical paths do."""
+        if options.get("columns") is not None:
+            options.pop("axis", None)
+        return super().drop(*args, **options)
+
+    def replace(self, *args: Any, **options: Any) -> Any:
+        """Replace texts by numbers and make the column numeric, as call stacks need it."""
+        replaced = super().replace(*args, **options)
+        return None if replaced is None else replaced.infer_objects()
+
 
 FILTERED_BY = ["index", "name", "ts", "end", "stream", "correlation"]
 """The columns by which HTA chooses the rows of whole steps."""

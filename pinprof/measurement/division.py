@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import GpuSums, Profile
 

@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from pinprof.analyses.copies import CopyGroup, measure_copies
-from pinprof.analyses.host import measure_host
+from pinprof.analyses.by_name.kernels import measure_kernels
+from pinprof.analyses.by_name.ops import OpSums, measure_ops
+from pinprof.analyses.copies import CopyGroup, Overlap, measure_copies
+from pinprof.analyses.host_samples import measure_host
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import measure_launches, measure_slow_launches
-from pinprof.analyses.overlap import Overlap
-from pinprof.analyses.parts import MeanStep, measure_mean
-from pinprof.analyses.pause import measure_pause
-from pinprof.analyses.spent import OpSums, measure_kernels, measure_ops
+from pinprof.analyses.longest_pause import measure_pause
+from pinprof.analyses.step_parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
 from pinprof.details import Details, details_of

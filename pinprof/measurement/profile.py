@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pinprof.analyses.communication import Communication
+from pinprof.analyses.by_name.kernels import KernelSums
+from pinprof.analyses.by_name.ops import OpSums
 from pinprof.analyses.copies import Copied, Hidden
 from pinprof.analyses.course import Course, Irregular
-from pinprof.analyses.host import HostSums
+from pinprof.analyses.host_samples import HostSums
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, SlowLaunches
 from pinprof.analyses.loader import LoaderSums
-from pinprof.analyses.parts import MeanStep
-from pinprof.analyses.pause import Pause
-from pinprof.analyses.spent import KernelSums, OpSums
+from pinprof.analyses.longest_pause import Pause
+from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Stalled
-from pinprof.glance import as_table, one_line
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.trust.doubt import FIGURES, Doubt, Doubted
+from pinprof.object_repr import as_table, one_line
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Info
 from pinprof.units import counted, duration, percent

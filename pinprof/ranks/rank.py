@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.parts import step_windows
+from pinprof.analyses.step_parts import step_windows
 from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import Pinning
 from pinprof.intervals import Intervals, covered

@@ -8,14 +8,12 @@ from math import inf
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, bound_of, is_gpu_bound
+from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, Feed, bound_of, feed_of, is_gpu_bound
 from pinprof.replay.building import build_program
-from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fitted, way_of
-from pinprof.replay.feed import Feed, feed_of
+from pinprof.replay.calibration import USUAL_NS, as_sampled, cost_of, expected, fitted, way_of
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.replay.ranks import alone, joined
-from pinprof.replay.sampled import as_sampled
 from pinprof.replay.step import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace

@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs import in_library
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.replay.feed import feed_of
+from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all
 from pinprof.trace.calls import are_small_to_gpu

@@ -15,7 +15,7 @@ from pinprof.trace.pauses import launching_threads, long_ops, long_pauses
 from pinprof.trace.serving import is_serving, serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import how_many
-from pinprof.whatif.regions import Blocker
+from pinprof.whatif.graphs import Blocker
 
 IDLE = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""

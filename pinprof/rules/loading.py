@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.details import Details
-from pinprof.replay.feed import Feed
+from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
 from pinprof.units import counted
 from pinprof.whatif.edits import Edits

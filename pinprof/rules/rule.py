@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.details import Details
-from pinprof.glance import as_table, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
+from pinprof.object_repr import as_table, one_line
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration, uncoded
 from pinprof.verdict import UNTOLD, LimitName, Verdict
 from pinprof.whatif import Edits
 from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.regions import Blocker
+from pinprof.whatif.graphs import Blocker
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pinprof.rules.rule import NEGLIGIBLE, Finding, Findings, Rule
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import Trace
 from pinprof.verdict import judge
-from pinprof.whatif.regions import Blocker, capture_of
+from pinprof.whatif.graphs import Blocker, capture_of
 
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""

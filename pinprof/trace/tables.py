@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pinprof.glance import as_table, one_line
+from pinprof.object_repr import as_table, one_line
 from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Contexts, RecordedLines
 from pinprof.trace.made import Made

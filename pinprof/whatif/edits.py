@@ -23,9 +23,7 @@ from pinprof.replay.program import (
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
 from pinprof.trace.tables import NONE, PAGEABLE, PINNED, Trace
-from pinprof.whatif.capturable import capturable_ns
-from pinprof.whatif.fusing import fused_ns
-from pinprof.whatif.graphs import fused, in_graphs
+from pinprof.whatif.graphs import capturable_ns, fused, fused_ns, in_graphs
 from pinprof.whatif.rates import PinnedRates
 
 LARGE_COPY_BYTES = 1 << 20

@@ -13,9 +13,8 @@ from pinprof.replay import Replay
 from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import NONE
 from pinprof.whatif.edits import Edits
-from pinprof.whatif.fusing import calls_to_fuse
+from pinprof.whatif.graphs import Blocker, calls_to_fuse, capture_of
 from pinprof.whatif.predict import Prediction, predict_scenario
-from pinprof.whatif.regions import Blocker, capture_of
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
 

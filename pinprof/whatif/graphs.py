@@ -1,9 +1,184 @@
-"""CUDA graphs and fused optimizers: what one launch in place of many would leave of a recorded program."""
+"""CUDA graphs and fused optimizers: which calls one launch could make, and what it leaves of a recorded program."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
 
+import numpy as np
+
+from pinprof.analyses.syncs import Syncs
+from pinprof.intervals import contains, union
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call, Work
+from pinprof.trace.lines import Place
+from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, optimizer_steps, phase_of_calls
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+
+Region: TypeAlias = Literal["step", "model", "optimizer"]
+"""The whole step, forward and backward, or the optimizer's."""
+PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
+    "step": (FORWARD, BACKWARD, OPTIMIZER, OTHER),
+    "model": (FORWARD, BACKWARD),
+}
+"""The optimizers' is not here: they are not all that lies between their first launch and their last."""
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """What forbids to capture a region as a graph."""
+
+    what: str
+    place: Place
+    per_step: float
+    """How often it comes; 0 for what is of the step as a whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """A region of the complete steps that may become a CUDA graph."""
+
+    calls: Int64s
+    """Its calls that a graph can hold: rows of `Trace.calls`."""
+    launches: float
+    """Of them, those that launch work, per step."""
+    blockers: tuple[Blocker, ...]
+    """The costliest first."""
+
+
+def capture_of(trace: Trace, syncs: Syncs, region: Region) -> Capture:
+    """Return what of a region a graph could hold; `_region` says how far it reaches."""
+    inside = _region(trace, region)
+    waits = np.zeros(len(trace.calls), bool)
+    waits[syncs.stalls.call] = True
+    launched = np.zeros(len(trace.calls), bool)
+    launched[trace.links.launch[trace.links.launch != NONE]] = True
+    uses = trace.calls.named(lambda name: "EventRecord" in name or "StreamWaitEvent" in name)
+    held = inside & (launched | uses) & ~waits
+    steps = max(int(trace.steps.complete.sum()), 1)
+    blockers = (*_waiting(syncs, inside, steps), *_varying(trace, held & launched))
+    return Capture(np.flatnonzero(held), float((held & launched).sum()) / steps, blockers)
+
+
+def _region(trace: Trace, region: Region) -> Bools:
+    """Return per call whether it lies between the first and the last launch of the region of its complete step.
+
+    The optimizers' is whether it lies in a step of one of them. Those between the passes of several networks are not
+    of the networks.
+    """
+    calls, step = trace.calls, trace.links.call_step
+    phase, stepping = phase_of_calls(trace), contains(optimizer_steps(trace), calls.start_ns)
+    if region == "optimizer":
+        return stepping & (phase == OPTIMIZER) & trace.steps.holds(step)
+    chosen = np.zeros(len(calls), bool)
+    launch = trace.links.launch
+    kernels = launch[(launch != NONE) & (trace.gpu.category == KERNEL)]
+    chosen[kernels] = True
+    chosen &= trace.steps.holds(step)
+    chosen &= np.isin(phase, PHASES_OF[region])
+    rows = np.flatnonzero(chosen)
+    count = len(trace.steps)
+    first, last = np.full(count + 1, np.iinfo(np.int64).max), np.full(count + 1, NONE, np.int64)
+    np.minimum.at(first, step[rows], calls.start_ns[rows])
+    np.maximum.at(last, step[rows], calls.start_ns[rows])
+    threads = np.isin(calls.thread, np.unique(calls.thread[rows]))
+    between = threads & (step != NONE) & (calls.start_ns >= first[step]) & (calls.start_ns <= last[step])
+    return between & ~stepping if region == "model" else between
+
+
+def _waiting(syncs: Syncs, inside: Bools, steps: int) -> Iterator[Blocker]:
+    for number, site in enumerate(syncs.sites):
+        count = int(inside[syncs.stalls.call[syncs.rows[number]]].sum())
+        if count and site.is_of_the_code:
+            yield Blocker(site.cause, site.place, count / steps)
+
+
+def _varying(trace: Trace, launches: Bools) -> Iterator[Blocker]:
+    """Yield that the steps do not launch the same kernels in the same order, if so."""
+    launch = trace.links.launch
+    rows = np.flatnonzero((launch != NONE) & (trace.gpu.category == KERNEL))
+    rows = rows[launches[launch[rows]]]
+    rows = rows[np.lexsort((rows, launch[rows]))]
+    step = trace.links.activity_step[rows]
+    sequences = {tuple(trace.gpu.name[rows[step == number]].tolist()) for number in np.unique(step).tolist()}
+    if len(sequences) > 1:
+        yield Blocker("the steps do not launch the same kernels", Place(), 0.0)
+
+
+FUSED: Final = {"Adam": 7 / 18, "AdamW": 7 / 20}
+"""How often a fused optimizer reads or writes a tensor as large as the parameters, as a share of how often the ops do
+that it replaces. Fused, it reads the parameters, the gradients and both averages, and writes all but the gradients. The
+ops (torch/optim/adam.py, `_multi_tensor_adam`; read and written): lerp 2 and 1, mul 1 and 1, addcmul 2 and 1, sqrt 1
+and 1, div 1 and 1, add 1 and 1, addcdiv 3 and 1; AdamW one mul more. Of others, the GPU's work is taken to stay."""
+SMALL_NS: Final = 1_000.0
+"""A kernel that has hardly anything to do takes so long: half of those of small networks take 1.1 us on an H200."""
+
+FUSED_OP: Final = re.compile(r"aten::_fused_\w+_$")
+
+
+def calls_to_fuse(trace: Trace, syncs: Syncs) -> frozenset[int]:
+    """Return the calls of optimizers that a fused one makes at once: not those of one that is fused."""
+    calls = capture_of(trace, syncs, "optimizer").calls
+    fused = np.append(trace.ops.named(lambda name: FUSED_OP.match(name) is not None), False)
+    return frozenset(calls[~fused[trace.links.op[calls]]].tolist())
+
+
+def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
+    """Return by activity how long in ns the kernels run in a fused optimizer that such calls of optimizers launch now.
+
+    Kernels of optimizers that are not in `FUSED` are left out.
+    """
+    marks, launch = trace.annotations, trace.links.launch
+    launched = (launch != NONE) & np.isin(launch, np.array(list(calls), np.int64)) & (trace.gpu.category == KERNEL)
+    rows = np.flatnonzero(launched)
+    issued = trace.calls.start_ns[launch[rows]]
+    share = np.zeros(len(rows))
+    for name, left in FUSED.items():
+        mine = marks.named(f"Optimizer.step#{name}.step".__eq__)
+        share[contains(union(marks.start_ns[mine], marks.end_ns[mine]), issued)] = left
+    known = share > 0
+    times = share * np.maximum(trace.gpu.duration_ns[rows] - SMALL_NS, 0.0)
+    return dict(zip(rows[known].tolist(), times[known].tolist(), strict=True))
+
+
+ADAM = re.compile(r"Optimizer\.step#AdamW?\.step")
+DIVISION, PER_STEP_COUNT, OF_CAPTURABLE = "aten::_foreach_div_", "aten::item", "aten::_foreach_pow"
+"""Of torch's foreach Adam: it divides by the bias corrections, for which it reads the count of each parameter's steps;
+if `capturable`, it computes them on the GPU."""
+READS: Final = 2
+"""Of the count, for each parameter."""
+KERNEL_NS: Final = 1_750.0
+"""A small elementwise kernel in a graph, with the gap before it: 1.0 to 1.5 us and 0.25."""
+DIVISIONS, SMALL_OPS = 2, 10
+"""With `capturable` the divisors are tensors. So both divisions run a kernel for each parameter, where before one ran
+a few kernels for all; and ten foreach ops compute the divisors (torch/optim/adam.py, `_multi_tensor_adam`)."""
+
+
+def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
+    """Return by activity how much longer in ns the work takes that Adam launched from calls that a graph holds.
+
+    It stands for all that `capturable=True` adds. An optimizer that is fused, or capturable already, adds nothing.
+    """
+    ops, launch = trace.ops, trace.links.launch
+    marks = trace.annotations
+    steps = marks.named(lambda name: ADAM.match(name) is not None)
+    held = np.isin(launch, np.array(list(graphed), np.int64)) & (launch != NONE)
+    op_of = np.where(held, trace.links.op[launch], NONE)
+    divides = np.append(ops.named(DIVISION.__eq__), False)
+    rows = np.flatnonzero(held & divides[op_of])
+    issued = trace.calls.start_ns[launch[rows]]
+    reads = ops.start_ns[ops.named(PER_STEP_COUNT.__eq__)]
+    powers = ops.start_ns[ops.named(OF_CAPTURABLE.__eq__)]
+    longer: dict[int, float] = {}
+    for start, end in zip(marks.start_ns[steps].tolist(), marks.end_ns[steps].tolist(), strict=True):
+        mine = rows[(issued >= start) & (issued < end)].tolist()
+        parameters = int(((reads >= start) & (reads < end)).sum()) // READS
+        if not mine or not parameters or ((powers >= start) & (powers < end)).any():
+            continue
+        small = (DIVISIONS * parameters + SMALL_OPS) * KERNEL_NS
+        for row in mine:
+            longer[row] = (DIVISIONS - 1) * float(trace.gpu.duration_ns[row]) + small / len(mine)
+    return longer
+
 
 LAUNCH_NS = 10_000.0
 """What the launch of a graph takes the host."""

@@ -9,7 +9,7 @@ from operator import or_
 
 import numpy as np
 
-from pinprof.analyses.kernels import SAME, kernels_alike
+from pinprof.analyses.by_name.kernels import SAME, kernels_alike
 from pinprof.analyses.syncs import BLOCKING_COPIES, GONE, OF_COPIES_TO_GPU, Counted, Site, match_sites
 from pinprof.details import Details
 from pinprof.errors import TraceError

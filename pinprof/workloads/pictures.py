@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from pinprof.analyses.overlap import EXPOSED
+from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.results import Bar, Picture
 from pinprof.details import Details

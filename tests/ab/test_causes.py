@@ -10,7 +10,7 @@ from trace_builder import TraceBuilder
 from pinprof.ab.causes import Cause, Changes, find_changes, place_of
 from pinprof.ab.clocks import Clocks, Watch
 from pinprof.ab.edits import Code
-from pinprof.analyses.host import measure_host
+from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.ab.text import cause, clocks
 from pinprof.trace import read_trace

@@ -6,7 +6,7 @@ import pytest
 from host_builder import host_profile
 
 from pinprof.ab.edits import Code, chance_of, find_edits, most_sampled, samples_in
-from pinprof.analyses.host import HostSums, measure_host
+from pinprof.analyses.host_samples import HostSums, measure_host
 
 OLD = "import torch\nfor x in data:\n    step(x)\n    log(x)\n"
 NEW = "import torch\n\nfor x in data:\n    step(x)\n    check(x)\n    log(x)\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
-from pinprof.analyses.overlap import REASONS, Overlap, _exposed, _kernels_were_queued, measure_overlap
+from pinprof.analyses.copies import REASONS, Overlap, _exposed, _kernels_were_queued, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import Known

@@ -20,7 +20,7 @@ from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 import pinprof
-from pinprof.hta.pandas2 import Pandas2Frame
+from pinprof.hta.analysis import Pandas2Frame
 
 FILES = {
     "copies": {0: TRACES / "prefetch.json.gz"},

@@ -11,8 +11,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
-from pinprof.replay.building import build_program
-from pinprof.replay.host_time import LOADING
+from pinprof.replay.building import LOADING, build_program
 from pinprof.replay.machine import Engine, Job, ProfilerCost, ReplayRun, pace
 from pinprof.replay.program import ISSUE, STAGED, Program
 from pinprof.trace import Trace, read_trace

@@ -9,7 +9,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.replay import Replay
-from pinprof.replay.sampled import FEWEST, sampled_ns
+from pinprof.replay.calibration import FEWEST, sampled_ns
 from pinprof.trace import read_trace
 from pinprof.trace.host import HOST_KEY, HostProfile
 from pinprof.trace.phases import OPTIMIZER, phase_of_calls

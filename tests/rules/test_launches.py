@@ -9,7 +9,7 @@ import pytest
 from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
-from pinprof.analyses.host import CalledLine, HostSums, Kind
+from pinprof.analyses.host_samples import CalledLine, HostSums, Kind
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import to_json

@@ -8,7 +8,7 @@ from detector import STEPS, detector, in_detector
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
-from pinprof.analyses.overlap import REASONS
+from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
 from pinprof.bench.rates import pinning as pinning_of

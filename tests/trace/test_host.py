@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.host import measure_host
+from pinprof.analyses.host_samples import measure_host
 from pinprof.trace import read_trace
 from pinprof.trace.host import DEEPEST, HOST_KEY, MOST_STACKS, HostFrame, HostProfile, HostStack, host_of_metadata
 

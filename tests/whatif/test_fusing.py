@@ -9,9 +9,7 @@ from pinprof.details import details_of
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.phases import optimizer_steps, phase_of_calls
 from pinprof.whatif import Scenario, predict
-from pinprof.whatif.fusing import FUSED, SMALL_NS, calls_to_fuse, fused_ns
-from pinprof.whatif.graphs import LAUNCH_NS
-from pinprof.whatif.regions import capture_of
+from pinprof.whatif.graphs import FUSED, LAUNCH_NS, SMALL_NS, calls_to_fuse, capture_of, fused_ns
 
 US = 1000.0
 STEPS, STEP_US = 6, 1000

@@ -9,9 +9,7 @@ from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif import Scenario, predict
-from pinprof.whatif.capturable import KERNEL_NS
-from pinprof.whatif.graphs import GAP_NS, LATENCY_NS, LAUNCH_NS
-from pinprof.whatif.regions import capture_of
+from pinprof.whatif.graphs import GAP_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of
 
 US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30

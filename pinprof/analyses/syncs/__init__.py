@@ -14,9 +14,9 @@ from pinprof.analyses.syncs.contexts import learn_contexts
 from pinprof.analyses.syncs.learned import learn_lines, line_of_each
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
 from pinprof.analyses.syncs.naming import in_library
+from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.analyses.syncs.verdicts import VERDICTS
 
 __all__ = [
     "ALLOCATIONS",

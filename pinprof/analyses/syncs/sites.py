@@ -9,12 +9,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, CODE, HELD_UP, SYNCHRONIZES
-from pinprof.analyses.syncs.groups import group_sites
-from pinprof.analyses.syncs.guards import Guarded, guarded_copies
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.recorded import recorded_lines
+from pinprof.analyses.syncs.removal import Guarded, group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.analyses.syncs.verdicts import in_limiter, verdict_on
 from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine

@@ -21,9 +21,9 @@ from pinprof.capture.hooks import contained, replaced
 from pinprof.capture.observe.constructors import constructors, noting_constructors
 from pinprof.capture.observe.frames import calling_line
 from pinprof.capture.observe.machine import Clock, Mark
+from pinprof.step_statistics import Times
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
-from pinprof.usual import Times
 
 MOST_STEPS: Final = 20_000
 """Steps after so many are only summed: a run may have millions."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from pinprof.analyses.regular import IrregularStep
+from pinprof.analyses.irregular_steps import IrregularStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate

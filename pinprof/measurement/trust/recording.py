@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.analyses.regular import WHY, WHY_SERVED, IrregularStep
+from pinprof.analyses.irregular_steps import WHY, WHY_SERVED, IrregularStep
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pinprof import hues
-from pinprof.analyses.parts import MeanStep, StepParts, measure_parts
-from pinprof.analyses.regular import with_unlike
+from pinprof.analyses.irregular_steps import with_unlike
+from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.steps import measure_steps
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, key_of, layout, line_across, points

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.step_parts import MeanStep
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.division import busiest

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from pinprof import hues
-from pinprof.analyses.host import LOADER, Kind
+from pinprof.analyses.host_samples import LOADER, Kind
 from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Key

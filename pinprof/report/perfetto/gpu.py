@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from pinprof.analyses.copies import EXPOSED, REASONS, exposed_pieces
 from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
-from pinprof.analyses.overlap import EXPOSED, REASONS, exposed_pieces
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, intersect, union
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, encoded, micros

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.analyses.spent import Origins
+from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, length, union
 from pinprof.report.tables.grid import BYTES, RATE, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed

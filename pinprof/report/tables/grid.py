@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.spent import Names, Origins
+from pinprof.analyses.by_name.names import Names, Origins
 from pinprof.report.words import place, with_more
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Bools, Int32s, Int64s

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.spent import Origins, own_times
+from pinprof.analyses.by_name.names import Origins
+from pinprof.analyses.by_name.ops import own_times
 from pinprof.analyses.syncs import WAITS, Cost, Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from pinprof.analyses.parts import steps_on_gpu
+from pinprof.analyses.step_parts import steps_on_gpu
 from pinprof.analysis import Analysis
 from pinprof.intervals import divided, union
 from pinprof.report.timeline import kinds

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.overlap import EXPOSED
+from pinprof.analyses.copies import EXPOSED
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments

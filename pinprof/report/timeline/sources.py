@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyses.overlap import EXPOSED, REASONS
+from pinprof.analyses.copies import EXPOSED, REASONS
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from pinprof import urls
-from pinprof.analyses.host import CalledLine
+from pinprof.analyses.host_samples import CalledLine
 from pinprof.document import encoded_briefly, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields

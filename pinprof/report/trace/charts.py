@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pinprof.analyses.parts import StepParts
+from pinprof.analyses.step_parts import StepParts
 from pinprof.analysis import Analysis
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile

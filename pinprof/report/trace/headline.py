@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.course import of_runs

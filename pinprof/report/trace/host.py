@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pinprof.analyses.host import KINDS, CalledLine, HostPlace, HostSums, Kind
+from pinprof.analyses.host_samples import KINDS, CalledLine, HostPlace, HostSums, Kind
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.view import Section, Table

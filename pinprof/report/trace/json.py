@@ -6,7 +6,7 @@ from dataclasses import asdict
 from msgspec import UNSET, UnsetType
 
 from pinprof.analyses.course import Course, Irregular, RegularStep, Runs
-from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.step_parts import MeanStep
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import report as documents
 from pinprof.documents.fields import Device
@@ -22,8 +22,8 @@ from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, r
 from pinprof.report.trace.spent_json import host_profile, kernel_of, kernel_sums, launches_of, op_of, op_sums
 from pinprof.report.trace.waits_json import copies_of, idle_of, loader_of, overlap_of, syncs_of
 from pinprof.rules import Findings
+from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
-from pinprof.usual import CONFIDENCE
 
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pinprof.analyses.spent import KernelSums, KernelTime, OpSums, OpTime, Origin
+from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
+from pinprof.analyses.by_name.names import Origin
+from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
-from pinprof.analyses.host import CalledLine, HostPlace, HostSums
+from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
+from pinprof.analyses.by_name.names import Origin
+from pinprof.analyses.by_name.ops import OpSums, OpTime
+from pinprof.analyses.host_samples import CalledLine, HostPlace, HostSums
 from pinprof.analyses.launches import Launches
-from pinprof.analyses.spent import KernelSums, KernelTime, OpSums, OpTime, Origin
 from pinprof.document import filled, maybe_ms
 from pinprof.documents import spent as documents
 from pinprof.documents.fields import blockers
@@ -13,7 +15,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.trace.spent import step_share, without_profiler_ns
 from pinprof.units import ms
-from pinprof.whatif.regions import Blocker
+from pinprof.whatif.graphs import Blocker
 
 NS_PER_US = 1000
 MOST_PLACES = 200

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.analyses.idle import IDLE as CAUSES_OF_IDLE
-from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, divide, idle_times, idle_times_of
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
 from pinprof.measurement.known import Withheld, given

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.overlap import EXPOSED
-from pinprof.analyses.parts import MeanStep
+from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.division import busiest, idle_outside
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import GpuSums, Profile

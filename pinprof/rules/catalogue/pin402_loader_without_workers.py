@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.replay.feed import Feed, feed_of
+from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, with_workers
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within

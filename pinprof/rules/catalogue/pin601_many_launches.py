@@ -9,7 +9,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.units import duration, how_many, listed
 from pinprof.whatif.edits import Edits
-from pinprof.whatif.regions import Blocker, capture_of
+from pinprof.whatif.graphs import Blocker, capture_of
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:

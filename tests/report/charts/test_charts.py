@@ -10,7 +10,7 @@ from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.analyses.parts import StepParts, measure_parts
+from pinprof.analyses.step_parts import StepParts, measure_parts
 from pinprof.analysis import analyse
 from pinprof.details import details_of
 from pinprof.measurement.known import Known

@@ -10,8 +10,8 @@ from detector import detector
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.overlap import REASONS
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code

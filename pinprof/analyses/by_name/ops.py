@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.spent.names import LONGEST_NAME, Names, by_name
-from pinprof.analyses.spent.origins import Origin, Origins
+from pinprof.analyses.by_name.names import LONGEST_NAME, Names, Origin, Origins, by_name
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources

@@ -2,8 +2,8 @@ from pathlib import Path
 
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
-from pinprof.analyses.overlap import measure_overlap
-from pinprof.analyses.parts import MeanStep, StepParts, measure_mean, measure_parts
+from pinprof.analyses.copies import measure_overlap
+from pinprof.analyses.step_parts import MeanStep, StepParts, measure_mean, measure_parts
 from pinprof.trace import read_trace
 
 

@@ -3,7 +3,7 @@ from host_builder import host_profile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.host import HostSums, measure_host
+from pinprof.analyses.host_samples import HostSums, measure_host
 from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Place
 

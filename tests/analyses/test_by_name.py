@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from recordings import TRACES
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder, without_known_events
 
-from pinprof.analyses.spent import KernelSums, Lane, OpSums, Origin
-from pinprof.analyses.spent.names import LONGEST_NAME, MOST_NAMES
-from pinprof.analyses.spent.ops import own_times
+from pinprof.analyses.by_name.kernels import KernelSums, Lane
+from pinprof.analyses.by_name.names import LONGEST_NAME, MOST_NAMES, Origin
+from pinprof.analyses.by_name.ops import OpSums, own_times
 from pinprof.intervals import length, union
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.measure import measure

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.intervals import Intervals, covered
+from pinprof.step_statistics import FEWEST, MOSTLY, unlike_others
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.run import RECORDED
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
-from pinprof.usual import FEWEST, MOSTLY, unlike_others
 
 AHEAD = 0.9
 """A host whose steps take less than this share of the GPU's runs ahead: they scatter, and the GPU's tell the length."""

@@ -1,13 +1,13 @@
 """The time that GPUs spend in kernels, by name, with the ops and lines that launch them."""
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.spent.names import LONGEST_NAME, Names, by_name
-from pinprof.analyses.spent.origins import Origin, Origins
+from pinprof.analyses.by_name.names import LONGEST_NAME, Names, Origin, Origins, by_name
 from pinprof.intervals import length, union
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
@@ -126,3 +126,23 @@ def _lanes(trace: Trace, names: Names, rows: Int64s) -> list[tuple[Lane, ...]]:
     begin = np.searchsorted(pairs // width, np.arange(len(names.codes) + 1)).tolist()
     of_name = (pairs[start:end][:MOST_LANES] % width for start, end in pairwise(begin))
     return [tuple(lanes[lane] for lane in mine.tolist()) for mine in islice(of_name, len(names.kept))]
+
+
+SAME = 0.8
+"""From this share of equal kernels on, two traces are of one program: a fix may remove some kernels."""
+
+
+def kernels_alike(before: Trace, after: Trace) -> float:
+    """Return the share of the kernels of a complete step that both traces have, by name; 1 if there are no kernels."""
+    old, new = _kernels(before), _kernels(after)
+    names = {*old, *new}
+    both = sum(min(old.get(name, 0.0), new.get(name, 0.0)) for name in names)
+    either = sum(max(old.get(name, 0.0), new.get(name, 0.0)) for name in names)
+    return both / either if either else 1.0
+
+
+def _kernels(trace: Trace) -> dict[str, float]:
+    """Return how often per step each kernel runs, by name."""
+    rows = np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
+    steps = max(int(trace.steps.complete.sum()), 1)
+    return {name: count / steps for name, count in Counter(map(trace.gpu.name_of, rows.tolist())).items()}

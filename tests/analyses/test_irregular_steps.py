@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.communication import measure_communication
+from pinprof.analyses.step_parts import measure_communication
 from pinprof.capture.window.trace_file import store
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import measure

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.usual import half_width, range_of_another, returning, unlike
+from pinprof.step_statistics import half_width, range_of_another, returning, unlike
 
 
 def test_times_much_longer_than_the_usual_one_are_unlike_it() -> None:

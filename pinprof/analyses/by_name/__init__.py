@@ -1,0 +1,1 @@
+"""The time of the steps by name: of ops on the host, of kernels on the GPU."""

@@ -1,0 +1,173 @@
+"""Whether a wait can go: it may be asked for, guard a copy, or only move to another place."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
+from pinprof.analyses.syncs.stalls import SKEW_NS, Stalls
+from pinprof.intervals import covered, union
+from pinprof.trace.calls import ASYNC_COPY, DEVICE, EVENT, STREAM, call_kinds
+from pinprof.trace.frames import is_user_file
+from pinprof.trace.links import enclosing, within
+from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, PINNED, Bools, Int64s, Trace, rows_by
+
+VERDICTS = {"hidden": "", "explicit": "asked for", "benign": "costs nothing", "profiler": "the profiler's own"}
+"""Whether the code asked for a wait; in words nothing where it did not, as that is what is looked for."""
+
+LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
+"""Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
+
+SYNCHRONIZERS = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
+"""Files of the functions that a program calls to wait, and of what they call in turn. In recorded lines they are named
+from the working directory, where an environment may be (`.venv/lib/python3.12/site-packages/torch/…`)."""
+
+
+def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools) -> str:
+    """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` as `in_limiter` tells.
+
+    A wait is benign if no change of it can save time: it waits for room in the launch queue, which is full only while
+    the GPU is behind; it is in a limiter; or it is for an event or another stream, and kernels queued before kept the
+    GPU busy during every wait of the site. Loading of code is benign, too: no later step pays for it.
+    """
+    if stalls.profiler[members[0]]:
+        return "profiler"
+    if cause in HELD_UP or stalls.kept_busy[members].all() or limited[members[0]]:
+        return "benign"
+    in_op = trace.links.op[stalls.call[members[0]]] != NONE
+    return "explicit" if cause in SYNCHRONIZES and not in_op and _asked_for(stack) else "hidden"
+
+
+def in_limiter(trace: Trace, call: Int64s) -> Bools:
+    """Return which of the calls are made within a limiter."""
+    limiter = trace.annotations.named(LIMITERS.__contains__)
+    if not limiter.any():
+        return np.zeros(len(call), bool)
+    around = enclosing(trace.annotations, trace.calls)[call]
+    return within(limiter, around, enclosing(trace.annotations, trace.annotations))
+
+
+def _asked_for(stack: Sequence[str]) -> bool:
+    """Return whether the user's own code called the function that waits; taken to be so where no stack tells."""
+    for entry in stack:
+        file, colon, _ = entry.partition(":") if entry.startswith("<") else entry.rpartition(":")[0].rpartition(":")
+        if colon and not entry.startswith("<") and not SYNCHRONIZERS.search(file):
+            return is_user_file(file)
+    return True
+
+
+class Guarded(NamedTuple):
+    """Which waits end asynchronous copies of pinned memory: pairs, by stall."""
+
+    stall: Int64s
+    """Row in `Stalls`."""
+    copy: Int64s
+    """Row in `Trace.gpu`."""
+
+
+def guarded_copies(trace: Trace, stalls: Stalls) -> Guarded:
+    """Return for each synchronize the asynchronous copies of pinned memory that it awaits, but for its own.
+
+    They were launched before the wait began, by any thread, had not ended then, and are on the stream that is awaited.
+    Where that is not known they had ended when the wait returned.
+    """
+    gpu, calls = trace.gpu, trace.calls
+    copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.host_memory == PINNED) & (trace.links.launch != NONE))
+    copies = copies[np.isin(gpu.direction[copies], (HTOD, DTOH))]
+    copies = copies[call_kinds(calls)[trace.links.launch[copies]] == ASYNC_COPY]
+    waits = np.flatnonzero(np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & ~stalls.profiler)
+    waits = waits[np.argsort(calls.start_ns[stalls.call[waits]], kind="stable")]
+    begins = calls.start_ns[stalls.call[waits]]
+    first = np.searchsorted(begins, trace.launched_ns[copies], side="right")
+    count = np.maximum(np.searchsorted(begins, gpu.end_ns[copies] - SKEW_NS) - first, 0)
+    copy = np.repeat(copies, count)
+    stall = waits[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]
+    stream = stalls.stream[stall]
+    ended = gpu.end_ns[copy] <= calls.end_ns[stalls.call[stall]] + SKEW_NS
+    awaited = np.where(stream == NONE, ended, gpu.stream[copy] == stream)
+    awaited &= (gpu.device[copy] == stalls.device[stall]) & (stalls.copy[stall] != copy)
+    order = np.argsort(stall[awaited], kind="stable")
+    return Guarded(stall[awaited][order], copy[awaited][order])
+
+
+QUIET = 0.1
+"""The GPU ran dry at a wait if it is busy for at most this share of the time until work comes after the next wait."""
+
+USUAL = 0.5
+"""Two sites form one group if this share of the later one's waits follow the earlier one on a dry GPU."""
+
+
+def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
+    """Return the number of the group for each site that is in one; `site` is the number of each stall's site.
+
+    Waits that follow each other on a dry GPU are one group: removing one alone saves at most the time that the host
+    stood in it. It counts only if the GPU is idle for longer than that after the last of them.
+    """
+    last, waited_ns = _waits(trace, stalls)
+    behind = np.flatnonzero(_follows_on_dry_gpu(trace, stalls, last))
+    spell = np.cumsum(~np.isin(np.arange(len(last)), behind)) if len(last) else behind
+    moves = np.zeros(spell.max(initial=0) + 1, bool)
+    moves[spell[stalls.bubble_ns[last] > waited_ns]] = True
+    behind = behind[moves[spell[behind]]]
+    waits = np.bincount(site[last], minlength=int(site.max(initial=0)) + 1)
+    joined = []
+    for rows in rows_by(site[last[behind]]):
+        mine, later = behind[rows], int(site[last[behind[rows[0]]]])
+        if len(mine) < USUAL * waits[later]:
+            continue
+        sites, counts = np.unique(site[last[mine - 1]], return_counts=True)
+        joined.append((int(sites[counts.argmax()]), later))
+    return _numbered(joined)
+
+
+def _waits(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
+    """Return the waits that awaited work, by thread and start: the last stall of each, and its length in ns.
+
+    The call that makes a copy and the one that awaits it are one wait.
+    """
+    rows = np.flatnonzero(~stalls.profiler & (stalls.drain_ns + stalls.own_ns > 0))
+    rows = rows[np.lexsort((trace.calls.start_ns[stalls.call[rows]], trace.calls.thread[stalls.call[rows]]))]
+    copy = stalls.copy[rows]
+    begins = np.ones(len(rows), bool)
+    begins[1:] = (copy[1:] == NONE) | (copy[1:] != copy[:-1])
+    ends = np.append(begins[1:], values=True) if len(rows) else begins
+    waited = np.bincount(np.cumsum(begins) - 1, stalls.stall_ns[rows]).astype(np.int64) if len(rows) else rows
+    return rows[ends], waited
+
+
+def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
+    """Return for each wait whether the GPU had run dry at the one before it, in the same step of the same thread."""
+    result = np.zeros(len(last), bool)
+    earlier, later = last[:-1], last[1:]
+    alike = stalls.device[earlier] == stalls.device[later]
+    alike &= trace.calls.thread[stalls.call[earlier]] == trace.calls.thread[stalls.call[later]]
+    alike &= stalls.call_step[earlier] == stalls.call_step[later]
+    places = np.flatnonzero(alike)
+    for mine in rows_by(stalls.device[later[places]]):
+        place = places[mine]
+        work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), mine[:0])
+        busy = union(trace.gpu.start_ns[work], trace.gpu.end_ns[work])
+        start = stalls.awaited_end_ns[earlier[place]]
+        end = stalls.awaited_end_ns[later[place]] + stalls.bubble_ns[later[place]]
+        result[place + 1] = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))
+    return result
+
+
+def _numbered(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the number of the group of each site: sites of a pair share one; a site with itself is not a pair."""
+    above: dict[int, int] = {}
+
+    def top(site: int) -> int:
+        while above[site] != site:
+            above[site] = site = above[above[site]]
+        return site
+
+    for one, other in pairs:
+        if one != other:
+            above.setdefault(one, one)
+            above.setdefault(other, other)
+            above[top(other)] = top(one)
+    numbers: dict[int, int] = {}
+    return {site: numbers.setdefault(top(site), len(numbers)) for site in above}
