@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyses.copies import Overlap, measure_overlap
-from pinprof.analyses.course import OTHER, Course, Irregular, follow_course
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.irregular_steps import IrregularStep, irregular_steps, without
@@ -14,6 +13,8 @@ from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import StepTimes, measure_steps
 from pinprof.analyses.syncs import Syncs, measure_syncs
+from pinprof.analyses.whole_run.irregular_work import OTHER, Irregular
+from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
 from pinprof.intervals import union
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
@@ -42,18 +43,18 @@ class Details:
         return measure_steps(self.trace)
 
     @cached_property
-    def course(self) -> Course | None:
-        """The course of the whole run; None where pinprof did not record the trace."""
+    def whole_run(self) -> WholeRun | None:
+        """The sums of the whole run; None where pinprof did not record the trace."""
         watched = self.trace.info.watched
         waits = [(wait.line.place, period(wait.at, watched.steps)) for wait in watched.waits] if watched else []
         returning = [(place, every) for place, every in waits if every is not None]
-        return follow_course(self.trace.run, returning) if self.trace.run else None
+        return sum_up_run(self.trace.run, returning) if self.trace.run else None
 
     @property
     def unlike(self) -> tuple[Irregular, ...]:
         """What steps that are unlike the others add: those of the whole run where it was noted, else of the trace."""
-        if self.course:
-            return self.course.irregular
+        if self.whole_run:
+            return self.whole_run.irregular
         more = round(sum(each.time_ns - each.usual_ns for each in self.irregular))
         steps = int(self.trace.steps.complete.sum()) + len(self.irregular)
         return (Irregular(OTHER, len(self.irregular), None, more, more / steps, ()),) if more else ()

@@ -13,7 +13,7 @@ import msgspec
 from pinprof.ab.process import end_process
 from pinprof.ab.program import worker_command
 from pinprof.ab.tasks import Record, WorkerConfig
-from pinprof.analyses.course import Runs, regular_figure, runs_of
+from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular_step
 from pinprof.capture.program import UserProgram
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
@@ -116,7 +116,7 @@ def _exit_status(command: Sequence[str]) -> int:
 def _step_ns(trace: Path) -> float | None:
     """Return the regular step of a recording; None if it was not timed."""
     log = run_of_metadata(sections_of(trace).get(RUN_KEY))
-    regular = regular_figure(log) if log else None
+    regular = timed_regular_step(log) if log else None
     return regular.step_ns if regular else None
 
 

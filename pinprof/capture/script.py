@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pinprof.analyses.course import RegularStep
+from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.capture.bounds import ON_COMMAND_LINE, RecordingOptions
 from pinprof.capture.children.child import followed, told_of_departure
 from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Notes

@@ -96,7 +96,7 @@ class _Sums:
             mean_steps=_unless(
                 why.step or why.per_step or why.busy or why.overlap, lambda: _mean_steps(details, length)
             ),
-            course=details.course,
+            whole_run=details.whole_run,
             unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
             launches=None if no_sums else measure_launches(trace, steps.divisor),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pinprof.analyses.by_name.kernels import KernelSums
 from pinprof.analyses.by_name.ops import OpSums
 from pinprof.analyses.copies import Copied, Hidden
-from pinprof.analyses.course import Course, Irregular
 from pinprof.analyses.host_samples import HostSums
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, SlowLaunches
@@ -15,6 +14,8 @@ from pinprof.analyses.longest_pause import Pause
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Stalled
+from pinprof.analyses.whole_run.irregular_work import Irregular
+from pinprof.analyses.whole_run.ledger import WholeRun
 from pinprof.measurement.known import Known, Perhaps, given
 from pinprof.measurement.trust.doubt import FIGURES, Doubt, Doubted
 from pinprof.object_repr import as_table, one_line
@@ -122,8 +123,8 @@ class Profile:
     What lies outside of complete steps is left out; without any it is empty."""
     mean_steps: Perhaps[tuple[MeanStep, ...]]
     """How the step divides on each GPU; none if its length is not known."""
-    course: Course | None
-    """The course of the whole run; None where pinprof did not record it."""
+    whole_run: WholeRun | None
+    """The sums of the whole run; None where pinprof did not record it."""
     unlike: tuple[Irregular, ...]
     """What steps that are unlike the others add, in the run where that was noted, else in the trace."""
     pause: Pause | None

@@ -46,7 +46,7 @@ class Feed:
 
 def feed_of(details: Details) -> Feed | None:
     """Return the input of the step; None where it was not measured, or the step takes no batch of a DataLoader."""
-    timed, loader = details.course.timed if details.course else None, details.loader
+    timed, loader = details.whole_run.timed if details.whole_run else None, details.loader
     if timed is None or not timed.input_ns or not loader.wait_in_steps_ns:
         return None
     if loader.in_process:

@@ -55,7 +55,7 @@ def _measured(rank: Details) -> tuple[float, float, float] | None:
 
     Recordings of old versions tell the mean of all steps, and how single ones scatter.
     """
-    timed = rank.course.timed if rank.course else None
+    timed = rank.whole_run.timed if rank.whole_run else None
     if timed is not None and timed.range_ns is not None:
         return timed.step_ns, *timed.range_ns
     plain = rank.trace.info.plain_step

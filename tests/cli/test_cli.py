@@ -19,7 +19,7 @@ from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
-from pinprof.analyses.course import RegularStep
+from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.bench.rates import read_machine
 from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, Written

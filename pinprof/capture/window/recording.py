@@ -12,7 +12,7 @@ from typing import final
 
 import msgspec
 
-from pinprof.analyses.course import RegularStep, regular_figure
+from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.capture.bounds import (
     FEWEST_STEPS,
     IN_CODE,
@@ -270,7 +270,7 @@ class Recording:
         Without a complete step, keep the stretch of time, if any was recorded.
         """
         log = self.journal.log()
-        self.regular = regular_figure(log)
+        self.regular = timed_regular_step(log)
         self._watched.close()
         self.stretch.end()
         self._boundaries.close()

@@ -9,7 +9,8 @@ from statistics import median
 
 import numpy as np
 
-from pinprof.analyses.course import expected, regular_figure, regular_since
+from pinprof.analyses.whole_run.irregular_work import next_irregular_work
+from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular_step
 from pinprof.capture.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, PlainBounds, Progress, WarmUpBounds
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.machine import Clock, CudaClock
@@ -143,7 +144,7 @@ def _until_precise(
         if now >= bounds.max_seconds or is_over(before + steps, now):
             return
         if steps >= look:
-            figure = regular_figure(journal.log())
+            figure = timed_regular_step(journal.log())
             if figure is not None and figure.precision <= bounds.precision:
                 return
             look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
@@ -162,7 +163,7 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
     Where that cannot be had, it says so in the journal.
     """
     start, waited = time.monotonic(), 0
-    while (coming := expected(journal.log())) is not None and coming.ahead < steps:
+    while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:
         comes_back = f"{coming.reason} comes back every {coming.every} steps"
         if coming.every <= steps:
             journal.unavoidable = f"{comes_back}, and the recording needs {steps}"

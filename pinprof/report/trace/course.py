@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from pinprof.analyses.course import Course, Entry, Irregular, Runs
+from pinprof.analyses.whole_run.irregular_work import Irregular
+from pinprof.analyses.whole_run.ledger import Entry, WholeRun
+from pinprof.analyses.whole_run.regular_step import Runs
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import WORTH_NAMING
 from pinprof.report.view import Fact, Section
@@ -38,7 +40,7 @@ OF_RUN = {
 """What the time of a run went to."""
 
 
-def precision(course: Course) -> Iterator[Fact]:
+def precision(course: WholeRun) -> Iterator[Fact]:
     """Yield of which steps the measured one is the mean, and where it lies; nothing where it was not timed.
 
     A range of this run does not hold for other processes: on virtual machines with H100s, the steps of eight programs
@@ -69,7 +71,7 @@ def words_of_runs(runs: Runs) -> tuple[str, str]:
 
 def unsteady(profile: Profile) -> str:
     """Return how much the step changed within a run whose pace the host sets; empty where that is not much."""
-    timed = profile.course.timed if profile.course else None
+    timed = profile.whole_run.timed if profile.whole_run else None
     if timed is None or timed.parts_ns is None or (profile.gpus and profile.bound != "host"):
         return ""
     low, high = timed.parts_ns
@@ -86,7 +88,7 @@ def of_runs(runs: Runs) -> str:
     return between(*(runs.range_ns or (min(runs.step_ns), max(runs.step_ns))))
 
 
-def course_sections(course: Course, step_ns: float | None) -> Iterator[Section]:
+def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:
     """Yield what steps that are unlike the others add to one of this length, and where the time of the run went."""
     unlike = list(_unlike(course))
     matter = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MATTERS * step_ns}
@@ -97,7 +99,7 @@ def course_sections(course: Course, step_ns: float | None) -> Iterator[Section]:
     yield Section(title, facts=[_spent(entry, course) for entry in course.ledger], name="course")
 
 
-def _unlike(course: Course) -> Iterator[Fact]:
+def _unlike(course: WholeRun) -> Iterator[Fact]:
     for row in course.irregular:
         meaning = f"added per step ({OF_STEPS[row.reason]}): {_often(row)}{_at(row.places)}"
         yield Fact(row.reason, duration(row.per_step_ns), meaning, is_named=False)
@@ -112,7 +114,7 @@ def _often(row: Irregular) -> str:
     return f"{duration(row.ns / row.count)} more {when}"
 
 
-def _spent(entry: Entry, course: Course) -> Fact:
+def _spent(entry: Entry, course: WholeRun) -> Fact:
     steps = "" if entry.steps is None else f" ({counted(entry.steps, 'step')})"
     meaning = f"{percent(entry.ns / course.wall_ns)}: {OF_RUN[entry.what]}{steps}{_at(entry.places)}"
     return Fact(entry.what, duration(entry.ns), meaning, is_named=False)

@@ -77,7 +77,7 @@ def length_of(profile: Profile) -> str:
     known, step = step_known(profile.estimate), profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
-    runs = profile.course.runs if profile.course else None
+    runs = profile.whole_run.runs if profile.whole_run else None
     if known and runs and profile.estimate.source == "measured":
         which = "other runs" if runs.range_ns else f"{len(runs.step_ns)} runs"
         return f"{known[0]} {per} ({of_runs(runs)} in {which})"

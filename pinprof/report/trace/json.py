@@ -5,8 +5,10 @@ from dataclasses import asdict
 
 from msgspec import UNSET, UnsetType
 
-from pinprof.analyses.course import Course, Irregular, RegularStep, Runs
 from pinprof.analyses.step_parts import MeanStep
+from pinprof.analyses.whole_run.irregular_work import Irregular
+from pinprof.analyses.whole_run.ledger import WholeRun
+from pinprof.analyses.whole_run.regular_step import RegularStep, Runs
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import report as documents
 from pinprof.documents.fields import Device
@@ -101,7 +103,7 @@ def _missing(doubt: Doubt) -> documents.Missing:
 
 
 def _steps(profile: Profile) -> documents.Steps:
-    steps, step, course = profile.steps, profile.estimate, profile.course
+    steps, step, course = profile.steps, profile.estimate, profile.whole_run
     return filled(
         documents.Steps,
         steps,
@@ -132,7 +134,7 @@ def _irregular(row: Irregular) -> documents.Irregular:
     return filled(documents.Irregular, row, ms=ms(row.ns), sites=[documents.Point(*place) for place in row.places])
 
 
-def _ledger(course: Course) -> list[documents.Entry]:
+def _ledger(course: WholeRun) -> list[documents.Entry]:
     """Return where the time of the whole run went."""
     return [
         filled(documents.Entry, entry, ms=ms(entry.ns), fraction=entry.ns / course.wall_ns) for entry in course.ledger

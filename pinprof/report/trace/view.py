@@ -84,8 +84,8 @@ def event_sections(
     Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
     a terminal has all rows of waits, kernels and ops.
     """
-    if profile.course:
-        yield from course_sections(profile.course, profile.step_ns)
+    if profile.whole_run:
+        yield from course_sections(profile.whole_run, profile.step_ns)
     if profile.copies:
         yield _copies(profile)
     yield from wait_sections(profile, waits_by, full=full)
@@ -113,8 +113,8 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
     times, length, limit = profile.steps, step(profile), bound(profile)
     if length.meaning != AS_TRACED:
         yield length
-    if profile.course:
-        yield from precision(profile.course)
+    if profile.whole_run:
+        yield from precision(profile.whole_run)
     if times.traced_ns is not None:
         named = (("host", times.host_ns), ("GPU", times.device_ns))
         parts = ", ".join(f"{name} {duration(time)}" for name, time in named if time is not None)

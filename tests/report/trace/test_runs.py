@@ -32,8 +32,8 @@ def timed(folder: Path, *step_ms: float, runs_ms: tuple[float, ...] = ()) -> Pro
 
 
 def facts(profile: Profile) -> list[Fact]:
-    assert profile.course is not None
-    return list(precision(profile.course))
+    assert profile.whole_run is not None
+    return list(precision(profile.whole_run))
 
 
 def test_the_range_of_one_run_is_said_to_be_of_that_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The course of a run: regular and irregular steps, and the ledger."""
+"""A whole run: regular and irregular steps, and the ledger."""
 
 from dataclasses import replace
 
@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.course import Course, Expected, expected, follow_course, regular_figure
+from pinprof.analyses.whole_run.irregular_work import Expected, next_irregular_work
+from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
+from pinprof.analyses.whole_run.regular_step import timed_regular_step
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, Later, RunLog, Work
 
@@ -29,59 +31,59 @@ def run(*step_ms: float, windows: tuple[tuple[str, int], ...] = (), input_ms: di
     )
 
 
-def reasons(course: Course) -> dict[str, tuple[int, float]]:
+def reasons(whole: WholeRun) -> dict[str, tuple[int, float]]:
     """Return by reason how many steps it makes longer, and what it adds to them together, in ms."""
-    return {row.reason: (row.count, row.ns / MS) for row in course.irregular}
+    return {row.reason: (row.count, row.ns / MS) for row in whole.irregular}
 
 
 def test_a_run_without_steps_has_nothing_but_its_ends() -> None:
-    course = follow_course(replace(run(), windows=(), start_up_ns=3 * MS, after_ns=MS))
-    assert (course.regular, course.timed, course.irregular) == (0, None, ())
-    assert {entry.what: entry.ns for entry in course.ledger} == {"start_up": 3 * MS, "end": MS}
+    whole = sum_up_run(replace(run(), windows=(), start_up_ns=3 * MS, after_ns=MS))
+    assert (whole.regular, whole.timed, whole.irregular) == (0, None, ())
+    assert {entry.what: entry.ns for entry in whole.ledger} == {"start_up": 3 * MS, "end": MS}
 
 
 def test_the_regular_step_leaves_an_evaluation_out() -> None:
     log = replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=(Work(12, EVALUATION, 0, 0),), places=(VALIDATE,))
-    course = follow_course(log)
-    assert course.timed is not None
-    assert (course.timed.steps, course.timed.step_ns, course.timed.range_ns) == (24, 10 * MS, (9.95 * MS, 10.05 * MS))
-    (row,) = course.irregular
+    whole = sum_up_run(log)
+    assert whole.timed is not None
+    assert (whole.timed.steps, whole.timed.step_ns, whole.timed.range_ns) == (24, 10 * MS, (9.95 * MS, 10.05 * MS))
+    (row,) = whole.irregular
     assert (row.reason, row.count, row.ns, row.places) == ("evaluation", 1, 490 * MS, (VALIDATE,))
     assert row.per_step_ns == 490 * MS / 25
 
 
 def test_the_other_runs_of_a_program_give_a_range_for_one_more() -> None:
-    course = follow_course(replace(run(*[10.0] * 20), runs_ns=(9 * MS, 10 * MS, 11 * MS)))
-    assert course.runs is not None
-    assert course.runs.step_ns == (9 * MS, 10 * MS, 11 * MS)
-    assert course.runs.range_ns is not None
-    low, high = course.runs.range_ns
+    whole = sum_up_run(replace(run(*[10.0] * 20), runs_ns=(9 * MS, 10 * MS, 11 * MS)))
+    assert whole.runs is not None
+    assert whole.runs.step_ns == (9 * MS, 10 * MS, 11 * MS)
+    assert whole.runs.range_ns is not None
+    low, high = whole.runs.range_ns
     # the logarithms: their mean 2.2992, and 0.4987 around it: t = 4.303, times their deviation 0.1004, times sqrt(4/3)
     assert (low / MS, high / MS) == pytest.approx((6.05, 16.41), abs=0.01)
-    assert follow_course(run(*[10.0] * 20)).runs is None
+    assert sum_up_run(run(*[10.0] * 20)).runs is None
 
 
 def test_steps_whose_batches_waited_since_a_start_of_the_loader_do_not_count() -> None:
     log = replace(run(*[1.0] * 8, *[10.0] * 12), filling=tuple(range(8)))
-    timed = regular_figure(log)
+    timed = timed_regular_step(log)
     assert timed is not None
     assert (timed.steps, timed.step_ns) == (12, 10 * MS)
 
 
 def test_steps_with_waiting_batches_count_where_most_steps_have_them() -> None:
     log = replace(run(*[5.0] * 16, *[6.0] * 8), filling=tuple(range(16)))
-    timed = regular_figure(log)
+    timed = timed_regular_step(log)
     assert timed is not None
     assert timed.steps == 24
 
 
 def test_parts_of_a_run_show_that_the_machine_changes() -> None:
-    steady, slower = (regular_figure(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
+    steady, slower = (timed_regular_step(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
     assert steady is not None
     assert slower is not None
     assert steady.parts_ns == (20 * MS, 20 * MS)
     assert slower.parts_ns == (20 * MS, 24 * MS)
-    short = regular_figure(run(*[20.0] * 25))
+    short = timed_regular_step(run(*[20.0] * 25))
     assert short is not None
     assert short.parts_ns is None  # of 0.25 s each, there is one
 
@@ -89,11 +91,11 @@ def test_parts_of_a_run_show_that_the_machine_changes() -> None:
 def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     """Behind a profiler launches are slower, so that all steps from there on are longer."""
     log = run(*[10.0] * 80, *[18.0] * 20, windows=(("plain", 80), ("watch", 20)))
-    course = follow_course(replace(log, work=tuple(Work(step, EVALUATION) for step in range(100))))
-    assert course.irregular == ()
-    assert course.regular == 100
-    assert course.timed is not None
-    assert (course.timed.steps, course.timed.step_ns) == (80, 10 * MS)
+    whole = sum_up_run(replace(log, work=tuple(Work(step, EVALUATION) for step in range(100))))
+    assert whole.irregular == ()
+    assert whole.regular == 100
+    assert whole.timed is not None
+    assert (whole.timed.steps, whole.timed.step_ns) == (80, 10 * MS)
 
 
 @pytest.mark.parametrize("begin", [0, 1])
@@ -101,24 +103,24 @@ def test_an_evaluation_in_each_second_step_is_not_the_step(begin: int) -> None:
     """As with two batches in an epoch: what is usual cannot be told by the times, for neither kind is rare."""
     times = [(40.0 if step % 2 == begin else 10.0) + 0.1 * (step % 3) for step in range(61)]
     log = replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(begin, 61, 2)))
-    course = follow_course(log)
-    assert course.timed is not None
-    assert course.timed.steps == course.regular == (30 if begin == 0 else 31)
-    assert course.timed.step_ns == pytest.approx(10.1 * MS, rel=0.01)
-    (row,) = course.irregular
-    assert (row.reason, row.count, row.every) == ("evaluation", 61 - course.regular, 2)
+    whole = sum_up_run(log)
+    assert whole.timed is not None
+    assert whole.timed.steps == whole.regular == (30 if begin == 0 else 31)
+    assert whole.timed.step_ns == pytest.approx(10.1 * MS, rel=0.01)
+    (row,) = whole.irregular
+    assert (row.reason, row.count, row.every) == ("evaluation", 61 - whole.regular, 2)
     assert row.ns == pytest.approx(30 * MS * row.count, rel=0.01)
 
 
 def test_noted_work_that_takes_no_time_makes_no_step_unlike() -> None:
     times = [10.0 + 0.1 * (step % 3) for step in range(60)]
-    course = follow_course(replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(0, 60, 2))))
-    assert (course.regular, course.irregular) == (60, ())
+    whole = sum_up_run(replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(0, 60, 2))))
+    assert (whole.regular, whole.irregular) == (60, ())
 
 
 def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest() -> None:
     work = (Work(12, EVALUATION), Work(12, CHECKPOINT, 100 * MS))
-    assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
+    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
         "evaluation": (1, 390),
         "checkpoint": (1, 100),
     }
@@ -126,28 +128,26 @@ def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest(
 
 def test_an_epoch_takes_what_was_timed_of_it_and_the_rest() -> None:
     work = (Work(12, EPOCH, 200 * MS),)
-    assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"epoch_end": (1, 490)}
+    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"epoch_end": (1, 490)}
 
 
 def test_a_quick_checkpoint_in_a_long_evaluation_is_not_named() -> None:
     work = (Work(12, EVALUATION), Work(12, CHECKPOINT, MS))
-    assert reasons(follow_course(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
-        "evaluation": (1, 490)
-    }
+    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"evaluation": (1, 490)}
 
 
 def test_compiling_first_steps_and_what_nothing_tells_are_told_apart() -> None:
     log = run(90.0, *[10.0] * 19, 90.0, *[10.0] * 19, 90.0, *[10.0] * 10)
-    course = follow_course(replace(log, work=(Work(40, COMPILE),)))
-    assert reasons(course) == {"first": (1, 80), "other": (1, 80), "compile": (1, 80)}
+    whole = sum_up_run(replace(log, work=(Work(40, COMPILE),)))
+    assert reasons(whole) == {"first": (1, 80), "other": (1, 80), "compile": (1, 80)}
 
 
 def test_work_that_comes_back_is_logging_however_little_it_is() -> None:
     steps = [10.0] * 60
     steps[7::10] = [12.0] * 6
-    assert reasons(follow_course(run(*steps))) == {"logging": (6, 12)}
+    assert reasons(sum_up_run(run(*steps))) == {"logging": (6, 12)}
     steps[7::10] = [30.0] * 6
-    (row,) = follow_course(run(*steps)).irregular
+    (row,) = sum_up_run(run(*steps)).irregular
     assert (row.reason, row.every, row.count, row.ns) == ("logging", 10, 6, 120 * MS)
 
 
@@ -155,7 +155,7 @@ def test_work_that_was_missed_once_still_comes_back_regularly() -> None:
     steps = [10.0] * 90
     steps[7::10] = [30.0] * 9
     windows = (("plain", 45), ("recorded", 5), ("plain", 40))
-    (row,) = follow_course(run(*steps, windows=windows)).irregular
+    (row,) = sum_up_run(run(*steps, windows=windows)).irregular
     assert (row.every, row.count) == (10, 8)
 
 
@@ -167,7 +167,7 @@ def test_waits_that_come_back_as_often_tell_where_the_work_is_called() -> None:
         Place("train.py", 9, "train"),
         Place("save.py", 2, "save"),
     )
-    (row,) = follow_course(run(*steps), [(every_step, 1), (logged, 10), (saved, 20), (logged, 10)]).irregular
+    (row,) = sum_up_run(run(*steps), [(every_step, 1), (logged, 10), (saved, 20), (logged, 10)]).irregular
     assert row.places == (logged,)
 
 
@@ -175,33 +175,33 @@ def test_many_long_steps_for_no_reason_are_how_steps_scatter() -> None:
     steps = [10.0] * 40
     for step in (3, 4, 9, 17, 25, 26, 39):
         steps[step] = 40.0
-    course = follow_course(run(*steps))
-    assert course.irregular == ()
-    assert course.timed is not None
-    assert course.timed.step_ns == (33 * 10 + 7 * 40) * MS / 40
+    whole = sum_up_run(run(*steps))
+    assert whole.irregular == ()
+    assert whole.timed is not None
+    assert whole.timed.step_ns == (33 * 10 + 7 * 40) * MS / 40
 
 
 def test_bursts_of_input_belong_to_the_regular_step() -> None:
     steps = [10.0, 10.0, 10.0, 70.0] * 8
     log = run(*steps, input_ms=dict.fromkeys(range(3, 32, 4), 60.0))
-    course = follow_course(log)
-    assert course.irregular == ()
-    assert course.timed is not None
-    assert course.timed.step_ns == 25 * MS
-    assert course.timed.input_fraction == pytest.approx(60 / 100)
+    whole = sum_up_run(log)
+    assert whole.irregular == ()
+    assert whole.timed is not None
+    assert whole.timed.step_ns == 25 * MS
+    assert whole.timed.input_fraction == pytest.approx(60 / 100)
 
 
 def test_what_a_new_epoch_waits_for_does_not() -> None:
     log = run(*[10.0] * 15, 70.0, *[10.0] * 15, input_ms={15: 60.0})
-    assert reasons(follow_course(replace(log, work=(Work(15, EPOCH, 5 * MS),)))) == {"epoch_end": (1, 60)}
+    assert reasons(sum_up_run(replace(log, work=(Work(15, EPOCH, 5 * MS),)))) == {"epoch_end": (1, 60)}
 
 
 def test_the_time_of_the_gpu_tells_the_step_where_it_was_taken() -> None:
     log = replace(run(*[1.0] * 9, 91.0), gpu_ns=(10 * MS,) * 10)  # the host waits for the GPU in every tenth step
-    course = follow_course(log)
-    assert course.irregular == ()
-    assert course.timed is not None
-    assert course.timed.step_ns == 10 * MS
+    whole = sum_up_run(log)
+    assert whole.irregular == ()
+    assert whole.timed is not None
+    assert whole.timed.step_ns == 10 * MS
 
 
 def test_a_host_that_ran_ahead_and_waits_makes_no_step_longer() -> None:
@@ -209,30 +209,30 @@ def test_a_host_that_ran_ahead_and_waits_makes_no_step_longer() -> None:
         run(*[10.0] * 9, *[1.0] * 9, 91.0, *[1.0] * 9, 191.0, windows=(("plain", 9), ("after", 20))),
         gpu_ns=(10 * MS,) * 9 + (0,) * 20,
     )
-    assert reasons(follow_course(log)) == {"other": (1, 100)}
+    assert reasons(sum_up_run(log)) == {"other": (1, 100)}
 
 
 def test_steps_under_the_profiler_are_not_regular_nor_irregular() -> None:
     windows = (("warm-up", 3), ("plain", 9), ("profiler warm-up", 2), ("recorded", 3), ("lines", 3), ("after", 2))
     steps = [10.0] * 12 + [400.0, 40.0, *[30.0] * 3, *[90.0] * 3] + [10.0] * 2
-    course = follow_course(replace(run(*steps, windows=windows), own_ns=(0,) * 12 + (50 * MS,) + (0,) * 9))
-    assert course.irregular == ()
-    assert course.regular == 14
-    assert {entry.what: entry.ns / MS for entry in course.ledger} == {"regular": 140, "pinprof": 850}
+    whole = sum_up_run(replace(run(*steps, windows=windows), own_ns=(0,) * 12 + (50 * MS,) + (0,) * 9))
+    assert whole.irregular == ()
+    assert whole.regular == 14
+    assert {entry.what: entry.ns / MS for entry in whole.ledger} == {"regular": 140, "pinprof": 850}
 
 
 def test_steps_timed_later_count_if_they_agree() -> None:
     windows = (("plain", 10), ("recorded", 1), ("plain", 30))
-    alike = regular_figure(run(*[10.0, 11.0] * 5, 90.0, *[10.0, 11.0] * 15, windows=windows))
+    alike = timed_regular_step(run(*[10.0, 11.0] * 5, 90.0, *[10.0, 11.0] * 15, windows=windows))
     assert alike is not None
     assert (alike.steps, alike.step_ns) == (40, 10.5 * MS)
-    slower = regular_figure(run(*[10.0, 11.0] * 5, 90.0, *[13.0, 14.0] * 15, windows=windows))
+    slower = timed_regular_step(run(*[10.0, 11.0] * 5, 90.0, *[13.0, 14.0] * 15, windows=windows))
     assert slower is not None
     assert (slower.steps, slower.step_ns) == (10, 10.5 * MS)
 
 
 def test_the_steps_that_are_unlike_the_regular_one_are_told_apart() -> None:
-    figure = regular_figure(run(*[10.0] * 9, 400.0, *[10.0] * 9, 500.0, windows=(("plain", 20),)))
+    figure = timed_regular_step(run(*[10.0] * 9, 400.0, *[10.0] * 9, 500.0, windows=(("plain", 20),)))
     assert figure is not None
     assert (figure.steps, figure.step_ns) == (18, 10 * MS)
     assert (figure.others, figure.other_ns) == (2, 450 * MS)
@@ -242,15 +242,15 @@ def test_work_that_came_regularly_is_expected_again() -> None:
     steps = [10.0] * 36
     steps[5::10] = [99.0] * 4
     work = tuple(Work(step, EVALUATION) for step in range(5, 36, 10))
-    assert expected(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
-    assert expected(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
-    assert expected(run(*steps)) == Expected("logging", 10, 9)
-    assert expected(replace(run(*steps[:20]), work=work[:2])) is None  # once between two is no rule
+    assert next_irregular_work(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
+    assert next_irregular_work(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
+    assert next_irregular_work(run(*steps)) == Expected("logging", 10, 9)
+    assert next_irregular_work(replace(run(*steps[:20]), work=work[:2])) is None  # once between two is no rule
 
 
 def test_later_steps_and_what_pinprof_took_have_rows_of_their_own() -> None:
     log = replace(run(*[10.0] * 9), later=Later(5, 50 * MS, 20 * MS), own_after_ns=MS)
-    ledger = {entry.what: entry.ns / MS for entry in follow_course(log).ledger}
+    ledger = {entry.what: entry.ns / MS for entry in sum_up_run(log).ledger}
     assert ledger == {"regular": 90, "input": 20, "later": 30, "pinprof": 1}
 
 
@@ -266,6 +266,6 @@ def test_the_ledger_adds_up_to_the_run(rows: list[tuple[int, int, int, int]], da
     work = data.draw(st.lists(st.builds(Work, st.integers(0, len(rows)), kinds, st.integers(0, 900 * MS)), max_size=9))
     windows = (("warm-up", cut), ("recorded", len(rows) - cut))
     log = RunLog(7, windows, step, own, waited, on_gpu, 11, 13, tuple(work), later=Later(2, 17, 3))
-    course = follow_course(log)
-    assert sum(entry.ns for entry in course.ledger) == course.wall_ns == sum((*step, *own)) + 7 + 11 + 13 + 17
-    assert all(entry.ns > 0 for entry in course.ledger)
+    whole = sum_up_run(log)
+    assert sum(entry.ns for entry in whole.ledger) == whole.wall_ns == sum((*step, *own)) + 7 + 11 + 13 + 17
+    assert all(entry.ns > 0 for entry in whole.ledger)

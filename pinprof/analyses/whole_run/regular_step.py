@@ -1,0 +1,238 @@
+"""The regular step of a run, timed without the profiler: which steps are regular, their mean, and its uncertainty."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.step_statistics import (
+    FEWEST_BLOCKS,
+    Bools,
+    Times,
+    half_width,
+    range_of_another,
+    returning,
+    unlike_others,
+)
+from pinprof.trace.run import EPOCH, PLAIN, RunLog
+
+LEAST_PRECISION = 0.005
+"""The mean is never known better than to this share: GPU clocks change, and timing the steps costs something."""
+RARE, FEW, MUCH_LONGER = 0.05, 3, 3.0
+"""Steps that are longer for no known reason are irregular if they are rare (this share of all steps, or this number)
+and take more than `MUCH_LONGER` usual steps. On a busy machine, steps of twice the usual length are common."""
+FEWEST_GAPS = 2
+"""Two returns are the fewest that show a period."""
+MOSTLY_SO = 0.8
+"""The share of gaps that have the usual length, where the other gaps are a multiple of it."""
+QUICK = 25
+"""Percentile of a step's time in a DataLoader."""
+PART_NS, FEWEST_IN_PART, FEWEST_PARTS = 250_000_000, 8, 3
+"""To see whether the machine's speed changes, the steps are split into consecutive parts of at least this time and this
+number of steps. A thread loses its core for some milliseconds; other programs come and go in seconds."""
+
+
+@dataclass(frozen=True)
+class RegularStep:
+    """The regular step as it was timed without the profiler; times in ns."""
+
+    steps: int
+    """How many steps were timed."""
+    step_ns: float
+    """Their mean."""
+    range_ns: tuple[float, float] | None
+    """The 95 % confidence interval of the mean; None for too few steps."""
+    input_fraction: float
+    """The share of their time in a DataLoader."""
+    quick_input_ns: float
+    """A quarter of the steps are in a DataLoader for at most this time: with workers, close to the cost of a batch that
+    is ready."""
+    others: int = 0
+    """How many timed steps were left out because they are irregular."""
+    other_ns: float = 0.0
+    """The mean of those steps."""
+    parts_ns: tuple[float, float] | None = None
+    """The shortest and the longest mean step among parts of the run; None for too few steps."""
+
+    @property
+    def input_ns(self) -> float:
+        """The mean time in a DataLoader."""
+        return self.input_fraction * self.step_ns
+
+    @property
+    def precision(self) -> float:
+        """Half of the confidence interval, as a share of the mean."""
+        return (self.range_ns[1] - self.step_ns) / self.step_ns if self.range_ns else np.inf
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The regular step of several runs of a program, each in a fresh process; times in ns."""
+
+    step_ns: tuple[float, ...]
+    range_ns: tuple[float, float] | None
+    """Where the step of one more run lies, with 95 % confidence; None for two runs, which are too few."""
+
+
+def runs_of(step_ns: tuple[float, ...]) -> Runs | None:
+    """Return the runs of a program with these regular steps in ns; None where it ran once."""
+    return Runs(step_ns, range_of_another(np.array(step_ns))) if len(step_ns) > 1 else None
+
+
+class NotedSteps(NamedTuple):
+    """Steps of a run as pinprof noted them, in columns; times in ns."""
+
+    number: Times
+    """The index of each step among all steps of the run."""
+    time_ns: Times
+    input_ns: Times
+    """The part of each step in a DataLoader."""
+    epochs: Bools
+    """Whether an epoch begins in the step."""
+    noted: Bools
+    """Whether irregular work was noted in the step."""
+    filling: Bools
+    """Whether workers began the step's batch at the start of a DataLoader, together with others."""
+
+    def of(self, rows: Times) -> "NotedSteps":
+        """Return these steps alone."""
+        return NotedSteps(*(column[rows] for column in self))
+
+
+def noted_steps(log: RunLog) -> NotedSteps:
+    """Return all steps of a run, timed by the GPU where that was done, else by the host."""
+    host_ns, gpu_ns = np.array(log.step_ns, np.int64), np.array(log.gpu_ns, np.int64)
+    number = np.arange(len(host_ns))
+    input_ns = np.minimum(np.array(log.input_ns, np.int64), host_ns)
+    if gpu_ns.any():
+        host_ns = _without_lead(host_ns, float(np.median(gpu_ns[gpu_ns > 0])))
+    return NotedSteps(
+        number,
+        np.where(gpu_ns > 0, gpu_ns, host_ns),
+        input_ns,
+        epochs=np.isin(number, [work.step for work in log.work if work.kind == EPOCH]),
+        noted=np.isin(number, [work.step for work in log.unusual_work]),
+        filling=np.isin(number, log.filling),
+    )
+
+
+def _without_lead(host_ns: Times, usual_ns: float) -> Times:
+    """Return how long steps take, from times of a host that may run ahead of the GPU until it waits for it.
+
+    A step shorter than the usual one builds up a lead. The host waits for that lead to be used up in a later step,
+    which is no longer than the others because of it.
+    """
+    lead, times = 0.0, []
+    for time in host_ns.tolist():
+        ahead = usual_ns - time
+        waits = min(lead, max(-ahead, 0.0))
+        lead += max(ahead, 0.0) - waits
+        times.append(max(time, usual_ns) - waits)
+    return np.array(times, np.int64)
+
+
+def regular_steps(steps: NotedSteps) -> Bools:
+    """Return which steps are regular, by their times and the work in them.
+
+    Waiting for input that comes in bursts is part of a regular step; waiting at the start of an epoch is not. Steps
+    that are longer for no noted reason and at no regular distance count as regular if there are many of them, or if
+    they are not much longer: they show how the steps scatter.
+    """
+    regular = ~unlike_others(steps.time_ns, steps.noted, lambda: np.where(steps.epochs, 0, steps.input_ns))
+    unexplained = np.flatnonzero(~regular & ~steps.noted)
+    if len(unexplained) and period_of(steps.number[unexplained]) is None:
+        many = len(unexplained) > max(RARE * len(regular), FEW)
+        slightly = steps.time_ns[unexplained] <= MUCH_LONGER * np.median(steps.time_ns)
+        regular[unexplained[many | slightly]] = True
+    regular[np.flatnonzero(regular)[returning((steps.time_ns - steps.input_ns)[regular], steps.number[regular])]] = (
+        False
+    )
+    return regular
+
+
+def period_of(steps: Sequence[int] | Times) -> int | None:
+    """Return after how many steps something comes back, given the steps in which it came; None without a period.
+
+    Steps under the profiler are unknown, so one of the returns may be missing.
+
+    >>> period_of([10, 20, 40, 50, 60, 70, 80])
+    10
+    """
+    gaps = np.diff(steps)
+    if len(gaps) < FEWEST_GAPS:
+        return None
+    period = int(np.median(gaps))
+    if period == 1:  # consecutive: all steps are longer from here on, as after a profiler
+        return None
+    is_even = gaps.max() - gaps.min() <= 1 or ((gaps % period == 0).all() and (gaps == period).mean() >= MOSTLY_SO)
+    return period if is_even else None
+
+
+def regular_since(log: RunLog, first: int) -> Times:
+    """Return which steps from step `first` on are regular, as indices counted from it."""
+    return np.flatnonzero(regular_steps(noted_steps(log).of(np.arange(first, len(log.step_ns)))))
+
+
+def timed_regular_step(log: RunLog) -> RegularStep | None:
+    """Return the regular step that the plain windows of a run timed; None where none did.
+
+    Steps that were timed after the profiler had run count only if they agree with those before.
+    """
+    steps = noted_steps(log)
+    before, after = _plain_windows(log)
+    first = _mean_of(steps.of(before))
+    if first is None or not len(after):
+        return first
+    second, both = _mean_of(steps.of(after)), _mean_of(steps.of(np.concatenate((before, after))))
+    return both if second is None or _agree(first, second) else first
+
+
+def _plain_windows(log: RunLog) -> tuple[Times, Times]:
+    """Return the steps of the first plain window, and those of all later ones."""
+    begin, windows = 0, [np.arange(0)]
+    for name, count in log.windows:
+        if name == PLAIN:
+            windows.append(np.arange(begin, begin + count))
+        begin += count
+    return windows[min(len(windows) - 1, 1)], np.concatenate([windows[0], *windows[2:]])
+
+
+def _mean_of(steps: NotedSteps) -> RegularStep | None:
+    regular = regular_steps(steps)
+    settled = regular & ~steps.filling
+    if settled.sum() < max(FEWEST_BLOCKS, np.count_nonzero(regular) / 2):  # filling is a part of each epoch
+        settled = regular
+    kept, others_ns = steps.of(np.flatnonzero(settled)), steps.time_ns[~regular]
+    if not kept.time_ns.sum():
+        return None
+    mean = float(kept.time_ns.mean())
+    half = max(half_width(kept.time_ns), LEAST_PRECISION * mean)
+    input_fraction = min(float(kept.input_ns.sum() / kept.time_ns.sum()), 1.0)
+    return RegularStep(
+        steps=len(kept.time_ns),
+        step_ns=mean,
+        range_ns=(max(mean - half, 0.0), mean + half) if half < np.inf else None,
+        input_fraction=input_fraction,
+        quick_input_ns=min(float(np.percentile(kept.input_ns, QUICK)), input_fraction * mean),
+        others=len(others_ns),
+        other_ns=float(others_ns.mean()) if len(others_ns) else 0.0,
+        parts_ns=_extreme_parts(kept.time_ns),
+    )
+
+
+def _extreme_parts(times: Times) -> tuple[float, float] | None:
+    """Return the shortest and the longest mean among consecutive parts of the steps; None for too few parts."""
+    means, begin, until_ns = [], 0, np.cumsum(times)
+    for end in range(FEWEST_IN_PART, len(times) + 1):
+        part_ns = float(until_ns[end - 1] - (until_ns[begin - 1] if begin else 0))
+        if end - begin >= FEWEST_IN_PART and part_ns >= PART_NS:
+            means.append(part_ns / (end - begin))
+            begin = end
+    return (min(means), max(means)) if len(means) >= FEWEST_PARTS else None
+
+
+def _agree(one: RegularStep, other: RegularStep) -> bool:
+    if one.range_ns is None or other.range_ns is None:
+        return True
+    return one.range_ns[0] <= other.range_ns[1] and other.range_ns[0] <= one.range_ns[1]
