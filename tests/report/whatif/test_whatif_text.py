@@ -4,12 +4,14 @@ from pathlib import Path
 import pytest
 from fitting import fitting
 from msgspec.structs import replace
-from recordings import TRACES, analysis_of, trace_of
+from recordings import ROOT, TRACES, analysis_of, trace_of
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.report.whatif import json as whatif_json
 from pinprof.report.whatif import text as whatif_text
+from pinprof.server import commands
+from pinprof.server.inputs import WhatifInput
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif import Prediction, Scenario, predict
 from pinprof.whatif.fixes import EVERYTHING, FIXES, Change, changes_of
@@ -90,8 +92,17 @@ def test_the_names_are_those_that_scripts_rely_on() -> None:
     assert low < document["predicted_step_ms"] < high
 
 
-def test_every_option_that_edits_is_one_of_a_scenario() -> None:
-    assert FIXES.keys() < set(Scenario.__struct_fields__)
+def test_every_option_of_a_scenario_is_a_fix_or_sets_a_speed() -> None:
+    speeds = {"pinned_gbps", "machine", "host_speed", "gpu_speed"}
+    assert FIXES.keys() == set(Scenario.__struct_fields__) - speeds
+
+
+def test_agents_and_the_guide_have_every_option_of_a_scenario() -> None:
+    guide = (ROOT / "pinprof" / "guides" / "what-if.md").read_text()
+    options = set(Scenario.__struct_fields__) - {"machine"}  # which the command finds
+    assert options == set(WhatifInput.__struct_fields__) - {"traces", "step_ms"}
+    assert options <= {*commands.SWITCHES, *commands.VALUES, *commands.EACH}
+    assert [name for name in options if f"`--{name.replace('_', '-')}" not in guide] == []
 
 
 def test_an_option_that_changes_nothing_says_so() -> None:
