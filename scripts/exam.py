@@ -1,6 +1,6 @@
 """Examine pinprof with scripts of other people, as they stand in their repositories, against truth measured in turns.
 
-Run from the repository root:  PYTHONPATH=. python scripts/exam.py OUT --programs FOLDER [--only NAME]...
+Run from the repository root:  PYTHONPATH=. python scripts/exam.py OUT --programs FOLDER [--only NAME]... [--repeat 3]
 
 FOLDER holds clones, each under the name of its repository; the exam was made with these commits:
 
@@ -27,11 +27,17 @@ With --more:
 They need, beside torch: torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
 tyro and gymnasium 0.29. Data are made up in the folders of the programs; nothing is fetched.
 
-First each program runs once in torch's sync debug mode, several side by side: nothing is timed. Then each turn takes
-every program once: alone, with a clock at the ends of its steps (the truth), and under `pinprof run`, as users call it.
+First each program runs once in torch's sync debug mode, several side by side: nothing is timed. Then each program runs
+in turns alone, with a clock at the ends of its steps (the truth), and under `pinprof run`, as users call it: truth,
+pinprof, truth, pinprof, truth. With --repeat 3 pinprof runs as `pinprof run --repeat 3`, whose range should hold the
+truths. OUT/exam.jsonl gets a line for each program once it is examined; a second call goes on with the others.
+
+A script that is not listed is given as --script "folder/train.py --epochs 9", where folder lies in FOLDER. Each step of
+its optimizer is one step.
 """
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -46,23 +52,26 @@ import torch
 from pinprof.outputs import write_whole
 from scripts.examination.made_up import make
 from scripts.examination.processes import Ended, Place, run
+from scripts.examination.program import Program
 from scripts.examination.programs import MORE, PROGRAMS, program
-from scripts.examination.table import table
+from scripts.examination.table import summary, table
 from scripts.examination.truth import of_run
+from scripts.examination.verdict import verdict
 from scripts.recordings import machine_of
 
 START_SECONDS = 60  # of a program, until its first steps
 REPORT_SECONDS = 120
 LINES_STEPS = 200
 LINES_SECONDS = 12.0, 25.0  # least, for what comes after these steps, and most
-KEPT_OF_STEPS = ("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "irregular")
+KEPT_OF_STEPS = (
+    *("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "runs", "irregular"),
+)
 KEPT_OF_SITES = (
     *("file", "line", "function", "cause", "call", "thread", "verdict", "count", "per_step", "library"),
     *("called", "steps"),  # of those that were seen elsewhere
 )
 
 Noted = dict[str, Any]
-SAVING = Lock()
 LOCKS: dict[tuple[Path, str], Lock] = {}
 
 
@@ -71,14 +80,16 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--programs", "folder", type=click.Path(exists=True, path_type=Path), help="The clones.")
 @click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave this program out; may be repeated.")
-@click.option("--gpus", default=1, show_default=True, help="Take the programs for so many GPUs.")
-@click.option("--turns", default=3, show_default=True)
+@click.option("--script", "scripts", multiple=True, metavar="COMMAND", help="Take a script that is not listed.")
+@click.option("--gpus", default=1, show_default=True, help="Take the programs for this number of GPUs.")
+@click.option("--repeat", default=1, show_default=True, help="Processes of each `pinprof run`.")
+@click.option("--turns", default=2, show_default=True, help="How often each program runs under pinprof.")
 @click.option("--steps", default=100, show_default=True, help="Of each truth, at least, if they take no longer.")
-@click.option("--least-seconds", default=6.0, show_default=True, help="Of each truth's steps, at least.")
-@click.option("--seconds", default=12.0, show_default=True, help="Of each truth's steps, at most.")
-@click.option("--patience", default=110.0, show_default=True, help="Seconds until a `pinprof run` is given up.")
+@click.option("--least-truth", default=6.0, show_default=True, help="Seconds of each truth's steps, at least.")
+@click.option("--most-truth", default=12.0, show_default=True, help="Seconds of each truth's steps, at most.")
+@click.option("--patience", default=110.0, show_default=True, help="Seconds until a process under pinprof is ended.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
-@click.option("--budget", default=3600.0, show_default=True, help="Start nothing new after so many seconds.")
+@click.option("--seconds", default=3600.0, show_default=True, help="End after this time.")
 @click.option("--no-lines", is_flag=True, help="Judge the steps alone, in half of the time.")
 @click.option("--more", is_flag=True, help="Take the programs that estimates are learned from, too.")
 @click.option("--traces-only", is_flag=True, help="Judge nothing: leave the traces of `pinprof run` in OUT.")
@@ -86,52 +97,85 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 def main(
     out: Path,
     folder: Path | None,
+    *,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    scripts: tuple[str, ...],
     gpus: int,
-    *,
     only_table: bool,
     **options: Any,
 ) -> None:
-    """Examine pinprof; what was noted goes to OUT/exam.json at once, and the table to OUT/exam.md."""
+    """Examine pinprof; what is noted of each program goes to OUT/exam.jsonl at once, and the table to OUT/exam.md."""
     out.mkdir(parents=True, exist_ok=True)
+    exam = Exam(out.resolve(), options)
     if not only_table:
         if folder is None:
             raise click.UsageError("give the folder of the clones: --programs FOLDER")
-        known = (*PROGRAMS, *MORE) if options["more"] else PROGRAMS
-        asked = [program(name) for name in only] or [each for each in known if each.gpus == gpus]
-        places = [Place(each, (folder / each.repository).resolve()) for each in asked if each.name not in skip]
-        Exam(out.resolve(), options).hold(places)
-    print(table(Exam(out.resolve(), options).noted["programs"]))
+        listed = (*PROGRAMS, *MORE) if options["more"] else PROGRAMS
+        chosen = [*map(program, only), *map(of_command, scripts)] or [entry for entry in listed if entry.gpus == gpus]
+        exam.hold([Place(entry, (folder / entry.repository).resolve()) for entry in chosen if entry.name not in skip])
+    print(table(exam.examined))
+    print(summary(exam.examined))
+
+
+def of_command(command: str) -> Program:
+    """Return the program of a command that begins with the path of a script."""
+    words = tuple(shlex.split(command))
+    path = Path(words[0])
+    return Program(path.stem, str(path.parent), (path.name, *words[1:]))
 
 
 class Exam:
-    """Runs the programs and keeps what was noted of each up to date in exam.json."""
+    """Runs the programs, and writes a line of exam.jsonl for each."""
 
     def __init__(self, out: Path, options: Noted) -> None:
         self._out, self._options = out, options
-        self._deadline = time.perf_counter() + options["budget"]
-        self._path = out / "exam.json"
-        self.noted: Noted = (
-            json.loads(self._path.read_text()) if self._path.exists() else {"machine": {}, "programs": {}}
-        )
+        self._deadline = time.perf_counter() + options["seconds"]
+        self._path = out / "exam.jsonl"
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        self.examined: dict[str, Noted] = {entry["program"]: entry for entry in map(json.loads, lines)}
 
     def hold(self, places: list[Place]) -> None:
-        """Make the data, then take all programs in turns."""
-        self.noted["machine"] = machine_of("cuda" if torch.cuda.is_available() else "cpu")
-        self._side_by_side(self._make_data, places)
+        """Make the data, run what is not timed, then one program after the other; leave out those that are examined."""
+        places = [place for place in places if self.examined.get(place.program.name, {"cut": True})["cut"]]
+        machine = machine_of("cuda" if torch.cuda.is_available() else "cpu")
+        noted: dict[str, Noted] = {
+            place.program.name: {"program": place.program.name, "machine": machine, "truth": [], "pinprof": []}
+            for place in places
+        }
+        self._side_by_side(self._make_data, [(place,) for place in places])
+        pairs = [(place, noted[place.program.name]) for place in places]
+        if not (self._options["traces_only"] or self._options["no_lines"]):
+            self._side_by_side(self._note_lines, pairs)
+        for place, entry in pairs:
+            if not self._left_s:
+                print(f"{place.program.name:20} no time left", flush=True)
+                continue
+            self._take_turns(place, entry)
+            entry["cut"] = not self._left_s
+            entry["verdict"] = verdict(entry)
+            self.examined[place.program.name] = entry
+            with self._path.open("a") as lines:
+                lines.write(json.dumps(entry) + "\n")
+            write_whole(self._out / "exam.md", f"{table(self.examined)}\n{summary(self.examined)}\n")
+            print(summary({place.program.name: entry}), flush=True)
+
+    def _take_turns(self, place: Place, entry: Noted) -> None:
+        """Run the program alone and under pinprof in turns, alone at first and at last; then read the reports."""
         judges = not self._options["traces_only"]
-        if judges and not self._options["no_lines"]:
-            self._side_by_side(self._note_lines, [each for each in places if not self._of(each).get("lines")])
         for turn in range(self._options["turns"]):
-            reports: list[tuple[Place, Noted]] = []
-            for place in places:
-                if len(self._of(place)["pinprof"]) <= turn and self._has_time(place):
-                    if judges:
-                        self._note_truth(place)
-                    reports.append((place, self._profile(place, turn)))
             if judges:
-                self._side_by_side(self._report, reports)
+                self._note_truth(place, entry)
+            if self._left_s:
+                self._profile(place, entry, turn)
+        if judges and self._left_s:
+            self._note_truth(place, entry)
+        if judges:
+            self._side_by_side(self._report, [(place, profiled) for profiled in entry["pinprof"]])
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self._deadline - time.perf_counter())
 
     def _make_data(self, place: Place) -> None:
         began = time.perf_counter()
@@ -140,23 +184,20 @@ class Exam:
                 make(name, place.repository, place.folder)
         print(f"{place.program.name:20} data {time.perf_counter() - began:5.1f} s", flush=True)
 
-    def _note_truth(self, place: Place) -> None:
+    def _note_truth(self, place: Place, entry: Noted) -> None:
         """Run the program alone, with a clock at the ends of its steps."""
-        options = self._options
-        ended, noted = self._hooked(place, "truth", options["steps"], (options["least_seconds"], options["seconds"]))
-        truth = of_run(noted) if noted else {"error": self._error(ended)}
-        self._of(place)["truth"].append({**truth, "seconds": ended.seconds})
-        self._save()
+        seconds = self._options["least_truth"], self._options["most_truth"]
+        ended, stamps = self._hooked(place, "truth", self._options["steps"], seconds)
+        truth = of_run(stamps) if stamps else {"error": _error(ended)}
+        entry["truth"].append({**truth, "seconds": ended.seconds})
         print(f"{place.program.name:20} truth {ended.seconds:5.1f} s, step {truth.get('regular_ms')}", flush=True)
 
-    def _note_lines(self, place: Place) -> None:
+    def _note_lines(self, place: Place, entry: Noted) -> None:
         """Run the program in sync debug mode."""
-        if not self._has_time(place):
-            return
-        ended, noted = self._hooked(place, "lines", LINES_STEPS, LINES_SECONDS)
-        self._of(place)["lines"] = noted or {"error": self._error(ended)}
-        self._save()
-        print(f"{place.program.name:20} lines {ended.seconds:5.1f} s", flush=True)
+        if self._left_s:
+            ended, lines = self._hooked(place, "lines", LINES_STEPS, LINES_SECONDS)
+            entry["lines"] = lines or {"error": _error(ended)}
+            print(f"{place.program.name:20} lines {ended.seconds:5.1f} s", flush=True)
 
     def _hooked(self, place: Place, mode: str, steps: int, seconds: tuple[float, float]) -> tuple[Ended, Noted | None]:
         """Run the program with hooks; return what the first of its processes noted that made steps."""
@@ -170,66 +211,52 @@ class Exam:
             "EXAM_MARKER": place.program.marker,
             "EXAM_CALLS_PER_STEP": str(place.program.calls_per_step),
         }
-        ended = run(place, place.command(), environment, START_SECONDS + seconds[1], noted.with_suffix(f".{mode}.log"))
+        longest = min(START_SECONDS + seconds[1], self._left_s)
+        ended = run(place, place.command(), environment, longest, noted.with_suffix(f".{mode}.log"))
         files = sorted(self._out.glob(f"{noted.name}.*.json"))
-        found: Noted | None = json.loads(files[0].read_text()) if files else None
+        stamps: Noted | None = json.loads(files[0].read_text()) if files else None
         for file in files:
             file.unlink()
-        return ended, found
+        return ended, stamps
 
-    def _profile(self, place: Place, turn: int) -> Noted:
+    def _profile(self, place: Place, entry: Noted, turn: int) -> None:
         """Run the program as a user of pinprof would."""
-        trace = self._out / f"{place.program.name}.{turn}.json.gz"
-        short = self._options["no_lines"] or self._options["traces_only"]
-        windows = ["--windows", "plain,lean", "--watch-steps", "0"] if short else []
-        command = place.command(profiled=["--force", *windows, "-o", str(trace)])
-        ended = run(place, command, {}, self._options["patience"], trace.with_suffix(".log"))
+        trace, times = self._out / f"{place.program.name}.{turn}.json.gz", self._options["repeat"]
+        options = ["--force", "-o", str(trace)]
+        if self._options["no_lines"] or self._options["traces_only"]:
+            options += ["--windows", "plain,lean", "--watch-steps", "0"]
+        if times > 1:
+            options += ["--repeat", str(times)]
+        longest = min(self._options["patience"] * times, self._left_s)
+        ended = run(place, place.command(profiled=options), {}, longest, trace.with_suffix(".log"))
         print(f"{place.program.name:20} pinprof {ended.seconds:5.1f} s, status {ended.status}", flush=True)
-        noted = {"trace": trace.name, "seconds": ended.seconds, "status": ended.status, "tail": ended.tail}
+        profiled = {"trace": trace.name, "seconds": ended.seconds, "status": ended.status, "tail": ended.tail}
         if ended.status != 0:
-            noted["error"] = self._error(ended)
-        self._of(place)["pinprof"].append(noted)
-        self._save()
-        return noted
+            profiled["error"] = _error(ended)
+        entry["pinprof"].append(profiled)
 
-    def _report(self, profiled: tuple[Place, Noted]) -> None:
+    def _report(self, place: Place, profiled: Noted) -> None:
         """Read what `pinprof report` says of the trace, or of that of the first rank."""
-        place, noted = profiled
-        name = noted["trace"].removesuffix(".json.gz")
+        name = profiled["trace"].removesuffix(".json.gz")
         traces = sorted([*self._out.glob(f"{name}.json.gz"), *self._out.glob(f"{name}.rank*.json.gz")])
-        noted["traces"] = [trace.name for trace in traces]
+        profiled["traces"] = [trace.name for trace in traces]
         if not traces:
-            noted.setdefault("error", "no trace was written")
-        else:
-            answer = self._out / f"{name}.report"
-            command = [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(traces[0])]
-            ended = run(place, command, {}, REPORT_SECONDS, self._out / f"{name}.report.log")
-            noted.update(read(answer) if ended.status == 0 else {"error": self._error(ended)})
-        self._save()
+            profiled.setdefault("error", "no trace was written")
+            return
+        answer = self._out / f"{name}.report"
+        command = [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(traces[0])]
+        ended = run(place, command, {}, REPORT_SECONDS, self._out / f"{name}.report.log")
+        profiled.update(read(answer) if ended.status == 0 else {"error": _error(ended)})
 
-    def _of(self, place: Place) -> Noted:
-        entry: Noted = self.noted["programs"].setdefault(place.program.name, {"truth": [], "pinprof": []})
-        return entry
-
-    def _error(self, ended: Ended) -> str:
-        return ended.last_line if ended.status is not None else f"not done in time; last: {ended.last_line}"
-
-    def _has_time(self, place: Place) -> bool:
-        left = self._deadline - time.perf_counter()
-        if left < 0:
-            print(f"{place.program.name:20} no time left", flush=True)
-        return left >= 0
-
-    def _side_by_side(self, work: Callable[[Any], None], items: Iterable[Any]) -> None:
+    def _side_by_side(self, work: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
         with ThreadPoolExecutor(self._options["jobs"]) as pool:
-            for done in [pool.submit(work, item) for item in items]:
+            for done in [pool.submit(work, *given) for given in arguments]:
                 if problem := done.exception():
                     print(f"failed: {problem!r}", file=sys.stderr, flush=True)
 
-    def _save(self) -> None:
-        with SAVING:
-            write_whole(self._path, json.dumps(self.noted, indent=1) + "\n")
-            write_whole(self._path.with_suffix(".md"), table(self.noted["programs"]))
+
+def _error(ended: Ended) -> str:
+    return ended.last_line if ended.status is not None else f"not done in time; last: {ended.last_line}"
 
 
 def read(answer: Path) -> Noted:
@@ -245,7 +272,7 @@ def read(answer: Path) -> Noted:
         "ledger": steps.get("ledger"),
         "missing": trace["missing"],
         "findings": [
-            {name: each[name] for name in ("rule", "file", "line", "saving_ms")} for each in trace["findings"]
+            {name: finding[name] for name in ("rule", "file", "line", "saving_ms")} for finding in trace["findings"]
         ],
     }
 

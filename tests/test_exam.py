@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.exam import read
-from scripts.examination.processes import Place, run
+import scripts.exam
+from scripts.exam import Exam, of_command, read
+from scripts.examination.processes import Ended, Place, run
 from scripts.examination.program import Program, UnknownProgramError
 from scripts.examination.programs import PROGRAMS, program
-from scripts.examination.table import table
+from scripts.examination.table import summary, table
 from scripts.examination.truth import of_run, of_runs
 from scripts.examination.verdict import verdict
 
@@ -82,6 +83,114 @@ def test_a_step_is_right_within_three_percent_or_the_truth_s_own_spread() -> Non
     assert not verdict({"truth": truth, "pinprof": [profiled(10.9, []), profiled(11.2, [])]})["right"]
     assert verdict({"truth": truth[:1], "pinprof": [profiled(9.2, [])]})["right"]
     assert not verdict({"truth": truth[:1], "pinprof": []})["right"]
+
+
+def repeated(step_ms: float, low: float, high: float) -> dict[str, object]:
+    """Return what `pinprof run --repeat` reports: a range for other runs, beside that of the run itself."""
+    steps = {"step_ms": step_ms, "range_ms": [step_ms, step_ms], "step_source": "measured"}
+    return {"steps": {**steps, "runs": {"range_ms": [low, high]}}, "seconds": 60.0, "ledger": [{"ms": 9000.0}]}
+
+
+def test_the_range_of_repeated_runs_is_held_against_the_median_truth_and_against_each() -> None:
+    truths = [{"regular_ms": 9.0}, {"regular_ms": 10.0}, {"regular_ms": 14.0}]
+    judged = verdict({"truth": truths, "pinprof": [repeated(10.2, 8.5, 12.0), repeated(11.0, 10.5, 15.0)]})
+    assert judged["ranges_ms"] == [(8.5, 12.0), (10.5, 15.0)]
+    assert judged["holds"] == [True, False]
+    assert judged["truths_in"] == [2, 1]
+    assert judged["off"] == pytest.approx([0.02, 0.1])
+    assert judged["ledger_s"] == []  # of one process, where the wall time is that of all
+
+
+def test_the_summary_counts_ranges_and_bias_without_programs_that_were_cut_short() -> None:
+    truth = [{"regular_ms": 10.0}]
+    programs = {
+        "one": {"truth": truth, "pinprof": [repeated(10.2, 9.0, 12.0), repeated(9.6, 10.5, 12.0)]},
+        "two": {"truth": truth, "pinprof": [repeated(10.3, 9.0, 12.0)]},
+        "three": {"truth": truth, "pinprof": [repeated(20.0, 19.0, 21.0)], "cut": True},
+    }
+    lines = summary(programs).splitlines()
+    assert lines[:3] == [
+        f"{'one':20} truth 10.00 (10.00 to 10.00) ms",
+        f"{'':20} range 9.00 to 12.00 ms holds, 1 of 1 truths in it; bias +2.0 %",
+        f"{'':20} range 10.50 to 12.00 ms does not hold, 0 of 1 truths in it; bias -4.0 %",
+    ]
+    assert f"{'three':20} truth 10.00 (10.00 to 10.00) ms, cut short" in lines
+    assert lines[-1] == ("2 programs: 2 of 3 ranges hold; bias +1.0 % on average (standard error 2.0 %), median +1.0 %")
+
+
+class Machine:
+    """Stands for the processes that an exam starts; `took_s` is how long each takes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, took_s: float) -> None:
+        self.ran: list[str] = []
+        self._took_s, self._now_s = took_s, 0.0
+        monkeypatch.setattr(scripts.exam, "run", self.run)
+        monkeypatch.setattr("scripts.exam.time.perf_counter", lambda: self._now_s)
+        monkeypatch.setattr(scripts.exam, "machine_of", lambda _: {"gpu": "none"})
+
+    def run(self, _: Place, command: list[str], environment: dict[str, str], seconds: float, log: Path) -> Ended:
+        """Write what a process would, unless its time is up."""
+        if "report" in command:
+            steps = {"step_ms": 10.0, "range_ms": [9.0, 11.0], "step_source": "measured"}
+            trace = {"steps": steps, "syncs": {"sites": []}, "missing": [], "findings": []}
+            Path(command[command.index("--json") + 1]).write_text(json.dumps({"traces": [trace]}))
+            return Ended(0, 1.0, "")
+        self.ran.append(environment.get("EXAM_MODE", "pinprof"))
+        self._now_s += min(seconds, self._took_s)
+        if seconds < self._took_s:
+            return Ended(None, seconds, "epoch 1")
+        if environment:
+            Path(f"{environment['EXAM_OUT']}.1.json").write_text(json.dumps(noted([10.0] * 40)))
+        else:
+            log.with_suffix(".gz").touch()
+        return Ended(0, self._took_s, "")
+
+
+OPTIONS = {
+    "seconds": 1000.0,
+    "traces_only": False,
+    "no_lines": True,
+    "turns": 2,
+    "jobs": 1,
+    "steps": 30,
+    "repeat": 3,
+    "least_truth": 1.0,
+    "most_truth": 2.0,
+    "patience": 100.0,
+}
+
+
+def test_programs_are_run_in_turns_and_get_a_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, took_s=10.0)
+    Exam(tmp_path, OPTIONS).hold([Place(Program(name, "", ("x.py",)), tmp_path) for name in ("one", "two")])
+    assert machine.ran == ["truth", "pinprof", "truth", "pinprof", "truth"] * 2
+    lines = [json.loads(line) for line in (tmp_path / "exam.jsonl").read_text().splitlines()]
+    assert [(line["program"], line["cut"]) for line in lines] == [("one", False), ("two", False)]
+    assert lines[0]["verdict"]["holds"] == [True, True]
+    assert "| two | 10.00" in (tmp_path / "exam.md").read_text()
+
+
+def test_the_end_of_the_time_cuts_a_program_short_and_a_second_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [Place(Program(name, "", ("x.py",)), tmp_path) for name in ("one", "two", "three")]
+    machine = Machine(monkeypatch, took_s=10.0)
+    Exam(tmp_path, {**OPTIONS, "seconds": 75.0}).hold(places)
+    assert machine.ran == ["truth", "pinprof", "truth", "pinprof", "truth", "truth", "pinprof", "truth"]
+    again = Machine(monkeypatch, took_s=10.0)
+    exam = Exam(tmp_path, OPTIONS)
+    assert {name: entry["cut"] for name, entry in exam.examined.items()} == {"one": False, "two": True}
+    exam.hold(places)
+    assert again.ran == ["truth", "pinprof", "truth", "pinprof", "truth"] * 2
+    assert {name: entry["cut"] for name, entry in Exam(tmp_path, OPTIONS).examined.items()} == dict.fromkeys(
+        ("one", "two", "three"), False
+    )
+
+
+def test_a_script_that_is_not_listed_is_named_after_its_file() -> None:
+    place = Place(of_command("mine/train.py --epochs 9"), Path("/clones/mine"))
+    assert (place.program.name, place.program.repository) == ("train", "mine")
+    assert place.command()[1:] == ["train.py", "--epochs", "9"]
 
 
 def test_lines_are_found_missing_or_wrong() -> None:
@@ -238,5 +347,10 @@ def test_pinprof_stands_between_the_launcher_and_the_script() -> None:
         "-o",
         "trace",
         "example.py",
+    ]
+    assert place.command(profiled=["--repeat", "3"])[3:] == [
+        "run",
+        *("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1"),
+        *("--repeat", "3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "example.py"),
     ]
     assert place.command()[-2:] == ["--nproc-per-node=2", "example.py"]

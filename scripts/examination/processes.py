@@ -68,8 +68,13 @@ class Place:
         }
 
     def command(self, *, profiled: Sequence[str] | None = None) -> list[str]:
-        """Return the command as a user types it, under `pinprof run` with these options or alone."""
+        """Return the command as a user types it, under `pinprof run` with these options or alone.
+
+        With --repeat pinprof starts the launcher anew for each run; else the launcher starts pinprof.
+        """
         run = [] if profiled is None else ["-m", "pinprof", "run", *self.program.pinprof_options, *profiled]
+        if "--repeat" in run:
+            return [sys.executable, *run, *self.program.launcher, *self.program.command]
         return [sys.executable, *self.program.launcher, *run, *self.program.command]
 
     def asked(self, command: str, options: Sequence[str]) -> list[str]:

@@ -45,6 +45,6 @@ def of_run(noted: Noted) -> Noted:
 
 
 def of_runs(runs: Sequence[Noted], figure: str = "regular_ms") -> tuple[float, float, float] | None:
-    """Return the mean, the least and the largest of a figure over the runs that have it."""
+    """Return the median, the least and the largest of a figure over the runs that have it."""
     values = [run[figure] for run in runs if run.get(figure) is not None]
-    return (statistics.fmean(values), min(values), max(values)) if values else None
+    return (statistics.median(values), min(values), max(values)) if values else None

@@ -28,34 +28,47 @@ def verdict(noted: Noted) -> Noted:
 
 
 def of_steps(noted: Noted) -> Noted:
-    """Compare each reported step with the truth measured in turns with it."""
+    """Compare each reported step with the truth measured in turns with it.
+
+    `ranges_ms`: what each run of pinprof states, for other runs with --repeat, else for itself. `holds`: whether the
+    median truth lies in each; `truths_in`: how many of the truths do.
+    """
     truth = of_runs(noted.get("truth", []))
     reported = [run["steps"] for run in noted.get("pinprof", []) if run.get("steps")]
-    steps = [each["step_ms"] for each in reported if each.get("step_ms") is not None]
+    steps = [entry["step_ms"] for entry in reported if entry.get("step_ms") is not None]
     if truth is None or not steps:
-        return {"off": [], "right": False, "in_range": []}
-    mean, least, largest = truth
-    ranges = [each["range_ms"] for each in reported if each.get("range_ms")]
+        return {"off": [], "right": False, "ranges_ms": [], "holds": [], "truths_in": []}
+    median, least, largest = truth
+    truths = [run["regular_ms"] for run in noted["truth"] if run.get("regular_ms") is not None]
+    ranges = [stated for entry in reported if (stated := stated_range_ms(entry))]
     return {
-        "off": [step / mean - 1 for step in steps],
-        "right": all(abs(step / mean - 1) <= ALLOWED or least <= step <= largest for step in steps),
-        "in_range": [low <= mean <= high for low, high in ranges],
+        "off": [step / median - 1 for step in steps],
+        "right": all(abs(step / median - 1) <= ALLOWED or least <= step <= largest for step in steps),
+        "ranges_ms": ranges,
+        "holds": [low <= median <= high for low, high in ranges],
+        "truths_in": [sum(low <= step <= high for step in truths) for low, high in ranges],
     }
+
+
+def stated_range_ms(steps: Noted) -> tuple[float, float] | None:
+    """Return the range that a report states: for other runs if the program was repeated, else for its own."""
+    given = (steps.get("runs") or {}).get("range_ms") or steps.get("range_ms")
+    return (given[0], given[1]) if given else None
 
 
 def of_lines(noted: Noted) -> Noted:
     """Compare the lines that pinprof named in any run with those that sync debug mode did."""
-    seen = noted.get("lines", {})
-    true, later = ({_line(each["user"]) for each in seen.get(part, []) if each["user"]} for part in ("lines", "later"))
+    waits = noted.get("lines", {})
+    true, later = ({_line(wait["user"]) for wait in waits.get(when, []) if wait["user"]} for when in ("lines", "later"))
     runs = [run["sites"] for run in noted.get("pinprof", []) if run.get("sites") is not None]
-    if "steps" not in seen or not runs:
+    if "steps" not in waits or not runs:
         return {"lines": None}
     found: list[set[Line]] = [{line for line in true if any(_same(line, site) for site in sites)} for sites in runs]
     others = [site for sites in runs for site in sites if not any(_same(line, site) for line in true | later)]
     kept = {(site["file"], site["line"], site["cause"]): site for site in others if site["line"] is not None}
     return {
         "lines": len(true),
-        "found": [len(each) for each in found],
+        "found": [len(lines) for lines in found],
         "missing": [_short(file, line) for file, line in sorted(true - found[0].intersection(*found[1:]))],
         "unplaced": [sum(_unplaced(site) for site in sites) for sites in runs],
         "wrong": [_said(site) for site in kept.values() if _would_warn(site)],
@@ -64,8 +77,8 @@ def of_lines(noted: Noted) -> Noted:
 
 
 def of_ledger(noted: Noted) -> Noted:
-    """Compare the sum of each ledger with the wall time of the process, in seconds."""
-    runs = [run for run in noted.get("pinprof", []) if run.get("ledger")]
+    """Compare the sum of each ledger with the wall time of the process, in seconds; not of several processes."""
+    runs = [run for run in noted.get("pinprof", []) if run.get("ledger") and not run["steps"].get("runs")]
     sums = [math.fsum(entry["ms"] for entry in run["ledger"]) / 1000 for run in runs]
     return {"ledger_s": sums, "wall_s": [run["seconds"] for run in runs]}
 
