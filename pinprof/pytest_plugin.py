@@ -63,7 +63,7 @@ class Watched:
     """The waits of one test for the GPU; the value of the fixture `pinprof_no_sync`."""
 
     def __init__(self, item: pytest.Item, noticing: Noticing, allow: Allow) -> None:
-        from pinprof.capture.observe.frames import calling_line  # noqa: PLC0415  slow to load, see above
+        from pinprof.program.frames import calling_line  # noqa: PLC0415  slow to load, see above
 
         self.allow = allow
         self._calling_line = calling_line
@@ -175,8 +175,8 @@ def _noticing_of_torch() -> Noticing | None:
     """Return what notices waits; None without a GPU."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of an old driver, and -W error would raise that
-        from pinprof.capture.observe.machine import has_gpu  # noqa: PLC0415  loads torch
-        from pinprof.capture.observe.waits import noticing  # noqa: PLC0415  loads torch
+        from pinprof.program.machine import has_gpu  # noqa: PLC0415  loads torch
+        from pinprof.program.waits import noticing  # noqa: PLC0415  loads torch
 
         return partial(noticing, linger=True) if has_gpu() else None
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinprof.capture.observe.waits import SYNC_WARNING
+from pinprof.program.waits import SYNC_WARNING
 from pinprof.races.clocks import Stream
 from pinprof.races.transfer import parts
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-import pinprof.capture.observe.machine  # runs within this process take it from here, instead of loading torch once more
+import pinprof.program.machine  # runs within this process take it from here, instead of loading torch once more
 
 GPU = """
 import warnings
 from contextlib import contextmanager
 
-from pinprof.capture.observe.waits import SYNC_WARNING, taking_warnings
+from pinprof.program.waits import SYNC_WARNING, taking_warnings
 
 mode = 0
 
@@ -326,7 +326,7 @@ def test_a_test_in_an_installed_library_is_the_users(run: Run, pytester: pytest.
 
 
 def test_without_a_gpu_the_test_is_skipped_before_its_fixtures(run_plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinprof.capture.observe.machine, "has_gpu", lambda: False)
+    monkeypatch.setattr(pinprof.program.machine, "has_gpu", lambda: False)
     result = run_plain(
         """
 import pytest

@@ -14,10 +14,10 @@ from pinprof.ab.process import end_process
 from pinprof.ab.program import worker_command
 from pinprof.ab.tasks import Record, WorkerConfig
 from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular_step
-from pinprof.capture.program import UserProgram
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
+from pinprof.program.user_program import UserProgram
 from pinprof.temporary import temporary_folder
 from pinprof.trace.run import RUN_KEY, run_of_metadata
 

@@ -15,7 +15,7 @@ from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
 from pinprof.ab.tasks import Turns
 from pinprof.capture.bounds import Progress
 from pinprof.capture.observe.journal import Journal
-from pinprof.capture.observe.machine import own_workers
+from pinprof.program.machine import own_workers
 from pinprof.trace.run import PLAIN, SETTLING
 
 

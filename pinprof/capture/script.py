@@ -14,9 +14,16 @@ from pinprof.capture.bounds import ON_COMMAND_LINE, RecordingOptions
 from pinprof.capture.children.child import followed, told_of_departure
 from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Notes
 from pinprof.capture.children.waiting import StuckScript, end_children
-from pinprof.capture.hooks import contained, faults
 from pinprof.capture.job import Agreement, Rank, leave_job
-from pinprof.capture.program import (
+from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
+from pinprof.capture.steps.stepper import Membership, Stepper
+from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
+from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, recording_of
+from pinprof.errors import CaptureError
+from pinprof.outputs import shortest
+from pinprof.program.hooks import contained, faults
+from pinprof.program.user_program import (
     INTERRUPTED,
     POLITE_STOPS,
     Ending,
@@ -25,13 +32,6 @@ from pinprof.capture.program import (
     exit_as_fork,
     join_threads,
 )
-from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
-from pinprof.capture.steps.stepper import Membership, Stepper
-from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
-from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, recording_of
-from pinprof.errors import CaptureError
-from pinprof.outputs import shortest
 from pinprof.units import counted
 
 MARK_STEPS = (

@@ -245,7 +245,7 @@ def _say_what_to_do(analysis: "Analysis", page: str) -> None:
 
 def _say_without_gpu() -> None:
     """Say before the script runs that its report will not tell of a GPU."""
-    from pinprof.capture.observe.machine import sees_gpu
+    from pinprof.program.machine import sees_gpu
 
     if not sees_gpu():
         say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
@@ -278,7 +278,7 @@ def _repeated(
     """Run and record the script so often; return the run to report on, and the exit status. The runs say the rest."""
     from pinprof.ab.repeated import record_repeatedly
     from pinprof.ab.tasks import Record
-    from pinprof.capture.program import UserProgram
+    from pinprof.program.user_program import UserProgram
     from pinprof.report.trace.course import words_of_runs
 
     program = UserProgram.found(script, args, module=module)

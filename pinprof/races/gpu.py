@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pinprof.capture.observe.machine import has_gpu
+from pinprof.program.machine import has_gpu
 from pinprof.races.clocks import Stream
 
 # ruff: noqa: SLF001  some of this has no public name

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pinprof.capture.hooks import replaced
+from pinprof.program.hooks import replaced
 from pinprof.races.effects import may_copy_within
 from pinprof.races.ledger import Access
 from pinprof.races.watch import Watch

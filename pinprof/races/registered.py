@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
-from pinprof.capture.hooks import replaced
+from pinprof.program.hooks import replaced
 from pinprof.races.watch import Watch
 
 

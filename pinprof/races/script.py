@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pinprof.ab.tasks import GuardedRace, GuardedUse, GuardResult
-from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.document import filled
+from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 from pinprof.races.violation import Violation
 from pinprof.races.watching import Guard
 from pinprof.trace.lines import SourceLine

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from pinprof.capture.hooks import noting, replaced
-from pinprof.capture.observe.waits import taking_warnings
+from pinprof.program.hooks import noting, replaced
+from pinprof.program.waits import taking_warnings
 from pinprof.races.clocks import Known, Stream
 from pinprof.races.gpu import Gpu
 from pinprof.races.watch import Watch

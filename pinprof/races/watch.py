@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from pinprof.capture.observe.frames import Stack, nearest_line, stack_from
-from pinprof.capture.program import OWN_FOLDERS
+from pinprof.program.frames import Stack, nearest_line, stack_from
+from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.races.clocks import Known, Stream, VectorClocks
 from pinprof.races.effects import makes_new, tensors_in, touched
 from pinprof.races.gpu import Gpu, Mark

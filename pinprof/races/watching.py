@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Literal
 from weakref import WeakSet
 
-from pinprof.capture.observe.waits import has_compiled
 from pinprof.errors import PinprofError, UnsafeCopyError
+from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Cuda, Gpu
 from pinprof.races.operators import Operators, seen_in_new_threads, seen_without_operators
 from pinprof.races.registered import registered_memory

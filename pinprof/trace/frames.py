@@ -33,7 +33,7 @@ GENERATED = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-
 """Files that torch.compile writes: in `/tmp/torchinductor_USER`, or where TORCHINDUCTOR_CACHE_DIR says, as
 `b7/cb7….py` (torch/_inductor/codecache.py: get_path)."""
 
-OWN = ("pinprof/capture/", "pinprof/cli/", "pinprof/__main__.py")
+OWN = ("pinprof/capture/", "pinprof/program/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""
 
 # fmt: off

@@ -18,9 +18,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from pinprof.ab.tasks import Nudged
-from pinprof.capture.observe.machine import uses_cuda
-from pinprof.capture.program import UserProgram, ending_of, exit_as_fork
 from pinprof.capture.steps.marks import FirstSteps
+from pinprof.program.machine import uses_cuda
+from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 
 SEED = 0
 

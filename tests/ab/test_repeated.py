@@ -21,9 +21,9 @@ from pinprof.ab.repeated import Repeated, record_repeatedly
 from pinprof.ab.tasks import Record, WorkerConfig
 from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.children.notes import ChildRun
-from pinprof.capture.program import UserProgram
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
+from pinprof.program.user_program import UserProgram
 from pinprof.trace.run import RUN_KEY, RunLog
 
 MS = 1_000_000

@@ -16,7 +16,7 @@ from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
 from pinprof.ab.tasks import Turns
 from pinprof.ab.turns import Delay, turn_window, wait_for_turn
 from pinprof.capture.observe.journal import Journal
-from pinprof.capture.observe.machine import Clock
+from pinprof.program.machine import Clock
 from pinprof.trace.run import PLAIN, SETTLING
 
 

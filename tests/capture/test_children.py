@@ -22,7 +22,7 @@ from warm_python import warm_python
 from pinprof.capture.children import waiting
 from pinprof.capture.children.commands import may_make_steps
 from pinprof.capture.children.waiting import StuckScript
-from pinprof.capture.program import Finished
+from pinprof.program.user_program import Finished
 
 ROOT = Path(__file__).parents[2]
 WINDOWS = ("--warmup", "4", "--max-warmup", "8", "--windows", "lean", "--steps", "2")

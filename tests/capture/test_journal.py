@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture.observe import machine
 from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Compilations, Journal, noticing_work
-from pinprof.capture.observe.machine import Clock, CudaClock, Mark
 from pinprof.capture.window.timing import await_regular
+from pinprof.program import machine
+from pinprof.program.machine import Clock, CudaClock, Mark
 from pinprof.trace.lines import Place
 from pinprof.trace.run import Later, Work
 

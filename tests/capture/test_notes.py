@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from pinprof.capture.children.notes import NOT_TOLD, ChildEnd, ChildRun, ChildStart, Notes
-from pinprof.capture.hooks import faults
 from pinprof.capture.job import Rank
+from pinprof.program.hooks import faults
 
 
 @pytest.fixture

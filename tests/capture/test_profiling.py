@@ -13,11 +13,11 @@ import torch
 from msgspec import structs
 
 from pinprof.capture.bounds import PlainBounds, RecordingOptions, WarmUpBounds, Windows
-from pinprof.capture.observe.machine import Clock
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
+from pinprof.program.machine import Clock
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import HostMemory
 

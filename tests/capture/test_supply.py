@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pinprof.capture.observe.journal import Journal, noticing_work
-from pinprof.capture.observe.machine import Clock
 from pinprof.capture.window.recording import profile
+from pinprof.program.machine import Clock
 
 
 class Endless(IterableDataset[torch.Tensor]):

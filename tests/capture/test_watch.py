@@ -14,10 +14,10 @@ from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
 from pinprof.capture.bounds import Progress, WatchBounds
-from pinprof.capture.observe.frames import REPLICAS
-from pinprof.capture.observe.waits import SYNC_WARNING, taking_warnings
 from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile
+from pinprof.program.frames import REPLICAS
+from pinprof.program.waits import SYNC_WARNING, taking_warnings
 from pinprof.trace import read_trace
 from pinprof.trace.watched import Watched, WatchedWait, period
 
@@ -261,7 +261,7 @@ class Reading(torch.nn.Module):
 def test_a_wait_under_data_parallel_has_its_line_on_a_gpu() -> None:
     model = torch.nn.DataParallel(Reading().cuda(), device_ids=[0])
     watcher = Watcher()
-    from pinprof.capture.observe.waits import noticing  # noqa: PLC0415  it starts CUDA
+    from pinprof.program.waits import noticing  # noqa: PLC0415  it starts CUDA
 
     with noticing(watcher.waited):
         model(torch.ones(3, device="cuda"))
@@ -271,7 +271,7 @@ def test_a_wait_under_data_parallel_has_its_line_on_a_gpu() -> None:
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_a_read_after_a_compiled_function_has_its_line_on_a_gpu() -> None:
-    from pinprof.capture.observe.waits import noticing  # noqa: PLC0415
+    from pinprof.program.waits import noticing  # noqa: PLC0415
 
     compiled = torch.compile(lambda x: (x * 2).sum())
     x = torch.ones(64, device="cuda")

@@ -13,7 +13,7 @@ import pinprof.races.watching  # noqa: F401
 CONFTEST = """
 from fake_gpu import FakeGpu
 from pinprof.pytest_plugin import GPU, NOTICING
-from pinprof.capture.observe.waits import taking_warnings
+from pinprof.program.waits import taking_warnings
 
 def pytest_configure(config):
     config.stash[GPU] = FakeGpu()
@@ -93,7 +93,7 @@ def test_it_goes_with_no_gpu_sync_and_sees_the_waits_that_this_one_takes(run: Ru
     result = run(
         """
         import pytest, torch, warnings
-        from pinprof.capture.observe.waits import SYNC_WARNING
+        from pinprof.program.waits import SYNC_WARNING
 
         def item():
             warnings.warn(SYNC_WARNING)

@@ -38,7 +38,7 @@ OPS_OF = {
     BACKWARD_CALL: frozenset(),
 }
 """The outermost ops that these calls run where they wait, or the runtime calls that they make outside of ops. Their
-names are those that `pinprof.capture.observe.frames` gives. The autograd engine runs its ops on threads of its own."""
+names are those that `pinprof.program.frames` gives. The autograd engine runs its ops on threads of its own."""
 
 _NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
 """Calls that watching notices whether or not they wait: an event that was not recorded is not awaited, and an empty

@@ -21,7 +21,7 @@ NEAR = 6
 """Ops on each side that suffice where all known waits with those before, or with those after, are of one line."""
 
 OWN = "aten::is_pinned"
-"""pinprof itself asks this of copies while it records lines (pinprof/capture/observe/waits.py), and only then."""
+"""pinprof itself asks this of copies while it records lines (pinprof/program/waits.py), and only then."""
 
 UNKNOWN = -2
 """Stands in a context for what fits nothing: an op that was not recorded with the lines, or the end of the trace."""

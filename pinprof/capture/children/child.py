@@ -25,9 +25,11 @@ from pinprof.capture.children.commands import (
 )
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, Notes, importable
 from pinprof.capture.children.waiting import StuckScript
-from pinprof.capture.hooks import contained, faults, replaced, when_imported
 from pinprof.capture.job import leave_job, rank_in
-from pinprof.capture.program import (
+from pinprof.capture.steps.sources import is_function
+from pinprof.errors import CaptureError
+from pinprof.program.hooks import contained, faults, replaced, when_imported
+from pinprof.program.user_program import (
     Change,
     Ending,
     UserProgram,
@@ -37,8 +39,6 @@ from pinprof.capture.program import (
     hide_own_frames,
     is_our_doing,
 )
-from pinprof.capture.steps.sources import is_function
-from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
     from pinprof.capture.children.recording import ChildRecording

@@ -17,7 +17,7 @@ import msgspec
 
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import rank_in
-from pinprof.capture.program import HOME, INSTALLED
+from pinprof.program.user_program import HOME, INSTALLED
 
 LAUNCHERS = (
     "torch.distributed.run",

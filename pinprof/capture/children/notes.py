@@ -17,9 +17,9 @@ from typing import Literal, TypeVar
 import msgspec
 
 from pinprof.capture.bounds import RecordingOptions
-from pinprof.capture.hooks import faults
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
-from pinprof.capture.program import HOME
+from pinprof.program.hooks import faults
+from pinprof.program.user_program import HOME
 
 Document = TypeVar("Document")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pinprof.capture.bounds import ON_COMMAND_LINE
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
-from pinprof.capture.hooks import faults
 from pinprof.capture.job import (
     Agreement,
     Rank,
@@ -18,12 +17,13 @@ from pinprof.capture.job import (
     store_of_group,
     store_of_job,
 )
-from pinprof.capture.observe.constructors import noting_constructors
-from pinprof.capture.program import POLITE_STOPS
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import recording_of
 from pinprof.errors import CaptureError, unexpected
+from pinprof.program.constructors import noting_constructors
+from pinprof.program.hooks import faults
+from pinprof.program.user_program import POLITE_STOPS
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 

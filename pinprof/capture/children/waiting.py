@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pinprof.capture.hooks import contained
-from pinprof.capture.program import Finished
+from pinprof.program.hooks import contained
+from pinprof.program.user_program import Finished
 
 IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""

@@ -17,10 +17,10 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.capture.hooks import contained, replaced
-from pinprof.capture.observe.constructors import constructors, noting_constructors
-from pinprof.capture.observe.frames import calling_line
-from pinprof.capture.observe.machine import Clock, Mark
+from pinprof.program.constructors import constructors, noting_constructors
+from pinprof.program.frames import calling_line
+from pinprof.program.hooks import contained, replaced
+from pinprof.program.machine import Clock, Mark
 from pinprof.step_statistics import Times
 from pinprof.trace.lines import Place
 from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work

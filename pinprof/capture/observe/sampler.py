@@ -24,8 +24,8 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from pinprof.capture.hooks import contained, faults, replaced
 from pinprof.capture.observe.stacks import Sample, raw_stack, summed
+from pinprof.program.hooks import contained, faults, replaced
 from pinprof.trace.host import HostProfile
 
 INTERVAL_S = 0.01

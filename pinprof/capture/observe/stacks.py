@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import torch
 
-from pinprof.capture.observe.frames import is_users, shown_file
+from pinprof.program.frames import is_users, shown_file
 from pinprof.trace.host import DEEPEST, MOST_STACKS, HostFrame, HostProfile, HostStack, Origin
 from pinprof.units import shortened
 

@@ -10,10 +10,10 @@ from importlib import import_module
 from inspect import getattr_static, unwrap
 from typing import Any
 
-from pinprof.capture.hooks import contained, replaced
-from pinprof.capture.program import Change
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED, Event, Observer
 from pinprof.errors import CaptureError
+from pinprof.program.hooks import contained, replaced
+from pinprof.program.user_program import Change
 
 DECORATOR = "__pinprof_marks_steps__"
 """The name of the decorator in a marked script."""

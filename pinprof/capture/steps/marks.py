@@ -11,9 +11,6 @@ from typing import Any, final
 
 from torch.nn import Module
 
-from pinprof.capture.hooks import replaced
-from pinprof.capture.observe.frames import frame_of_thread
-from pinprof.capture.program import Change, Stop, is_our_doing
 from pinprof.capture.steps.finder import StepFinder
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.sources import (
@@ -32,6 +29,9 @@ from pinprof.capture.steps.sources import (
     is_function,
     reporting_modules,
 )
+from pinprof.program.frames import frame_of_thread
+from pinprof.program.hooks import replaced
+from pinprof.program.user_program import Change, Stop, is_our_doing
 
 MANY_CALLS = 12
 """Where several threads call what marks the steps, the one counts that has called it so many times more."""

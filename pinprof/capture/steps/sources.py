@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pinprof.capture.hooks import contained, replaced
+from pinprof.program.hooks import contained, replaced
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
 
-from pinprof.capture.hooks import contained, faults
 from pinprof.capture.job import (
     Agreement,
     Rank,
@@ -13,10 +12,11 @@ from pinprof.capture.job import (
     rank_in_group,
     store_of_group,
 )
-from pinprof.capture.program import Stop
 from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError, unexpected
+from pinprof.program.hooks import contained, faults
+from pinprof.program.user_program import Stop
 
 
 @dataclass

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from pinprof.capture.bounds import NS_PER_S
-from pinprof.capture.hooks import contained, faults
-from pinprof.capture.observe.frames import calling_line
-from pinprof.capture.observe.machine import uses_cuda
-from pinprof.capture.program import OWN_FOLDERS, Stop
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
+from pinprof.program.frames import calling_line
+from pinprof.program.hooks import contained, faults
+from pinprof.program.machine import uses_cuda
+from pinprof.program.user_program import OWN_FOLDERS, Stop
 
 STRETCH_AFTER_S = 30.0
 """The work without a step after which a stretch of time is recorded: longer than a usual start with little of it."""

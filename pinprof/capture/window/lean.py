@@ -11,11 +11,11 @@ from typing import TypeAlias, final
 import torch
 
 from pinprof.capture.bounds import NS_PER_S, Progress
-from pinprof.capture.observe.constructors import constructors
 from pinprof.capture.observe.journal import Journal
-from pinprof.capture.observe.machine import loaders_pin
 from pinprof.capture.window.trace_file import as_capture_error, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
+from pinprof.program.constructors import constructors
+from pinprof.program.machine import loaders_pin
 
 MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 """Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""

@@ -14,8 +14,10 @@ import torch
 
 from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
 from pinprof.capture.bounds import Progress, WatchBounds
-from pinprof.capture.hooks import contained
-from pinprof.capture.observe.frames import (
+from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
+from pinprof.errors import CaptureError, TraceError
+from pinprof.outputs import hidden_folder
+from pinprof.program.frames import (
     called_at,
     codes,
     frame_of_thread,
@@ -24,11 +26,9 @@ from pinprof.capture.observe.frames import (
     instructions,
     nearest_line,
 )
-from pinprof.capture.observe.machine import uses_cuda
-from pinprof.capture.observe.waits import noticing
-from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
-from pinprof.errors import CaptureError, TraceError
-from pinprof.outputs import hidden_folder
+from pinprof.program.hooks import contained
+from pinprof.program.machine import uses_cuda
+from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
 from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, SourceLine
 from pinprof.trace.run import WATCH

@@ -23,10 +23,8 @@ from pinprof.capture.bounds import (
     RecordingOptions,
     Windows,
 )
-from pinprof.capture.hooks import contained
 from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
-from pinprof.capture.observe.machine import Clock, clock_of_program, uses_cuda
 from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.timing import PlainWindow, await_regular, more_plain, plain_window, warm_up
@@ -39,6 +37,8 @@ from pinprof.capture.window.trace_file import (
     write_times,
 )
 from pinprof.errors import CaptureError
+from pinprof.program.hooks import contained
+from pinprof.program.machine import Clock, clock_of_program, uses_cuda
 from pinprof.trace.host import HOST_KEY, HostProfile
 from pinprof.trace.run import COMPILE, PLAIN, RUN_KEY
 

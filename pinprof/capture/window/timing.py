@@ -13,8 +13,8 @@ from pinprof.analyses.whole_run.irregular_work import next_irregular_work
 from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular_step
 from pinprof.capture.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, PlainBounds, Progress, WarmUpBounds
 from pinprof.capture.observe.journal import Journal
-from pinprof.capture.observe.machine import Clock, CudaClock
 from pinprof.capture.observe.sampler import sampling
+from pinprof.program.machine import Clock, CudaClock
 from pinprof.trace.host import HostProfile
 from pinprof.trace.run import PLAIN
 from pinprof.units import NS_PER_MS

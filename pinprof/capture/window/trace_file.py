@@ -17,12 +17,12 @@ from torch.profiler import ProfilerActivity
 
 from pinprof.capture.bounds import WARM_UP_STEPS, Progress
 from pinprof.capture.job import rank_of_process
-from pinprof.capture.observe.machine import host_memory, own_workers, uses_cuda
-from pinprof.capture.program import HOME, INSTALLED
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished
 from pinprof.processes import OWN
+from pinprof.program.machine import host_memory, own_workers, uses_cuda
+from pinprof.program.user_program import HOME, INSTALLED
 from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20

@@ -24,7 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.capture.observe.constructors import constructors, noting_constructors
+from pinprof.program.constructors import constructors, noting_constructors
 
 TOP = os.environ.get("EXAM_TOP", "")
 READS = {

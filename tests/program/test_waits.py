@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from pinprof.capture.observe.waits import SYNC_WARNING, copies_pageable_memory, taking_warnings
+from pinprof.program.waits import SYNC_WARNING, copies_pageable_memory, taking_warnings
 
 
 def nothing() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from pinprof.capture.hooks import replaced
+from pinprof.program.hooks import replaced
 
 
 class Base:

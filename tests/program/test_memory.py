@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture.observe.machine import host_memory, loaders_pin
+from pinprof.program.machine import host_memory, loaders_pin
 from pinprof.trace.tables import HostMemory
 
 GIB = 1 << 30

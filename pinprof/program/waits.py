@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from pinprof.capture.hooks import noting, replaced
+from pinprof.program.hooks import noting, replaced
 
 SYNC_WARNING = "called a synchronizing CUDA operation"
 """The warning of torch's sync debug mode when control returns to Python (c10/cuda/CUDAFunctions.cpp)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.capture.observe.frames import called_at
+from pinprof.program.frames import called_at
 
 
 class Caller:

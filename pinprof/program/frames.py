@@ -11,7 +11,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
-from pinprof.capture.program import INSTALLED, OWN_FOLDERS
+from pinprof.program.user_program import INSTALLED, OWN_FOLDERS
 from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from pinprof.capture.observe.datasets import makers_of
+from pinprof.program.datasets import makers_of
 
 TENSORS = TensorDataset(torch.zeros(8, 2))
 HERE = __name__

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from pinprof.capture.observe.datasets import is_plain, makers_of, only_reads
+from pinprof.program.datasets import is_plain, makers_of, only_reads
 
 SCALE = 2.0
 COUNTED: list[int] = []

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from pinprof.capture.observe.constructors import constructors, described, noting_constructors
 from pinprof.capture.observe.journal import Journal, noticing_work
-from pinprof.capture.observe.machine import Clock
 from pinprof.capture.window.recording import profile
+from pinprof.program.constructors import constructors, described, noting_constructors
+from pinprof.program.machine import Clock
 from pinprof.trace import read_trace
 from pinprof.trace.made import MadeLoader, MadeOptimizer
 

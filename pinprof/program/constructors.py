@@ -18,9 +18,9 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import default_collate, default_convert
 
-from pinprof.capture.hooks import replaced
-from pinprof.capture.observe.datasets import makers_of
-from pinprof.capture.observe.frames import calling_line, is_users
+from pinprof.program.datasets import makers_of
+from pinprof.program.frames import calling_line, is_users
+from pinprof.program.hooks import replaced
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.made import DENSE, Made, MadeLoader, MadeOptimizer
 from pinprof.units import shortened

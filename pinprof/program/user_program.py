@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
 
-OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "races"))
+OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
 """Packages whose frames come between the program and python, and belong to neither."""
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.capture.hooks import when_imported
+from pinprof.program.hooks import when_imported
 
 
 @pytest.fixture
