@@ -1,16 +1,28 @@
 """What JSON documents are made of: fields with a meaning and a unit; how a document is filled and written."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from pinprof.errors import PinprofError
 from pinprof.units import ms
 
 PLACE = ("file", "line", "function")
 """The fields of a place in the code."""
+NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
+"""Of a field that may be UNSET when it is read: documents of older versions lack it, this one writes it."""
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Size: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
+Range: TypeAlias = Annotated[Sequence[float], Meta(min_length=2, max_length=2)]
+"""The low and the high end."""
+Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
+"""A sentence, whose wording may change at any time."""
+Filled = TypeVar("Filled", bound=Struct)
+INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def doc(meaning: str) -> Meta:
@@ -27,23 +39,14 @@ def _in(unit: str) -> Meta:
     return Meta(extra_json_schema={"unit": unit})
 
 
-NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
-"""Of a field that may be UNSET when it is read: documents of older versions lack it, this one writes it."""
-
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Size: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
 Bytes: TypeAlias = Annotated[float, _in("bytes")]
 Ms: TypeAlias = Annotated[float, _in("ms")]
 Us: TypeAlias = Annotated[float, _in("µs")]
 Seconds: TypeAlias = Annotated[float, _in("s")]
 Gbps: TypeAlias = Annotated[float, _in("GB/s")]
 Share: TypeAlias = Annotated[float, _in("share")]
-Range: TypeAlias = Annotated[Sequence[float], Meta(min_length=2, max_length=2)]
-"""The low and the high end."""
 RangeMs: TypeAlias = Annotated[Range, _in("ms")]
 RangeShare: TypeAlias = Annotated[Range, _in("share")]
-Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
-"""A sentence, whose wording may change at any time."""
 
 
 class Document(Struct):
@@ -52,9 +55,6 @@ class Document(Struct):
     A field that is added later gets a default, with which documents of older versions are read. Only fields that may be
     UNSET are left out of documents, unless they are `NOT_IN_OLDER`.
     """
-
-
-Filled = TypeVar("Filled", bound=Struct)
 
 
 def encoded(document: Struct) -> str:
@@ -96,3 +96,27 @@ def _found(source: object, name: str) -> Any:
         raise AttributeError(f"{type(source).__name__} has no {name}")
     time = getattr(source, f"{name.removesuffix('_ms')}_ns")
     return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
+
+
+def pointed_at(document: Any, pointer: str) -> Any:
+    """Return what a JSON Pointer (RFC 6901), such as `/traces/0/findings/1`, names in a document.
+
+    Raises PinprofError if that holds no such thing.
+    """
+    value = document
+    for key in _keys(pointer):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and INDEX.fullmatch(key) and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            raise PinprofError(f"{pointer}: there is no such id in this document")
+    return value
+
+
+def _keys(pointer: str) -> list[str]:
+    if not pointer:
+        return []
+    if not pointer.startswith("/"):
+        raise PinprofError(f"{pointer}: an id begins with a slash, as /traces/0/findings/0")
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer[1:].split("/")]

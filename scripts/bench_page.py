@@ -10,7 +10,7 @@ from pathlib import Path
 from pinprof.bench.results import Bench, from_json
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
-from pinprof.report.bench.words import OUTCOMES, claimed, grids, machine_line, ran, rows, said, why
+from pinprof.report.bench.view import OUTCOMES, claimed, grids, machine_line, ran, rows, said, why
 from pinprof.report.words import NOTHING
 
 

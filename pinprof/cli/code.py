@@ -48,7 +48,6 @@ def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":
 
     Raises PinprofError if there is no such editor.
     """
-    from pinprof.report.editors import editor_of  # noqa: PLC0415  `pinprof --help` needs none of it
-    from pinprof.report.source import Code  # noqa: PLC0415
+    from pinprof.report.source import Code, editor_of  # noqa: PLC0415  `pinprof --help` needs none of it
 
     return Code(quotes, editor_of(os.environ.get(VARIABLE, "") if editor is None else editor))

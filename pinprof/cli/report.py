@@ -236,8 +236,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job, for which the ranks that it draws are read again."""
     from pinprof.ranks.rank import number_of
-    from pinprof.report.job.page import to_html
-    from pinprof.report.job.timelines import ranks_to_draw
+    from pinprof.report.job.page import ranks_to_draw, to_html
 
     parts = [part for _, part in measured]
     numbers = [number_of(part, place) for place, part in enumerate(parts)]

@@ -264,9 +264,8 @@ def print_report(
     code: "Code | None" = None,
 ) -> None:
     """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for."""
-    from pinprof.report.trace import brief
     from pinprof.report.trace.actions import has_diffs
-    from pinprof.report.trace.text import to_text
+    from pinprof.report.trace.text import to_brief, to_text
 
     width, color = page_options()
     profile, findings = measured.profile, measured.findings
@@ -275,7 +274,7 @@ def print_report(
         said = to_text(profile, findings, width=width, color=color, waits_by=waits_by, full=text.full)
     else:
         diffs = has_diffs(measured)
-        said = brief.to_text(profile, findings, width=width, color=color, code=code or code_of(), diffs=diffs)
+        said = to_brief(profile, findings, width=width, color=color, code=code or code_of(), diffs=diffs)
     show(said + "\n")
 
 

@@ -10,8 +10,8 @@ from pinprof.fix.core.patch import joint_saving
 from pinprof.fix.core.rewrite import Mend, Refusal, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.fixes import fixes_of
-from pinprof.rules.registry import GUARDING
 from pinprof.rules.rule import Finding
+from pinprof.rules.search import GUARDING
 
 
 def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[Refused]]:

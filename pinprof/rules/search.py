@@ -1,22 +1,42 @@
-"""What the rules find in a trace: their evidence, weighed by what its fix saves, or else by what it costs."""
+"""All rules, and what they find in a trace: evidence, weighed by what its fix saves, or else by what it costs."""
 
-from collections.abc import Iterator
+import copyreg
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 
+from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
 from pinprof.replay import Replay
-from pinprof.rules.registry import RULES
+from pinprof.rules import catalogue
+from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
+from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import NEGLIGIBLE, Finding, Findings, Rule
 from pinprof.rules.savings import as_measured, with_savings
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict import judge
 from pinprof.whatif.graphs import Blocker, capture_of
 
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
+RULES: tuple[Rule, ...] = tuple(
+    import_module(f"{catalogue.__name__}.{module.name}").RULE
+    for module in sorted(iter_modules(catalogue.__path__), key=lambda module: module.name)
+)
+"""By number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the host's
+launches, 7xx the GPU's own time."""
+GUARDING = next(rule for rule in RULES if rule.guards).id
+"""The rule for waits that guard a copy."""
+RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
+"""The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
+launch queue and the profiler's own have none."""
+RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
+"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
+they are batches of a DataLoader."""
 
 
 def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:
@@ -85,3 +105,34 @@ def _severity(share: float) -> str:
     if share >= HIGH:
         return "high"
     return "medium" if share >= MEDIUM else "low"
+
+
+def rule_of(number: str) -> Rule:
+    """Return the rule of this number. Raises StopIteration where there is none."""
+    return next(rule for rule in RULES if rule.id == number)
+
+
+def _reduced(rule: Rule) -> tuple[Callable[[str], Rule], tuple[str]]:
+    return rule_of, (rule.id,)
+
+
+copyreg.pickle(Rule, _reduced)
+"""A rule goes to another process by its number: what it looks at is a function, and the same there."""
+
+
+def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
+    """Return the rule that explains why copies of a trace are exposed, the same that finds them."""
+    if (reason, direction) == ("pageable", "HtoD") and has_unpinned_batches(details):
+        of_batches = pin105_batches_without_pin_memory if details.loader.pins else pin104_unpinned_batches
+        return of_batches.RULE.id
+    return RULE_OF_EXPOSURE.get((reason, direction))
+
+
+def rule_of_wait(details: Details, stall: int) -> str | None:
+    """Return the rule that is for a stall, a row of `Syncs.stalls`, the same that finds its site; None without one."""
+    if details.syncs.sites[details.syncs.site[stall]].is_kept:
+        return GUARDING
+    cause, copy = CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
+    if cause != "pageable_copy" or copy == NONE:
+        return RULE_OF_CAUSE.get(cause)
+    return rule_of_exposure(details, "pageable", DIRECTIONS[details.trace.gpu.direction[copy]])

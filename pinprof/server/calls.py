@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
-from pinprof.report.pointer import at
 from pinprof.server.bounds import MOST_CHARACTERS, length, shortened
 from pinprof.server.command import Runner, Tell
 from pinprof.server.commands import Arguments, options
@@ -105,7 +105,7 @@ def _answer(tool: Tool, document: Mapping[str, Any], remarks: Sequence[str]) -> 
 
 
 def _rows(document: Any, ids: Sequence[str], skip: int, remarks: Sequence[str]) -> dict[str, Any]:
-    found = [{"id": each, "value": _from(at(document, each), skip)} for each in ids]
+    found = [{"id": each, "value": _from(pointed_at(document, each), skip)} for each in ids]
     made, lost = shortened({"rows": found}, (), MOST_CHARACTERS - ROOM)
     return {**made, "left_out": listed(lost), "notes": [remark[:200] for remark in remarks[:3]]}
 

@@ -3,32 +3,32 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.report.bar import Part, drawn, legend
+from pinprof.report.trace.step import Part, bar_of, legend_of
 
 MS = 1e6
 
 
 def test_parts_are_as_long_as_their_shares() -> None:
     parts = [Part("kernels", "#", 3 * MS), Part("idle", ".", MS, "waits")]
-    assert drawn(parts, 40) == "#" * 30 + "." * 10
-    assert legend(parts, 80) == ["# kernels 3.00 ms, 75 %   . idle 1.00 ms, 25 % (waits)"]
-    assert legend(parts, 30) == ["# kernels 3.00 ms, 75 %", ". idle 1.00 ms, 25 % (waits)"]
+    assert bar_of(parts, 40) == "#" * 30 + "." * 10
+    assert legend_of(parts, 80) == ["# kernels 3.00 ms, 75 %   . idle 1.00 ms, 25 % (waits)"]
+    assert legend_of(parts, 30) == ["# kernels 3.00 ms, 75 %", ". idle 1.00 ms, 25 % (waits)"]
 
 
 def test_what_is_too_short_to_name_is_not_drawn() -> None:
     parts = [Part("kernels", "#", 1000.0), Part("copies", "=", 1.0)]
-    assert drawn(parts, 10) == "#" * 10
-    assert legend(parts, 80) == ["# kernels 1.00 µs, >99 %"]
+    assert bar_of(parts, 10) == "#" * 10
+    assert legend_of(parts, 80) == ["# kernels 1.00 µs, >99 %"]
 
 
 def test_nothing_has_no_bar() -> None:
-    assert drawn([Part("kernels", "#", 0.0)], 10) == ""
-    assert legend([Part("kernels", "#", 0.0)], 10) == []
+    assert bar_of([Part("kernels", "#", 0.0)], 10) == ""
+    assert legend_of([Part("kernels", "#", 0.0)], 10) == []
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=5), st.integers(10, 100))
 def test_a_bar_has_its_width_and_each_named_part(times: list[float], width: int) -> None:
     parts = [Part(mark, mark, time) for mark, time in zip("abcde", times, strict=False)]
-    bar = drawn(parts, width)
+    bar = bar_of(parts, width)
     assert len(bar) in {0, width}
-    assert [line[0] for line in legend(parts, 1)] == sorted(set(bar))
+    assert [line[0] for line in legend_of(parts, 1)] == sorted(set(bar))

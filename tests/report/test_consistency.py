@@ -11,7 +11,7 @@ import pytest
 from recordings import RECORDINGS, analysis_of, mostly_slow
 
 from pinprof.analysis import Analysis
-from pinprof.report.trace import brief, brief_json, text
+from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
@@ -100,7 +100,7 @@ def disagreements(analysis: Analysis) -> list[str]:
     """Return where text, brief and page say something else than the JSON report."""
     entry = (analysis.profile, analysis.findings)
     whole = json.loads(to_json([entry]))["traces"][0]
-    short, full = brief.to_text(*entry, width=10_000), text.to_text(*entry, width=10_000)
+    short, full = text.to_brief(*entry, width=10_000), text.to_text(*entry, width=10_000)
     of_brief = json.loads(brief_json.to_json([entry]))["traces"][0]
     page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(to_html([analysis])))))
     return [

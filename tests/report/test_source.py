@@ -8,8 +8,7 @@ import pytest
 from page_reader import Page
 
 from pinprof.errors import PinprofError
-from pinprof.report.editors import EDITORS, editor_of
-from pinprof.report.source import Code, Quoting, _marked
+from pinprof.report.source import EDITORS, Code, Quoting, _marked, editor_of
 from pinprof.rules import RULES
 from pinprof.rules.rule import Change, Rule
 from pinprof.trace.lines import Place

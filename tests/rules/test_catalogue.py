@@ -14,7 +14,7 @@ from recordings import ROOT, TRACES
 from pinprof.measurement.trust.doubt import FIGURES, FigureKind
 from pinprof.report.explain import to_page
 from pinprof.rules import RULES, Rule, catalogue, rule_of
-from pinprof.rules.registry import GUARDING
+from pinprof.rules.search import GUARDING
 from pinprof.verdict import LIMITS
 
 MADE_UP = """

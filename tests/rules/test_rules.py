@@ -17,7 +17,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.trace.advice import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Findings, find
-from pinprof.rules.registry import RULE_OF_CAUSE, RULE_OF_EXPOSURE
+from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, Trace
 

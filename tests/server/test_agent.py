@@ -17,7 +17,7 @@ from command_line import invoke
 from fitting import fitting
 from jsonschema import Draft202012Validator
 
-from pinprof.report.pointer import at
+from pinprof.document import pointed_at
 from pinprof.server.bounds import MOST_CHARACTERS
 from pinprof.server.tools import TOOLS
 
@@ -84,7 +84,7 @@ def test_ids_of_a_report_lead_to_the_evidence_and_skip_to_the_rest(agent: Agent)
     rows = agent.answer("evidence", traces=[ITEM], ids=ids)["rows"]
     assert [row["id"] for row in rows] == ids
     assert rows[0]["value"]["fix_code"]["after"]
-    assert rows[1]["value"] == at(whole, ids[1])
+    assert rows[1]["value"] == pointed_at(whole, ids[1])
     kernels: list[Any] = []
     while len(kernels) < len(whole["traces"][0]["kernels"]):
         page = agent.answer("evidence", traces=[ITEM], ids=["/traces/0/kernels"], skip=len(kernels))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
-from pinprof.report.pointer import at
 from pinprof.server.bounds import length, shortened
 from pinprof.server.outputs import listed
 
@@ -47,7 +47,7 @@ def test_what_is_left_and_what_is_counted_make_the_whole(rows: list[object], mos
     made, lost = shortened(document, (), most)
     assert length(made) <= most
     for each in lost:
-        assert len(at(document, each["list"])) == len(at(made, each["list"])) + each["count"]
+        assert len(pointed_at(document, each["list"])) == len(pointed_at(made, each["list"])) + each["count"]
     assert json.dumps(made) == json.dumps(document) or lost
 
 

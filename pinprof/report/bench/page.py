@@ -6,8 +6,19 @@ from pinprof.bench.advice import advice
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Result
 from pinprof.bench.verdicts import verdicts
-from pinprof.report.bench.view import experiments, outcome_of
-from pinprof.report.bench.words import ADVICE, HOW, claimed, elsewhere, machine_line, not_run, ran, texts, value
+from pinprof.report.bench.view import (
+    ADVICE,
+    HOW,
+    claimed,
+    elsewhere,
+    experiments,
+    machine_line,
+    not_run,
+    outcome_of,
+    ran,
+    texts,
+    value,
+)
 from pinprof.report.charts.bench import picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
 from pinprof.report.charts.copies import bandwidth_chart

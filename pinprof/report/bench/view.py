@@ -1,35 +1,62 @@
-"""What the bench of a machine shows of each experiment, and all of it for the terminal."""
+"""What the bench of a machine shows of each experiment, and all of it for the terminal.
 
-from collections.abc import Iterator, Sequence
+The page and traces/BENCH.md use the same words.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.bench.advice import advice
-from pinprof.bench.experiment import Experiment
-from pinprof.bench.results import Bench, Result
+from pinprof.bench.advice import Advice, advice
+from pinprof.bench.catalogue import EXPERIMENTS
+from pinprof.bench.experiment import SOURCES, Experiment
+from pinprof.bench.order import MATTERS, SAME, amount, shown, spread
+from pinprof.bench.refused import refused
+from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.verdicts import ClaimVerdict, verdicts
-from pinprof.report.bench.words import (
-    OUTCOMES,
-    SPREAD,
-    claimed,
-    elsewhere,
-    grids,
-    machine_line,
-    not_run,
-    not_used,
-    ran,
-    rows,
-    said,
-    sentence,
-    sizes_line,
-    texts,
-    why,
-)
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, laid_out, section
 from pinprof.report.view import Section, Sentence, Styled, Table, in_terminal
-from pinprof.report.words import printable
+from pinprof.report.words import NOTHING, begun, printable
+from pinprof.units import counted, percent, size
+
+OUTCOMES = {
+    "confirmed": "confirmed",
+    "refuted": "refuted",
+    "depends": "it depends",
+    "unknown": "not known",
+    "unjudged": "not judged",
+}
+NOT_USED = "(not used)"
+"""Marks a rate that is refused."""
+WORKERS = "batch, N workers"
+"""The figure whose sizes are numbers of workers; those of all others are bytes."""
+ADVICE = {
+    "pinning_pays_from_htod": "Pin what is copied to the GPU",
+    "pinning_pays_from_dtoh": "Pin what is copied from the GPU",
+    "pinning_paid_after": "Pinning is paid for",
+    "pin_then_copy": "x.pin_memory().to(device)",
+    "side_stream": "A side stream for copies",
+    "pageable_free_up_to": "Pageable memory and non_blocking",
+    "pin_workers": "Enough for the pin thread",
+    "link_reached": "The link",
+}
+"""What each piece of advice is about."""
+SPREAD = (
+    "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; of five rounds or more "
+    "these two are left out. Where rounds differ, it goes as far as another bench may, judged by them and by how much "
+    "those of the other figures differ. Each round is a process of its own; the rounds are spread over the whole "
+    "bench. --quick makes one round."
+)
+HOW = (
+    f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
+    f"synchronize on both sides. Two figures differ if their spreads do not overlap and their medians are more than "
+    f"{percent(SAME)} apart; they are the same if their medians are not, and their spreads allow no difference of more "
+    f"than {percent(MATTERS)}. A rate whose spread goes beyond what the link carries is not used. Published figures "
+    "come from other machines."
+)
 
 
 def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
@@ -74,8 +101,8 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
         yield Text(printable(elsewhere(bench)), "bold yellow")
     yield Text(SPREAD, "dim")
     yield Text(f"Claimed by: {texts()}.", "dim")
-    for _, _, shown in experiments(bench):
-        yield from in_terminal(shown)
+    for _, _, part in experiments(bench):
+        yield from in_terminal(part)
     if not_run(bench):
         yield section("Not run")
         yield bullet(not_run(bench))
@@ -83,3 +110,153 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     if pieces:
         yield section(f"What to do on {'that' if recorded else 'this'} machine")
         yield from (bullet(piece.text) for piece in pieces)
+
+
+class Row(NamedTuple):
+    """A figure beside the published one."""
+
+    name: str
+    here: str
+    spread: str
+    published: str
+
+
+def machine_line(bench: Bench) -> str:
+    """Return where it was measured."""
+    machine, link = bench.machine, bench.machine.link
+    parts = (
+        machine.gpu,
+        link.name if link else None,
+        f"{machine.cpu}, {machine.cores} cores" if machine.cpu else f"{machine.cores} cores",
+        f"driver {machine.driver}" if machine.driver else None,
+        f"CUDA {machine.cuda}" if machine.cuda else None,
+        f"torch {machine.torch}",
+        f"Python {machine.python}",
+        bench.date,
+        "quick" if bench.quick else None,
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def elsewhere(bench: Bench) -> str:
+    """Return the mark of results that come with pinprof."""
+    return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
+
+
+def sentence(text: str) -> str:
+    """Return a text of the catalogue as a sentence."""
+    return f"{begun(text)}."
+
+
+def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
+    """Return the experiments that ran, in the order of the catalogue."""
+    return [(known, result) for known in EXPERIMENTS if (result := bench.result(known.number)) is not None]
+
+
+def rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
+    """Return the figures without a size, each beside the published one of the same name."""
+    marks = _marks(bench, result)
+    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
+    return [
+        Row(figure.name, shown(figure) + marks(figure), spread(figure) or NOTHING, _published(figure, published))
+        for figure in result.figures
+        if figure.size is None
+    ]
+
+
+def _published(figure: Figure, values: Mapping[str, float]) -> str:
+    return amount(figure.unit, values[figure.name]) if figure.name in values else NOTHING
+
+
+def said(known: Experiment, result: Result) -> str:
+    """Return the published figures that stand beside none in the table; empty if there are none."""
+    units = {figure.name: figure.unit for figure in result.figures if figure.size is not None}
+    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in known.texts_sizes(result.sizes).items())
+    parts = [
+        f"{each.figure} at {size(each.size)} {amount(units[each.figure], each.value)}"
+        for each in known.published
+        if each.size is not None and each.figure in units
+    ]
+    parts += [f"figures for {of_other_sizes}"] if known.published and of_other_sizes and not parts else []
+    return "; ".join(parts)
+
+
+def claimed(verdict: ClaimVerdict) -> str:
+    """Return who claims it, by short names."""
+    return ", ".join(verdict.sources)
+
+
+def texts() -> str:
+    """Return whom the short names mean."""
+    return "; ".join(f"{name}: {title}" for name, title in SOURCES.items())
+
+
+def why(verdict: ClaimVerdict) -> str:
+    """Return why the verdict is what it is, and where that is not what the text says, what it turns on."""
+    return f"{verdict.text}. Why it may differ: {verdict.differs}" if verdict.differs else verdict.text
+
+
+def _marks(bench: Bench, result: Result) -> Callable[[Figure], str]:
+    """Return what marks a figure that is not used."""
+    of_this = {(rate.figure, rate.size) for rate in refused(bench) if rate.number == result.number}
+    return lambda figure: f" {NOT_USED}" if (figure.name, figure.size) in of_this else ""
+
+
+def not_used(bench: Bench, result: Result) -> list[str]:
+    """Return why rates of an experiment are not used."""
+    return [rate.text for rate in refused(bench) if rate.number == result.number]
+
+
+def grids(bench: Bench, result: Result) -> list[Table]:
+    """Return the figures with sizes, those of the same sizes together: a row by size, a column by figure."""
+    names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
+    by_sizes: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        sizes = sorted({figure.size for figure in result.figures if figure.name == name and figure.size is not None})
+        by_sizes.setdefault(tuple(sizes), []).append(name)
+    marks = _marks(bench, result)
+    return [_grid(result, sizes, together, marks) for sizes, together in by_sizes.items()]
+
+
+def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Table:
+    first, shown_size = ("workers", str) if names[0] == WORKERS else ("size", size)
+    lines = [(shown_size(number), *(_cell(result.figure(name, number), marks) for name in names)) for number in sizes]
+    caption = f"By {first}, with how far the spread goes from the median, beyond 100 % from where to where"
+    return Table(caption, [Column(first), *number_columns(*names)], lines)
+
+
+def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:
+    if figure is None:
+        return NOTHING
+    if not spread(figure) or not figure.median:
+        return shown(figure) + marks(figure)
+    most = max(figure.high - figure.median, figure.median - figure.low) / abs(figure.median)
+    if most > 1:
+        return f"{shown(figure)} ({spread(figure)}){marks(figure)}"
+    return f"{shown(figure)} ±{percent(most)}{marks(figure)}"
+
+
+def sizes_line(known: Experiment, result: Result) -> str:
+    """Return the sizes that an experiment ran with, and what they mean."""
+    means = {option.name: option.means for option in known.sizes}
+    return "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
+
+
+def value(piece: Advice) -> str:
+    """Return the value of a piece of advice as it reads large, above its sentence."""
+    if piece.value is None:
+        return {"bytes": "at no size", "copies": "never"}.get(piece.unit, NOTHING)
+    if piece.unit == "bytes":
+        return f"{'up to' if piece.name == 'pageable_free_up_to' else 'from'} {size(piece.value)}"
+    if piece.unit == "copies":
+        return f"after {counted(piece.value, 'copy', 'copies')}"
+    if piece.unit == "workers":
+        return counted(piece.value, "worker")
+    if piece.unit == "of the link":
+        return percent(piece.value)
+    return f"{piece.value:.3g} {piece.unit}"
+
+
+def not_run(bench: Bench) -> str:
+    """Return the experiments that did not run."""
+    return ", ".join(known.number for known in EXPERIMENTS if bench.result(known.number) is None)

@@ -11,11 +11,10 @@ from pinprof.comparison import Comparison
 from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
-from pinprof.report.bar import drawn, legend
 from pinprof.report.comparison.view import Changes, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, how_sure, verdict
 from pinprof.report.layout import hanging, laid_out, unbroken
-from pinprof.report.trace.step import step_parts
+from pinprof.report.trace.step import bar_of, legend_of, step_parts
 from pinprof.report.view import in_terminal
 from pinprof.report.words import begun, doubts, printable
 
@@ -71,8 +70,8 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
 
 def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) -> Iterator[RenderableType]:
     parts = step_parts(profile, mean)
-    yield Text(f"  {side:<{BESIDE - INDENT}}{drawn(parts, max(length, len(parts)))}")
-    for line in legend(parts, room):
+    yield Text(f"  {side:<{BESIDE - INDENT}}{bar_of(parts, max(length, len(parts)))}")
+    for line in legend_of(parts, room):
         yield Padding(Text(line, "dim"), (0, 0, 0, BESIDE))
 
 

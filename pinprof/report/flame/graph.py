@@ -1,13 +1,38 @@
-"""Call paths gathered into a tree: each frame under what called it, with its own time and that of all below it."""
+"""Flame graphs of the host's samples and of its waits: call paths gathered into a tree, each frame under its caller."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import NamedTuple
 
+from pinprof import hues
+from pinprof.analyses.host_samples import LOADER, Kind
+from pinprof.analyses.syncs import WAITS
+from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Key
+from pinprof.report.timeline.kinds import KINDS, OF_ORIGIN
+from pinprof.report.trace.host import measured_step_ns
+from pinprof.report.words import cut
+from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
+from pinprof.trace.host import HostFrame, HostProfile, HostStack
+from pinprof.trace.paths import ENTRY
+from pinprof.units import counted
 
 LEAST = 1000
 """Boxes of less than one such part of the whole are left out: they are narrower than two pixels."""
+OF_CODE: dict[Kind, Key] = {
+    **{origin: Key(KINDS[kind].label, KINDS[kind].colour) for origin, kind in OF_ORIGIN.items()},
+    "input": Key("DataLoader", hues.INPUT),
+}
+WHOLE = Key("the whole", hues.PALE)
+FEWEST = 2
+"""Of fewer places a flame graph of waits shows no more than the table."""
+MODULE = "<module>"
+"""What Python calls code outside of functions."""
+WRAPPERS = ("_wrapped_call_impl", "_call_impl")
+"""Functions of torch between each module and its `forward`: they would make three levels of each."""
+OF_MODULES = tuple(f"Module.{name}" for name in WRAPPERS)
+"""The same with their class, as Python samples name them."""
 
 
 class FlameFrame(NamedTuple):
@@ -108,3 +133,113 @@ def _wide(boxes: list[Box]) -> list[Box]:
             queue.append((number, len(kept)))
             kept.append(Box(boxes[number].frame, new, boxes[number].total, boxes[number].own))
     return kept
+
+
+def host_flame(profile: Profile) -> FlameGraph | None:
+    """Return the flame graph of the sampled host; None where it was not sampled."""
+    recorded, sums = profile.info.host, profile.host
+    if recorded is None or sums is None:
+        return None
+    frames = [_sampled(frame) for frame in recorded.frames]
+    paths = (
+        Path(tuple(frames[index] for index in _without_wrappers(recorded, stack)), (float(stack.count),))
+        for stack in recorded.stacks
+    )
+    boxes = gathered(FlameFrame("the main thread", "", WHOLE), paths, 1)
+    if len(boxes) == 1:
+        return None
+    step_ns = measured_step_ns(profile)
+    measure = Measure("time", "the time", step_ns and step_ns / sums.samples, "of the step", "samples")
+    caption = (
+        f"{sums.samples:,} samples of the main thread without the profiler: each line of code below the one that "
+        "called it, as wide as its share of the time. What a line calls in C, such as an operator of torch, is its own "
+        "time."
+    )
+    return FlameGraph("Where the host's time goes", caption, boxes, (measure,))
+
+
+def _without_wrappers(recorded: HostProfile, stack: HostStack) -> Iterator[int]:
+    """Yield the frames of a stack but those that only wrap others."""
+    for index in stack.frames[:-1]:
+        frame = recorded.frames[index]
+        if frame.origin != "torch" or frame.function not in OF_MODULES:
+            yield index
+    yield from stack.frames[-1:]
+
+
+def _sampled(frame: HostFrame) -> FlameFrame:
+    name = PurePath(frame.file).name if frame.function == MODULE else frame.function
+    place = f"{frame.file}:{frame.line}" if frame.line is not None else frame.file
+    kind = "input" if frame.file.replace("\\", "/").endswith(LOADER) else frame.origin
+    return FlameFrame(cut(name), cut(place), OF_CODE[kind])
+
+
+def waits_flame(profile: Profile) -> FlameGraph | None:
+    """Return the flame graph of the waits in complete steps; None where there are too few to be one."""
+    waits, count = profile.waits, profile.steps.count
+    if len(waits) < FEWEST or not count:
+        return None
+    paths = [Path((*_frames(site), _wait(site)), (cost.stall_ns / count, cost.idle_ns / count)) for site, cost in waits]
+    known = sum(bool(site.stack or site.path) for site, _ in waits)
+    if not known or not any(sum(path.values) for path in paths):
+        return None
+    per = profile.steps.per
+    measures = (
+        Measure("stall", "all stalls", 1.0, per),
+        Measure("GPU idle after", "the idle time that waits leave", 1.0, per),
+    )
+    unknown = f" Of {counted(len(waits) - known, 'place')} no call path was recorded." if known < len(waits) else ""
+    caption = (
+        f"{counted(len(waits), 'place')} in which the host waits for the GPU, each below the code that leads to it, as "
+        f"wide as it stalls.{unknown}"
+    )
+    return FlameGraph(
+        "Waits by call path", caption, gathered(FlameFrame("all waits", "", WHOLE), paths, len(measures)), measures
+    )
+
+
+def _wait(site: WaitSite) -> FlameFrame:
+    cause = WAITS[site.cause]
+    return FlameFrame(cut(f"{cause.plain}: {site.op or site.call}"), "", Key(cause.plain, cause.colour))
+
+
+def _frames(site: WaitSite) -> Iterator[FlameFrame]:
+    """Yield the frames around a wait, the outermost of the program's own first."""
+    if site.thread != "main":
+        yield FlameFrame(f"{site.thread.replace('_', ' ')} thread", "", OF_CODE["torch"])
+    stack = list(reversed(site.stack)) or list(site.path)
+    known = [frame for frame in map(_frame, _from_own(stack)) if frame]
+    at = _placed(site.file or "", site.line, site.function or "") if site.place.names else None
+    if at and site.line is not None:
+        own = [place for place, frame in enumerate(known) if _is_of(frame, site)]
+        known[slice(own[-1], own[-1] + 1) if own else slice(len(known), None)] = [at]
+    yield from known or filter(None, [at])
+
+
+def _is_of(frame: FlameFrame, site: WaitSite) -> bool:
+    """Return whether a frame is that of the user's function, whose stack may have the line where it begins."""
+    return frame.name == cut(site.function or "") and frame.place.rpartition(":")[0] == cut(
+        package_file(site.file or "")
+    )
+
+
+def _from_own(stack: list[str]) -> Iterable[str]:
+    """Return a stack from the outermost frame of the program on: what starts it says nothing."""
+    own = (
+        place for place, entry in enumerate(stack) if (match := ENTRY.fullmatch(entry)) and is_user_file(match["file"])
+    )
+    return stack[next(own, 0) :]
+
+
+def _frame(entry: str) -> FlameFrame | None:
+    match = ENTRY.fullmatch(entry)
+    if match is None:
+        return FlameFrame(cut(called_name(entry) or entry), "", OF_CODE["torch" if "orch" in entry else "library"])
+    if match["function"] in WRAPPERS:
+        return None
+    return _placed(match["file"], int(match["line"]), match["function"])
+
+
+def _placed(file: str, line: int | None, function: str) -> FlameFrame:
+    inside = package_file(file)
+    return FlameFrame(cut(function), cut(inside if line is None else f"{inside}:{line}"), OF_CODE[origin_of(file)])

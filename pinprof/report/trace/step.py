@@ -1,7 +1,10 @@
 """The step and where its time goes: as facts, and as one bar for the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -13,7 +16,6 @@ from pinprof.measurement.figures import STALL, SYNCS, WORKED
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
-from pinprof.report.bar import Part, drawn, legend
 from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, step_known, why_not
 from pinprof.units import counted, duration, percent
@@ -53,6 +55,19 @@ CAUSES = {name: cause.does for name, cause in CAUSES_OF_IDLE.items()} | {
 }
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
 """Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
+SMALLEST = 0.005
+"""A part of a smaller share of the whole is not named."""
+BETWEEN = "   "
+"""Stands between the entries of a legend."""
+
+
+class Part(NamedTuple):
+    """A part of a bar: what it is, the character that draws it, how long it is in ns, and what is to be said of it."""
+
+    name: str
+    mark: str
+    ns: float
+    more: str = ""
 
 
 def unit(profile: Profile, mean: MeanStep) -> str:
@@ -221,7 +236,7 @@ def step_bar(
     if mean is None or not mean.length_ns:
         return
     parts = step_parts(profile, mean, cause)
-    lines = [drawn(parts, room), *(legend(parts, room) if has_legend else ())]
+    lines = [bar_of(parts, room), *(legend_of(parts, room) if has_legend else ())]
     others = [of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
     if others and has_legend:
         named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
@@ -249,3 +264,34 @@ def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> st
     cause, is_all = cause_of_idle(profile, mean)
     words = LATE_PYTHON if (cause, limit) == ("host_wait", "python") else CAUSES.get(cause, "")
     return f"mostly {words}" if words and not is_all else words
+
+
+def bar_of(parts: Sequence[Part], width: int) -> str:
+    """Return parts side by side, together so many characters wide; each that is named has at least one."""
+    shown = _named(parts)
+    whole = sum(part.ns for part in shown)
+    if not whole:
+        return ""
+    ends = [round(at / whole * width) for at in accumulate(part.ns for part in shown)]
+    lengths = [max(end - start, 1) for start, end in zip([0, *ends], ends, strict=False)]
+    lengths[lengths.index(max(lengths))] -= sum(lengths) - width  # what the least parts have too much
+    return "".join(part.mark * length for part, length in zip(shown, lengths, strict=True))
+
+
+def legend_of(parts: Sequence[Part], width: int) -> list[str]:
+    """Return the names of the parts with their times and shares, as lines of at most this width where they fit."""
+    whole = sum(part.ns for part in parts)
+    lines: list[str] = []
+    for part in _named(parts):
+        more = f" ({part.more})" if part.more else ""
+        entry = f"{part.mark} {part.name} {duration(part.ns)}, {percent(part.ns / whole)}{more}"
+        if lines and cell_len(lines[-1] + BETWEEN + entry) <= width:
+            lines[-1] += BETWEEN + entry
+        else:
+            lines.append(entry)
+    return lines
+
+
+def _named(parts: Sequence[Part]) -> list[Part]:
+    whole = sum(part.ns for part in parts)
+    return [part for part in parts if part.ns > 0 and part.ns >= SMALLEST * whole]

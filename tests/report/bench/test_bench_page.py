@@ -17,8 +17,7 @@ from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
-from pinprof.report.bench.view import experiments
-from pinprof.report.bench.words import ADVICE, OUTCOMES, claimed, value, why
+from pinprof.report.bench.view import ADVICE, OUTCOMES, claimed, experiments, value, why
 from pinprof.report.charts.bench import picture_chart, times_chart
 from pinprof.report.charts.copies import bandwidth_chart
 

@@ -8,9 +8,9 @@ from fitting import fitting
 from recordings import TRACES, analysis_of
 
 from pinprof.comparison import Comparison, compare
+from pinprof.document import pointed_at
 from pinprof.report.comparison.brief_json import MOST_BYTES, to_json
 from pinprof.report.comparison.json import to_json as to_whole_json
-from pinprof.report.pointer import at
 
 KINDS = ("figures", "waits", "copies", "findings")
 
@@ -36,7 +36,7 @@ def test_a_brief_is_small_and_has_what_changed(before: str, after: str) -> None:
     assert brief["verdict"] == whole["verdict"]
     for kind in KINDS:
         for row in brief[kind]:
-            same: Any = at(whole, row["id"])
+            same: Any = pointed_at(whole, row["id"])
             assert row.get("change", "changed") != "same"
             assert {key: row[key] for key in ("rule", "cause", "direction", "difference") if key in row} == {
                 key: same[key] for key in ("rule", "cause", "direction", "difference") if key in row

@@ -10,7 +10,7 @@ import pytest
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.report.charts import waits
-from pinprof.report.flame import paths
+from pinprof.report.flame import graph
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, Kind
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
@@ -78,7 +78,7 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     "what is grey or nearly so": distinct(
         of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
     ),
-    "Python": {kind.label: (kind.colour, "") for kind in paths.OF_CODE.values()},
+    "Python": {kind.label: (kind.colour, "") for kind in graph.OF_CODE.values()},
     "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
         key.label: (key.colour, key.pattern) for key in (waits.DRAIN, waits.OWN, waits.OVERHEAD, waits.BUBBLE)

@@ -16,8 +16,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
 from pinprof.report.trace.actions import next_command, to_do
-from pinprof.report.trace.brief import to_text
-from pinprof.report.trace.text import to_text as to_full_text
+from pinprof.report.trace.text import to_brief, to_text
 from pinprof.trace import read_trace
 
 WIDTH = 100
@@ -43,18 +42,18 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def text_of(builder: TraceBuilder, folder: Path, width: int = WIDTH, code: Code = Code()) -> str:  # noqa: B008
     analysis = analyse(read_trace(builder.write(folder / "trace.json")))
-    return to_text(analysis.profile, analysis.findings, width=width, code=code).replace(f"{folder}/", "")
+    return to_brief(analysis.profile, analysis.findings, width=width, code=code).replace(f"{folder}/", "")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
     named = replace(analysis.profile, path=f"{name}.json.gz")  # short or long, where the checkout lies
-    text = to_text(named, analysis.findings, width=WIDTH)
+    text = to_brief(named, analysis.findings, width=WIDTH)
     golden(f"brief-{name.replace('/', '-')}.txt", text)
     assert len(text.splitlines()) <= 28
     assert max(map(len, text.splitlines())) <= WIDTH
-    full = to_full_text(analysis.profile, analysis.findings, width=WIDTH, full=True)
+    full = to_text(analysis.profile, analysis.findings, width=WIDTH, full=True)
     assert not [code for code in CODES if code in text + full]
 
 
@@ -90,7 +89,7 @@ def test_a_file_that_lost_the_work_of_the_gpu_says_so_first(tmp_path: Path) -> N
     cut = tmp_path / "cut.json"
     cut.write_text(whole[: whole.rindex("}, {")])
     analysis = analyse(read_trace(cut))
-    text = " ".join(to_text(analysis.profile, analysis.findings, width=WIDTH).split())
+    text = " ".join(to_brief(analysis.profile, analysis.findings, width=WIDTH).split())
     assert "per step as traced; the end of the file is lost, and with it all work of the GPU. Copy the file" in text
     assert "machine with a GPU" not in text
 
@@ -172,7 +171,7 @@ def test_of_blocking_copies_and_batches_that_are_not_pinned_that_which_saves_mor
     analysis = analysis_of(TRACES / "runs" / "images.before.json.gz")
     saved = {each.rule.id: each.saving.saving_ns for each in analysis.findings if each.saving}
     assert saved["PIN104"] > saved["PIN102"] > saved["PIN603"]
-    text = to_text(analysis.profile, analysis.findings, width=200)
+    text = to_brief(analysis.profile, analysis.findings, width=200)
     assert "1. saves 5.19 ms, 33 %: batches that are not pinned (PIN104)" in text
     assert "→ Add non_blocking=True, and pin_memory=True to the DataLoader" in text
     assert "PIN102" not in text, "it is told already"

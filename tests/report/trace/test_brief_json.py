@@ -14,8 +14,8 @@ from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_o
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
+from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
-from pinprof.report.pointer import at
 from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import MOST_BYTES, to_json
 from pinprof.report.trace.headline import sentence
@@ -54,13 +54,13 @@ def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> Non
     analysis = analysis_of(path)
     brief = brief_of(analysis)["traces"][0]
     whole = json.loads(to_whole_json([(analysis.profile, analysis.findings)]))
-    assert all(at(whole, each) is not None for each in ids(brief))
+    assert all(pointed_at(whole, each) is not None for each in ids(brief))
     for finding in brief["findings"]:
-        same = at(whole, finding["id"])
+        same = pointed_at(whole, finding["id"])
         shared = ("rule", "line", "severity", "saving_ms", "range_ms", "at_most_ms")
         assert {key: finding[key] for key in shared} == {key: same[key] for key in shared}
     for doubt in brief["cannot_tell"]:
-        assert sorted(doubt["withholds"]) == sorted(at(whole, doubt["id"])["invalidates"])
+        assert sorted(doubt["withholds"]) == sorted(pointed_at(whole, doubt["id"])["invalidates"])
     assert len(brief["findings"]) + brief["more_findings"] == len(whole["traces"][0]["findings"])
     assert brief["step"]["step_ms"] == whole["traces"][0]["steps"]["step_ms"]
     assert (brief["step"]["step_ms"] is None) == bool(brief["step"]["why_null"])
@@ -115,7 +115,7 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     assert lines[1]["spent"] == "In the DataLoader"
     assert lines[1]["do"].startswith("More workers")
     whole = json.loads(to_whole_json([(analysis.profile, analysis.findings)]))
-    assert [at(whole, each["id"])["share"] for each in lines] == [0.6, 0.3, 0.1]
+    assert [pointed_at(whole, each["id"])["share"] for each in lines] == [0.6, 0.3, 0.1]
 
 
 def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
@@ -129,8 +129,9 @@ def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
     assert {row["rank"]: row["alone_ms"] for row in brief["ranks"]["rows"]} == {
         row["rank"]: row["alone_ms"] for row in whole["ranks"]["rows"]
     }
-    assert all(at(whole, each) is not None for each in ids(brief))
-    assert at(whole, brief["traces"][0]["findings"][0]["id"])["rule"] == brief["traces"][0]["findings"][0]["rule"]
+    assert all(pointed_at(whole, each) is not None for each in ids(brief))
+    first = brief["traces"][0]["findings"][0]
+    assert pointed_at(whole, first["id"])["rule"] == first["rule"]
 
 
 def test_more_traces_than_have_room_are_counted() -> None:
@@ -175,11 +176,11 @@ def test_json_without_a_file_is_printed(
 
 def test_ids_are_pointers_and_others_are_refused() -> None:
     document = {"a": [{"b/c": 1}], "": 2}
-    assert at(document, "/a/0/b~1c") == 1
-    assert at(document, "") is document
+    assert pointed_at(document, "/a/0/b~1c") == 1
+    assert pointed_at(document, "") is document
     for wrong in ("a", "/a/1", "/a/-1", "/a/x", "/b", "/a/0/b~1c/0", "/a/99999999999999999999", "/a/²"):
         with pytest.raises(PinprofError):
-            at(document, wrong)
+            pointed_at(document, wrong)
 
 
 def test_rules_that_change_numbers_say_so_in_their_texts() -> None:

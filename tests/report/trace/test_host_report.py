@@ -12,7 +12,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, analyze
 from pinprof.report.flame import host_flame, icicle
-from pinprof.report.trace import brief
+from pinprof.report.trace import text
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.trace.host import HOST_KEY, HostProfile
@@ -162,7 +162,7 @@ def of_host_alone(folder: Path, host: HostProfile | None, *, fetches: int = 0) -
 
 
 def short(shown: Report) -> str:
-    return brief.to_text(shown.profile, shown.findings, width=100)
+    return text.to_brief(shown.profile, shown.findings, width=100)
 
 
 def test_without_work_of_a_gpu_the_report_names_the_lines_that_take_the_time(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from pinprof.measurement.figures import STALL
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.bar import SMALLEST
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.step import bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
+from pinprof.report.trace.step import SMALLEST, bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
 from pinprof.report.trace.text import to_text
 from pinprof.report.view import Fact
 from pinprof.report.words import surprises
