@@ -96,6 +96,7 @@ def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.Mo
     assert made.test.judgement.verdict == "faster"
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_program_that_fails_is_told_also_ahead(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('no data')")
     one, other = (Program(name, ("train.py", name), tmp_path) for name in "ab")

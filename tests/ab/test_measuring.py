@@ -351,7 +351,7 @@ def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch:
     assert asked == ["old", "new"] * 3
 
 
-@pytest.mark.slow  # a process that imports torch
+@pytest.mark.usefixtures("warm")
 def test_a_failure_is_told_with_the_last_lines(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     good, broken = (Program(name, ("train.py", name), tmp_path) for name in ("1", "broken"))

@@ -273,7 +273,9 @@ def test_the_steps_whose_turns_scatter_less_are_compared() -> None:
 COMPARISONS = 300
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    "noise", [pytest.param(noise, marks=[] if noise == "heavy" else [pytest.mark.slow]) for noise in NOISES]
+)
 def test_a_program_against_itself_is_rarely_called_faster_or_slower(noise: str) -> None:
     """Were the chance one of a hundred, more than 8 of 300 would come in fewer than 1 of 100 such tests."""
     verdicts = Counter(simulated(noise, 0.0, Random(f"{noise} {seed}"), pairs=40) for seed in range(COMPARISONS))

@@ -96,8 +96,10 @@ sys.exit(3)
     ("then", "also"),
     [
         ("leaving.status = 3", ""),
-        ("", "tidied up\n"),
-        ("leaving.status = 3; child = subprocess.Popen(['sleep', '1'])", "tidied up\n"),
+        pytest.param("", "tidied up\n", marks=pytest.mark.slow),
+        pytest.param(
+            "leaving.status = 3; child = subprocess.Popen(['sleep', '1'])", "tidied up\n", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_process_that_has_its_status_leaves_without_tidying_up(then: str, also: str) -> None:
