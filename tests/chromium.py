@@ -1,13 +1,16 @@
 """A real Chromium for tests that open pages, and what a page does that it should not."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+Scheme = Literal["light", "dark"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
     "--headless",
@@ -31,19 +34,54 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def open_file(page: Page, file: Path, complaints: list[str]) -> None:
-    """Open a file; whatever the page writes to the console, asks, fails at or requests besides becomes a complaint."""
-    own = file.as_uri()
+@dataclass(frozen=True)
+class Pages:
+    """Opens files, in pages that others are done with: in a process of its own, a page takes three times as long."""
+
+    browser: Browser
+    _idle: list[Page] = field(default_factory=list)
+
+    @contextmanager
+    def opened(
+        self, file: Path, *, width: int = 1440, height: int = 900, scheme: Scheme = "light", **options: Any
+    ) -> Iterator[Page]:
+        """Give a file's page; in the end it must have kept to itself and complained of nothing."""
+        is_new = bool(options) or not self._idle
+        page = self.browser.new_page(**options) if is_new else self._idle.pop()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(media="null", color_scheme=scheme)
+        with complaints_of(page, file) as complaints:
+            page.goto(file.as_uri())
+            yield page
+            page.goto("about:blank")
+        if options:
+            page.close()
+        else:
+            page.mouse.move(0, 0)
+            self._idle.append(page)
+        assert complaints == []
+
+
+@contextmanager
+def complaints_of(page: Page, file: Path) -> Iterator[list[str]]:
+    """Give what a page with this file writes to the console, asks, fails at or requests besides."""
+    own, complaints = file.as_uri(), list[str]()
 
     def requested(url: str) -> None:
         if url != own and not url.startswith(("data:", "blob:")):
             complaints.append(f"request: {url}")
 
-    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-    page.on("request", lambda request: requested(request.url))
-    page.goto(own)
+    listeners: dict[str, Callable[[Any], None]] = {
+        "console": lambda message: complaints.append(f"{message.type}: {message.text}"),
+        "pageerror": lambda error: complaints.append(f"error: {error}"),
+        "dialog": lambda dialog: complaints.append(f"dialog: {dialog.message}"),
+        "request": lambda request: requested(request.url),
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)  # type: ignore[call-overload]
+    yield complaints
+    for event, listener in listeners.items():
+        page.remove_listener(event, listener)
 
 
 def painted(page: Page) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from chromium import Pages
 
 pytest_plugins = ["pytester"]
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # jsonschema loads it for 2 s, for a format unused
@@ -60,12 +60,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> "Iterator[Browser]":
-    """Give a Chromium for all tests that open pages."""
-    from chromium import chromium  # noqa: PLC0415  not every run opens pages
+def pages() -> "Iterator[Pages]":
+    """Give the pages of a Chromium for all tests that open some."""
+    from chromium import Pages, chromium  # noqa: PLC0415  not every run opens pages
 
     with chromium() as browser:
-        yield browser
+        yield Pages(browser)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from bench_builder import H200, BenchBuilder, gbps, ms
 from bench_example import example
-from chromium import open_file
+from chromium import Pages
 from msgspec.structs import replace
 from page_reader import Page
-from playwright.sync_api import Browser
+from playwright.sync_api import Page as OpenPage
 
 from pinprof import hues
 from pinprof.bench.advice import advice
@@ -148,29 +148,24 @@ def test_what_a_file_holds_is_no_code_of_the_page() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
-    """Give a browser page with the bench, and what it complained of."""
+def opened(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenPage]:
+    """Give a browser page with the bench."""
     file = tmp_path_factory.mktemp("page") / "bench.html"
     file.write_text(to_html(example()))
-    complaints: list[str] = []
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    open_file(page, file, complaints)
-    yield page, complaints
-    page.close()
+    with pages.opened(file) as page:
+        yield page
 
 
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1440, 390])
-def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: tuple[Any, list[str]], width: int) -> None:
-    page, complaints = opened
-    page.set_viewport_size({"width": width, "height": 900})
-    for chart in page.locator(".chart").all():
+def test_all_charts_are_drawn_and_nothing_is_wider_than_the_screen(opened: OpenPage, width: int) -> None:
+    opened.set_viewport_size({"width": width, "height": 900})
+    for chart in opened.locator(".chart").all():
         chart.evaluate("chart => chart.scrollIntoView()")  # playwright's own waits until no chart moves any more
-        page.wait_for_timeout(50)
-    page.wait_for_function(
+        opened.wait_for_timeout(50)
+    opened.wait_for_function(
         "() => document.querySelectorAll('.chart .main-svg').length >= document.querySelectorAll('.chart').length",
         polling=100,
     )
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert complaints == []
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width

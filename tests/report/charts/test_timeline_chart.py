@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import open_file
-from playwright.sync_api import Browser, Page
+from chromium import Pages
+from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
@@ -268,16 +268,13 @@ def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, list[str]]]:
-    """Give a page on a laptop's screen with the timeline of a recording, and what it complained of."""
+def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Give a page on a laptop's screen with the timeline of a recording."""
     file = tmp_path_factory.mktemp("page") / "timeline.html"
     file.write_text(plotly_page(analysis_of(TRACES / "loss_item.stack.json.gz")))
-    complaints: list[str] = []
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
-    open_file(page, file, complaints)
-    page.wait_for_selector(".canvas .legend")
-    yield page, complaints
-    page.close()
+    with pages.opened(file, width=1280, height=800) as page:
+        page.wait_for_selector(".canvas .legend")
+        yield page
 
 
 def shown_ms(page: Page) -> list[float]:
@@ -287,9 +284,7 @@ def shown_ms(page: Page) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_legend_is_seen_whole(opened: tuple[Page, list[str]]) -> None:
-    page, complaints = opened
-    assert complaints == []
+def test_the_legend_is_seen_whole(page: Page) -> None:
     sizes = page.evaluate(
         """() => {
           const box = (name) => document.querySelector(`.canvas ${name}`).getBoundingClientRect();
@@ -304,8 +299,7 @@ def test_the_legend_is_seen_whole(opened: tuple[Page, list[str]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_wheel_zooms_and_dragging_moves(opened: tuple[Page, list[str]]) -> None:
-    page, complaints = opened
+def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
     box = page.locator(".canvas .nsewdrag").bounding_box()
     assert box
     before = shown_ms(page)
@@ -321,13 +315,11 @@ def test_the_wheel_zooms_and_dragging_moves(opened: tuple[Page, list[str]]) -> N
     moved = shown_ms(page)
     assert moved[0] > zoomed[0]
     assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0])
-    assert complaints == []
 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_buttons_show_a_step_and_hovering_tells_the_line(opened: tuple[Page, list[str]]) -> None:
-    page, complaints = opened
+def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
     page.locator(".canvas .updatemenu-button").nth(2).click()
     page.wait_for_timeout(1000)
     layout = page.evaluate("document.querySelector('.canvas').layout")
@@ -347,4 +339,3 @@ def test_buttons_show_a_step_and_hovering_tells_the_line(opened: tuple[Page, lis
     text = page.locator(".canvas .hovertext").first.text_content() or ""
     assert "called at pinprof/workloads/waits.py:43 (step)" in text
     assert "the host waits" in text
-    assert complaints == []

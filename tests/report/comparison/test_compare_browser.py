@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from chromium import open_file, painted
-from playwright.sync_api import Browser, Locator, Page
+from chromium import Pages, painted
+from playwright.sync_api import Locator, Page
 from recordings import TRACES
 
 from pinprof.notebook import compare
@@ -17,19 +17,15 @@ RANGES = (
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """Give the page with both timelines drawn; in the end it must have kept to itself and complained of nothing."""
+def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Give the page with both timelines drawn."""
     file = tmp_path_factory.mktemp("page") / "compare.html"
     compare(TRACES / "pageable_blocking.stack.json.gz", TRACES / "prefetch.stack.json.gz").html(file)
-    complaints: list[str] = []
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    open_file(page, file, complaints)
-    page.locator(".timeline").first.scroll_into_view_if_needed()
-    page.locator(".timeline").last.scroll_into_view_if_needed()
-    page.wait_for_selector(".timeline[data-drawn] >> nth=1", timeout=20_000)
-    yield page
-    page.close()
-    assert complaints == []
+    with pages.opened(file) as page:
+        page.locator(".timeline").first.scroll_into_view_if_needed()
+        page.locator(".timeline").last.scroll_into_view_if_needed()
+        page.wait_for_selector(".timeline[data-drawn] >> nth=1", timeout=20_000)
+        yield page
 
 
 def ranges(page: Page) -> list[list[float]]:

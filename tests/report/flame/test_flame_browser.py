@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from chromium import open_file
+from chromium import Pages
 from host_builder import host_profile
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Locator, Page
 from wait_builder import HOSTILE, waiting
 
 from pinprof.report.trace.page import to_html
@@ -21,17 +21,12 @@ SAMPLES = host_profile(
 
 
 @pytest.fixture(scope="module", params=[(1440, "light"), (390, "dark")])
-def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Give the page; in the end it must have kept to itself and complained of nothing."""
+def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("page")
     (folder / "page.html").write_text(to_html([waiting(folder, SAMPLES)]), encoding="utf-8")
-    complaints: list[str] = []
     width, scheme = request.param
-    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
-    open_file(page, folder / "page.html", complaints)
-    yield page
-    page.close()
-    assert complaints == []
+    with pages.opened(folder / "page.html", width=width, height=844, scheme=scheme) as page:
+        yield page
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from chromium import open_file
-from playwright.sync_api import Browser, Page
+from chromium import Pages
+from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 
 from pinprof.ranks.compare import compare_ranks
@@ -23,20 +23,15 @@ SPANS = "() => [...document.querySelectorAll('.of-rank .drawn')].map((said) => s
 
 
 @pytest.fixture(scope="module", params=[1440, 390])
-def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Give the page; in the end it must have kept to itself and complained of nothing."""
+def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
     analyses = {rank: analysis_of(TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz") for rank in (0, 1)}
     parts = [measure_rank(each.trace) for each in analyses.values()]
     ranks = compare_ranks(parts)
     file = tmp_path_factory.mktemp("page") / "job.html"
     text = to_html(ranks, parts, analyses.pop(ranks.shown_rank), others=analyses)
     file.write_text(text, encoding="utf-8")
-    complaints: list[str] = []
-    page = browser.new_page(viewport={"width": request.param, "height": 900})
-    open_file(page, file, complaints)
-    yield page
-    page.close()
-    assert complaints == []
+    with pages.opened(file, width=request.param) as page:
+        yield page
 
 
 def arrived(page: Page, rank: int) -> None:

@@ -1,15 +1,14 @@
 """Opens the page of a job of 1,024 ranks in a real Chromium: the heat map of its ranks."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import open_file
+from chromium import Pages
 from job_builder import job
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from pinprof.analysis import analyse
 from pinprof.ranks.compare import compare_ranks
@@ -32,29 +31,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "job.html"
 
 
-@contextmanager
-def opened(browser: Browser, file: Path, width: int) -> Iterator[Page]:
-    """Give the page with the heat map drawn; in the end it must have kept to itself and complained of nothing."""
-    complaints: list[str] = []
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    open_file(page, file, complaints)
-    page.locator("#job .chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
-    yield page
-    page.close()
-    assert complaints == []
-
-
-@pytest.fixture(params=[1440, 360])
-def page(browser: Browser, file: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    with opened(browser, file, request.param) as page:
-        yield page
-
-
 @pytest.fixture(params=[1440, 360], scope="module")
-def seen(browser: Browser, file: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Give the page to several tests that look at it and do nothing with it."""
-    with opened(browser, file, request.param) as page:
+def page(pages: Pages, file: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Give the page with the heat map drawn; each test leaves it as it was."""
+    with pages.opened(file, width=request.param) as page:
+        page.locator("#job .chart").scroll_into_view_if_needed()
+        page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
         yield page
 
 
@@ -85,24 +67,24 @@ def point_at(page: Page, column: int, line: str) -> str:
     return " ".join(label.locator("tspan").all_text_contents())
 
 
-def test_the_headline_names_the_rank(seen: Page) -> None:
-    assert seen.locator("#job .headline").inner_text().startswith(f"Rank {SLOW} holds up the others by 595")
+def test_the_headline_names_the_rank(page: Page) -> None:
+    assert page.locator("#job .headline").inner_text().startswith(f"Rank {SLOW} holds up the others by 595")
 
 
-def test_nothing_is_wider_than_the_screen(seen: Page) -> None:
-    assert seen.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+def test_nothing_is_wider_than_the_screen(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_the_table_of_ranks_fits_a_wide_screen(seen: Page) -> None:
-    wider = seen.locator("#job-ranks + .table").evaluate("(part) => part.scrollWidth - part.clientWidth")
-    assert seen.viewport_size
-    assert wider == 0 or seen.viewport_size["width"] < 1440
+def test_the_table_of_ranks_fits_a_wide_screen(page: Page) -> None:
+    wider = page.locator("#job-ranks + .table").evaluate("(part) => part.scrollWidth - part.clientWidth")
+    assert page.viewport_size
+    assert wider == 0 or page.viewport_size["width"] < 1440
 
 
-def test_each_rank_has_a_column_of_its_own(seen: Page) -> None:
-    width = seen.evaluate(f"() => {CANVAS}._fullLayout.xaxis._length")
+def test_each_rank_has_a_column_of_its_own(page: Page) -> None:
+    width = page.evaluate(f"() => {CANVAS}._fullLayout.xaxis._length")
     assert width >= MANY
-    labels = seen.locator("#job .xtick text").all_text_contents()
+    labels = page.locator("#job .xtick text").all_text_contents()
     assert 4 <= len(labels) <= 20
 
 
@@ -115,6 +97,8 @@ def test_hovering_names_the_rank_its_time_and_its_file(page: Page) -> None:
     press(page, "difference from the median rank")
     said = point_at(page, 0, "waited for others")
     assert said.startswith(f"rank {SLOW}, waited for others: -0.59 ms per step from the median rank")
+    press(page, "ms per step")
+    press(page, "rank")
 
 
 def test_the_longest_alone_can_be_looked_at_by_themselves(page: Page) -> None:

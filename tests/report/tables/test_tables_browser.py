@@ -3,12 +3,13 @@
 import csv
 import io
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from chromium import open_file
+from chromium import Pages, Scheme
 from detector import detector
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
 
@@ -25,27 +26,20 @@ NAMES = 400
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Return what opens the report on a trace at its tables; afterwards the page must have kept to itself."""
-    complaints: list[str] = []
-    contexts = []
+def opened(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Return what opens the report on a trace at its tables."""
 
-    def open_report(path: Path, width: int = 1440, scheme: str = "light") -> Page:
+    def open_report(path: Path, width: int = 1440, scheme: Scheme = "light") -> Page:
         file = tmp_path / "report.html"
         analysis = analysis_of(path) if path.is_relative_to(TRACES) else analyse(read_trace(path))
         file.write_text(to_html([analysis]), encoding="utf-8")
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        open_file(page, file, complaints)
+        page = open_pages.enter_context(pages.opened(file, width=width, scheme=scheme))
         page.locator(".grids").scroll_into_view_if_needed()
         page.wait_for_selector(".grids[data-drawn]", timeout=20_000)
         return page
 
-    yield open_report
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    with ExitStack() as open_pages:
+        yield open_report
 
 
 def column(page: Page, title: str) -> list[str]:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import open_file
-from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from chromium import Pages
+from playwright.sync_api import Locator, Page
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder
 
@@ -26,11 +27,8 @@ VIEW = "document.querySelector('.plot').dataset.view.split(' ').map((time) => ti
 class Hands:
     """A page with a timeline, and what is done to it."""
 
-    def __init__(self, context: BrowserContext, file: Path, complaints: list[str], address: str = "") -> None:
-        self.page: Page = context.new_page()
-        if address:
-            self.page.goto("about:blank")
-        open_file(self.page, file, complaints)
+    def __init__(self, page: Page, file: Path, address: str = "") -> None:
+        self.page = page
         if address:
             self.page.goto("about:blank")
             self.page.goto(file.as_uri() + address)
@@ -98,10 +96,8 @@ def written(folder: Path) -> Path:
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
-    """Return what opens a timeline; afterwards the page must have kept to itself and complained of nothing."""
-    complaints: list[str] = []
-    contexts: list[BrowserContext] = []
+def opened(pages: Pages, tmp_path: Path) -> Iterator[Opened]:
+    """Return what opens a timeline."""
 
     def open_page(
         made: Callable[..., Markup] = timeline_page,
@@ -112,13 +108,10 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
         file = tmp_path / "timeline.html"
         if not address:
             file.write_text(made(analyse(read_trace(trace(tmp_path)))), encoding="utf-8")
-        contexts.append(browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options}))
-        return Hands(contexts[-1], file, complaints, address)
+        return Hands(open_pages.enter_context(pages.opened(file, **options)), file, address)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    with ExitStack() as open_pages:
+        yield open_page
 
 
 def test_keys_work_on_a_page_that_nobody_has_touched(opened: Opened) -> None:
@@ -455,7 +448,7 @@ def test_a_link_that_does_not_fit_does_no_harm(opened: Opened) -> None:
 
 
 def test_fingers_pinch_and_swipe(opened: Opened) -> None:
-    hands = opened(has_touch=True, viewport={"width": 390, "height": 844})
+    hands = opened(has_touch=True, width=390, height=844)
     hands.press("0")
     hands.press("+")
     start, end = hands.view()

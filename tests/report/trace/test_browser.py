@@ -5,14 +5,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chromium import open_file, painted
-from playwright.sync_api import Browser, Locator, Page, expect
+from chromium import Pages, Scheme, complaints_of, painted
+from playwright.sync_api import Locator, Page, expect
 from playwright.sync_api import TimeoutError as TookTooLong
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
@@ -52,31 +52,24 @@ Opened = Callable[..., Page]
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
-    """Return what opens the report on traces with its timeline drawn; afterwards the page must have kept to itself."""
-    complaints: list[str] = []
-    contexts = []
+def opened(pages: Pages, tmp_path: Path) -> Iterator[Opened]:
+    """Return what opens the report on traces with its timeline drawn."""
 
     def open_report(
-        *paths: Path, width: int = 1440, scheme: str = "light", made: Callable[[Analysis], Markup] | None = None
+        *paths: Path, width: int = 1440, scheme: Scheme = "light", made: Callable[[Analysis], Markup] | None = None
     ) -> Page:
         entries = [analysis_of(path) for path in paths]
         file = tmp_path / "report.html"
         text = page_around("timelines", made(entries[0])) if made else to_html(entries)
         file.write_text(text, encoding="utf-8")
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        open_file(page, file, complaints)
+        page = open_pages.enter_context(pages.opened(file, width=width, scheme=scheme))
         if page.locator(".timeline").count():
             page.locator(".timeline").first.scroll_into_view_if_needed()
             page.wait_for_selector(".timeline[data-drawn]", timeout=20_000)
         return page
 
-    yield open_report
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    with ExitStack() as open_pages:
+        yield open_report
 
 
 def rows_of(page: Page) -> dict[str, float]:
@@ -464,25 +457,20 @@ def test_traces_that_lack_something_have_a_page(opened: Opened, tmp_path: Path, 
     assert page.get_by_text("Before you trust this trace").count() == 1
 
 
-def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(browser: Browser, tmp_path: Path) -> None:
+def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(pages: Pages, tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 1000)
     builder.kernel(100, 400, launch=1, name="</iframe><img src=x onerror=alert(1)>\"'")
     shown = analyze(builder.write(tmp_path / "<iframe>\"'.json"))
     file = tmp_path / "notebook.html"
     file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{shown._repr_html_()}<p>next cell</p>")
-    context = browser.new_context()
-    page = context.new_page()
-    complaints: list[str] = []
-    open_file(page, file, complaints)
-    frame = page.frame_locator("iframe")
-    frame.locator(".timeline").first.scroll_into_view_if_needed()
-    frame.locator(".timeline[data-drawn]").wait_for(timeout=20_000)
-    assert page.locator("p").all_text_contents() == ["cell", "next cell"]
-    assert page.locator("body > *").count() == 3
-    assert page.evaluate("typeof Plotly") == "undefined"
-    assert complaints == []
-    context.close()
+    with pages.opened(file) as page:
+        frame = page.frame_locator("iframe")
+        frame.locator(".timeline").first.scroll_into_view_if_needed()
+        frame.locator(".timeline[data-drawn]").wait_for(timeout=20_000)
+        assert page.locator("p").all_text_contents() == ["cell", "next cell"]
+        assert page.locator("body > *").count() == 3
+        assert page.evaluate("typeof Plotly") == "undefined"
 
 
 class Shell:
@@ -496,50 +484,49 @@ class Shell:
 
 
 def test_a_notebook_has_plotly_once_and_each_report_its_charts(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell = Shell()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setattr("pinprof.report.page._Notebook.cell", None)
     report = analyze(TRACES / "pageable_blocking.stack.json.gz")
-    cells = []
+    outputs = []
     for shell.cell in ("first", "second", "first"):
-        cells.append(str(report._repr_html_()))
-    first, second, again = cells
+        outputs.append(str(report._repr_html_()))
+    first, second, again = outputs
     assert first == again  # run again, it must not lose what the others ask it for
     assert len(second) < 700_000  # bytes
     assert len(first) > 2_000_000
     file = tmp_path / "notebook.html"
-    complaints: list[str] = []
-    for both, drawn in ([second, first], True), ([second], False):
-        file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{'<p>cell</p>'.join(both)}", encoding="utf-8")
-        context = browser.new_context()
-        page = context.new_page()
-        open_file(page, file, complaints)
-        frame = page.frame_locator("iframe").first
-        chart = frame.locator(".chart").first
-        chart.scroll_into_view_if_needed()
-        if drawn:
-            chart.locator(".main-svg").first.wait_for(state="attached", timeout=20_000)
-        else:
-            frame.get_by_text("run the cell again").first.wait_for(timeout=20_000)
-        context.close()
+    page = pages.browser.new_page()
+    with complaints_of(page, file) as complaints:
+        for both, drawn in ([second, first], True), ([second], False):
+            cells = "<p>cell</p>".join(both)
+            file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{cells}", encoding="utf-8")
+            page.goto(file.as_uri())
+            frame = page.frame_locator("iframe").first
+            chart = frame.locator(".chart").first
+            chart.scroll_into_view_if_needed()
+            if drawn:
+                chart.locator(".main-svg").first.wait_for(state="attached", timeout=20_000)
+            else:
+                frame.get_by_text("run the cell again").first.wait_for(timeout=20_000)
+    page.close()
     assert [text for text in complaints if "run the cell again" not in text] == []
 
 
 # words, which the figure says too
 
 
-@pytest.fixture
-def scripts(browser: Browser) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def scripts(pages: Pages) -> Iterator[Page]:
     """Return an empty page with the functions that word what one hovers over."""
     folder = files("pinprof.report.timeline")
     texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "words", "rows")]
-    context = browser.new_context()
-    page = context.new_page()
+    page = pages.browser.new_page()
     page.add_script_tag(content=constants() + "".join(texts))
     yield page
-    context.close()
+    page.close()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """How the page is laid out in a real Chromium: nothing that decides is cut off, on no screen."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from chromium import open_file
-from playwright.sync_api import Browser, Page
+from chromium import Pages, Scheme
+from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 
 from pinprof.comparison import compare
@@ -32,25 +33,17 @@ OVERLAPPING = """() => {
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Return what opens a page on a screen; afterwards it must have kept to itself."""
-    complaints: list[str] = []
-    contexts = []
+def opened(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Return what opens a page on a screen."""
 
-    def open_page(text: Markup, screen: tuple[int, int], scheme: str = "light") -> Page:
+    def open_page(text: Markup, screen: tuple[int, int], scheme: Scheme = "light") -> Page:
         file = tmp_path / "page.html"
         file.write_text(text, encoding="utf-8")
         width, height = screen
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        open_file(page, file, complaints)
-        return page
+        return open_pages.enter_context(pages.opened(file, width=width, height=height, scheme=scheme))
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    with ExitStack() as open_pages:
+        yield open_page
 
 
 @pytest.fixture(scope="module")
