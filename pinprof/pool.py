@@ -7,11 +7,10 @@ from typing import Any
 
 from pinprof.bench.rates import Pinning
 from pinprof.errors import PinprofError, TraceError
-from pinprof.processes import in_processes
+from pinprof.processes import available_cores, in_processes
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.ranks.runs import job_of, numbered
 from pinprof.trace import read_trace
-from pinprof.trace.scan.parallel import available_cores
 from pinprof.urls import shown
 from pinprof.version import VERSION
 
@@ -68,10 +67,10 @@ def measure_files(
     """Yield each file with what was measured of it, as soon as that is done.
 
     Each worker reads its files itself, one after the other, and returns a `RankPart` of some ten kB. `workers` is a
-    number of processes on this machine, by default one for each core; if there are more cores than files, each process
-    reads with several threads. `client` is a `dask.distributed.Client` to use instead; its workers must reach the files
-    under the same names, and it stays open. `machine` is as for `find`. A file that is not a trace, or that kills its
-    process, does not affect the others. Raises PinprofError if the cluster cannot be used.
+    number of processes on this machine, by default one for each core. `client` is a `dask.distributed.Client` to
+    use instead; its workers must reach the files under the same names, and it stays open. `machine` is as for `find`. A
+    file that is not a trace, or that kills its process, does not affect the others. Raises PinprofError if the cluster
+    cannot be used.
     """
     if client is not None:
         yield from _on_cluster(paths, client, machine)
@@ -79,17 +78,17 @@ def measure_files(
     cores = workers or available_cores()
     if len(paths) == 1 or any(path.startswith(OF_THIS_PROCESS) for path in paths):
         for path in paths:
-            yield path, _outcome(path, machine, cores)
+            yield path, _outcome(path, machine)
         return
     count = min(cores, len(paths))
-    measured = partial(_outcome, machine=machine, jobs=max(1, cores // max(count, 1)))
+    measured = partial(_outcome, machine=machine)
     for path, outcome in in_processes(measured, paths, count):
         yield path, _death(path) if outcome is None else outcome
 
 
-def _outcome(path: str, machine: Pinning | None, jobs: int = 1) -> RankPart | PinprofError:
+def _outcome(path: str, machine: Pinning | None) -> RankPart | PinprofError:
     try:
-        return measure_rank(read_trace(path, jobs), machine)
+        return measure_rank(read_trace(path), machine)
     except PinprofError as error:
         return error
     except MemoryError:

@@ -21,6 +21,11 @@ OWN = "pinprof"
 PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import serve; serve()"
 
 
+def available_cores() -> int:
+    """Return on how many cores this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def in_processes(
     function: Callable[[Item], Result], items: Sequence[Item], count: int
 ) -> Generator[tuple[Item, Result | None], None, None]:

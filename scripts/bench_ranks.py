@@ -25,9 +25,9 @@ import numpy as np
 from isal import igzip
 
 from pinprof.pool import measure_files
+from pinprof.processes import available_cores
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart
-from pinprof.trace.scan.parallel import available_cores
 from scripts.memory import resident
 
 ROOT = Path(__file__).parents[1]

@@ -1,10 +1,9 @@
-"""Times the reading of big traces: pinprof on one core and on all, into HTA and by HTA itself, and plain `json.load`.
+"""Times the reading of big traces: by pinprof, into HTA and by HTA itself, and by plain `json.load`.
 
 Run from the repository root:  PYTHONPATH=. python scripts/bench_reader.py bench FILE...
 
-The big traces are real ones, repeated in time with fresh ids: `make OUT --megabytes 274`. `layouts FILE` times a file
-against itself as other programs write it. Each reading has a process of its own; the readers take turns within one run,
-so that a noisy machine slows all of them alike.
+The big traces are real ones, repeated in time with fresh ids: `make OUT --megabytes 274`. Each reading has a
+process of its own; the readers take turns within one run, so that a noisy machine slows all of them alike.
 """
 
 import gzip
@@ -13,11 +12,9 @@ import multiprocessing
 import re
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,14 +127,8 @@ def _document(parts: list[Part], size: int) -> Iterator[bytes]:
 # ---------------------------------------------------------------- timing
 
 
-def _pinprof_one(path: str) -> None:
+def _pinprof(path: str) -> None:
     from pinprof.trace import read_trace  # noqa: PLC0415  each process imports what it times
-
-    read_trace(path, jobs=1)
-
-
-def _pinprof_all(path: str) -> None:
-    from pinprof.trace import read_trace  # noqa: PLC0415
 
     read_trace(path)
 
@@ -176,8 +167,7 @@ def _json(path: str) -> None:
 
 
 READERS: dict[str, Callable[[str], None]] = {
-    "pinprof, one core": _pinprof_one,
-    "pinprof, all cores": _pinprof_all,
+    "pinprof": _pinprof,
     "pinprof report": _report,
     "pinprof.hta": _pinprof_hta,
     "HolisticTraceAnalysis": _hta,
@@ -210,50 +200,6 @@ def bench(files: tuple[str, ...], rounds: int, only: tuple[str, ...]) -> None:
                 f"| {peak / 1e6:.0f} | {peak / size:.2f} |",
                 flush=True,
             )
-
-
-@main.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--rounds", default=3, show_default=True, help="Readings of each layout.")
-def layouts(file: str, rounds: int) -> None:
-    """Write FILE anew in other programs' layouts, and print how long each takes on one core, against its own layout."""
-    with tempfile.TemporaryDirectory() as folder:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # a child would count its memory
-            paths = pool.submit(_written_anew, file, Path(folder)).result()
-        measured: dict[str, list[tuple[float, int]]] = {layout: [] for layout in paths}
-        for _ in range(rounds):
-            for layout, path in paths.items():
-                measured[layout].append(_measure("pinprof, one core", str(path)))
-        print("| layout | MB | seconds | times its own layout | peak RSS, MB |")
-        print("|---|---:|---:|---:|---:|")
-        own = statistics.median(seconds for seconds, _ in measured["as it is"])
-        for layout, runs in measured.items():
-            seconds, peak = (statistics.median(column) for column in zip(*runs, strict=True))
-            size = paths[layout].stat().st_size / 1e6
-            print(f"| {layout} | {size:.0f} | {seconds:.2f} | {seconds / own:.2f} | {peak / 1e6:.0f} |")
-
-
-def _written_anew(file: str, folder: Path) -> dict[str, Path]:
-    """Write a trace as it is and in other layouts; return the files."""
-    own = gzip.decompress(Path(file).read_bytes()) if file.endswith(".gz") else Path(file).read_bytes()
-    document = json.loads(own)
-    named = [{"name": event.get("name"), **event} for event in document["traceEvents"]]
-    lines = ",\n".join(map(json.dumps, document["traceEvents"]))
-    texts = {
-        "as it is": own.decode(),
-        "one line": json.dumps(document),
-        "compact": json.dumps(document, separators=(",", ":")),
-        "indented": json.dumps(document, indent=2),
-        "an event a line": f'{{"traceEvents": [\n{lines}\n]}}',
-        "sorted keys": json.dumps(document, sort_keys=True),
-        "sorted, compact": json.dumps(document, sort_keys=True, separators=(",", ":")),
-        "name first": json.dumps({**document, "traceEvents": named}),
-        "escaped slashes": json.dumps(document).replace("/", "\\/"),
-    }
-    paths = {layout: folder / f"{layout}.json" for layout in texts}
-    for layout, text in texts.items():
-        paths[layout].write_text(text, encoding="utf-8")
-    return paths
 
 
 def _decompressed_size(file: str) -> int:

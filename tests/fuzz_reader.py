@@ -100,7 +100,7 @@ VALUES: tuple[Any, ...] = (
 
 def main() -> None:
     """Run libFuzzer with the options of the command line."""
-    blocks.FIRST_BLOCK_BYTES = blocks.BLOCK_BYTES = SMALL_BLOCK_BYTES
+    blocks.BLOCK_BYTES = SMALL_BLOCK_BYTES
     with tempfile.TemporaryDirectory() as folder:
         seeds, words = Path(folder) / "seeds", Path(folder) / "words"
         write_seeds(seeds)
@@ -156,7 +156,7 @@ def try_trace(data: bytes, target: Path) -> None:
     """Report on the bytes as on a trace file."""
     target.write_bytes(data)
     try:
-        trace = read_trace(target, jobs=1)
+        trace = read_trace(target)
         profile = measure(trace)
         findings = find(profile, trace)
         to_text(profile, findings)

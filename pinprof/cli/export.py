@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, show
-from pinprof.cli.traces import jobs, jobs_option, one_trace
+from pinprof.cli.traces import jobs_option, one_trace
 from pinprof.urls import shown
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
@@ -78,7 +78,7 @@ def _export(file: str, name: str, output: str) -> None:
 
     with progress(f"reading {Path(name).name}"):
         try:
-            trace = replace(read_trace(file, jobs()), path=name)
+            trace = replace(read_trace(file), path=name)
         except TraceError as error:
             raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has another name
         if trace.counts.get(CATEGORY):

@@ -5,7 +5,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from pinprof.cli.terminal import fail, page_options, progress, show
-from pinprof.cli.traces import jobs
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
             fail("--hta reads a trace twice, and standard input can be read once; name a file")
         with progress(f"asking HTA about {PurePath(shown(path)).name} ({place + 1} of {len(files)})"):
             try:
-                told[shown(path)] = breakdown_of(path, ranks[place] if ranks else None, jobs())
+                told[shown(path)] = breakdown_of(path, ranks[place] if ranks else None)
             except TraceError:
                 continue
     return told

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 JOBS = "pinprof.jobs"
-"""The key of the number of threads that read a trace, in the context of the command."""
+"""The key of the number of processes that read traces, in the context of the command."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
@@ -39,12 +39,12 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     expose_value=False,
     callback=_keep_jobs,
-    help="Threads that read a trace, or processes for several traces [one per core].",
+    help="Processes that read several traces [one per core].",
 )
 
 
 def jobs() -> int | None:
-    """Return the number of threads or processes that the command was given."""
+    """Return the number of processes that the command was given."""
     chosen: int | None = click.get_current_context().meta.get(JOBS)
     return chosen
 
@@ -54,7 +54,7 @@ def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
     from pinprof.trace import read_trace
 
     with progress(f"reading {PurePath(shown(path)).name}{which}"):
-        return make(read_trace(path, jobs()))
+        return make(read_trace(path))
 
 
 def analysing(machine: MachineFile | None = None) -> "Callable[[Trace], Analysis]":

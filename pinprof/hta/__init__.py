@@ -34,14 +34,13 @@ def trace_analysis(
     *,
     include_last_profiler_step: bool = False,
     exact: bool = False,
-    jobs: int | None = None,
 ) -> Any:
     """Return a TraceAnalysis of HTA on traces: paths, URLs, folders, patterns, or traces that were read.
 
     The rank of a trace comes from the mapping, else from the recording, else from the file's name (`rank3`); a single
     trace of unknown rank is rank 0. For a trace that was read, this reads the file again, because HTA needs more
     columns than pinprof keeps. HTA leaves out the last step unless told otherwise. Times are in microseconds, see above
-    for `exact`; up to `jobs` threads read.
+    for `exact`.
 
     Methods that write a copy of the trace (overlays, counters) read the whole file once more. They raise PinprofError
     if that fails, or if they would overwrite the trace.
@@ -50,4 +49,4 @@ def trace_analysis(
     """
     from pinprof.hta.analysis import analysis_of  # noqa: PLC0415  HTA is slow to load
 
-    return analysis_of(recorded_ranks(traces, jobs), include_last=include_last_profiler_step, exact=exact)
+    return analysis_of(recorded_ranks(traces), include_last=include_last_profiler_step, exact=exact)

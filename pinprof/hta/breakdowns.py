@@ -84,10 +84,10 @@ class Breakdown:
     """Methods of HTA that raised, with the error."""
 
 
-def breakdown_of(path: str, rank: int | None = None, jobs: int | None = None) -> Breakdown:
+def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
     """Return HTA's figures on the trace of a rank, with all nanoseconds. Raises TraceError if it cannot be read."""
     with _quiet():
-        analysis = trace_analysis(path if rank is None else {rank: path}, exact=True, jobs=jobs)
+        analysis = trace_analysis(path if rank is None else {rank: path}, exact=True)
         (rank,) = analysis.t.get_ranks()
         failed: list[str] = []
 

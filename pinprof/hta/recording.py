@@ -15,8 +15,7 @@ from pinprof.trace import Trace
 from pinprof.trace.assemble import recorded_rank, usable_times
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
 from pinprof.trace.reader import read_rows
-from pinprof.trace.scan.rows import KNOWN_CATEGORIES, Rows, Wanted, joined
-from pinprof.trace.scan.texts import Codes
+from pinprof.trace.scan.rows import KNOWN_CATEGORIES, Codes, Rows, Wanted, joined
 from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.threads import ThreadKey
@@ -57,9 +56,9 @@ class EventColumns:
         return np.array([category in wanted for category in self.categories], bool)[self.rows.category]
 
 
-def read_recording(path: str, jobs: int | None = None) -> EventColumns:
+def read_recording(path: str) -> EventColumns:
     """Return what HTA keeps of a trace. Raises TraceError, with the file's name."""
-    categories = Codes()
+    categories: Codes[str] = Codes()
     for category in KNOWN_CATEGORIES:
         categories[category]  # known categories keep their numbers
 
@@ -68,7 +67,7 @@ def read_recording(path: str, jobs: int | None = None) -> EventColumns:
         return number if number <= np.iinfo(np.int8).max else NONE
 
     wanted = Wanted(code, first_with_ids=0, ids=IDS, texts=TEXTS)
-    read = read_rows(path, wanted, jobs)
+    read = read_rows(path, wanted)
     before = np.cumsum([0, *(part.entries for part in read.parts)])
     parts = [
         replace(part.rows, entry=part.rows.entry + int(first))
@@ -85,9 +84,9 @@ def read_recording(path: str, jobs: int | None = None) -> EventColumns:
         metadata=_metadata(read.around),
         rows=Rows(*[*columns, rows.ids[:, usable]]),
         end_ns=end[usable],
-        categories=categories.values(),
-        names=read.shared.names.values(),
-        threads=read.shared.threads.values(),
+        categories=tuple(categories),
+        names=tuple(read.shared.names),
+        threads=tuple(read.shared.threads),
     )
 
 
@@ -102,16 +101,14 @@ def _metadata(around: bytes) -> dict[str, Any]:
 Source: TypeAlias = str | Path | Trace
 
 
-def recorded_ranks(
-    traces: Source | Sequence[Source] | Mapping[int, Source], jobs: int | None
-) -> dict[int, EventColumns]:
+def recorded_ranks(traces: Source | Sequence[Source] | Mapping[int, Source]) -> dict[int, EventColumns]:
     """Return the events of the traces, by rank. Raises TraceError and PinprofError as `trace_analysis` does."""
     if isinstance(traces, Mapping):
         named = {rank: _file(source) for rank, source in traces.items()}
-        found = {rank: read_recording(path, jobs) for rank, path in sorted(named.items())}
+        found = {rank: read_recording(path) for rank, path in sorted(named.items())}
     else:
         listed = [traces] if isinstance(traces, str | Path | Trace) else traces
-        found = _by_rank([read_recording(path, jobs) for source in listed for path in trace_files(_file(source))])
+        found = _by_rank([read_recording(path) for source in listed for path in trace_files(_file(source))])
     if not found:
         raise PinprofError("no trace to analyze; give its path")
     return found

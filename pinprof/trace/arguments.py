@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pinprof.errors import TraceError
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader import LIST_START
-from pinprof.trace.scan.blocks import Blocks, list_end
+from pinprof.trace.scan.blocks import Blocks, as_list, list_end
 from pinprof.trace.scan.decimals import nanoseconds
 from pinprof.trace.scan.events import Event, LooseFile
 from pinprof.trace.scan.rows import CALL_CATEGORIES, category_name
@@ -161,8 +161,7 @@ def _events(content: Unpacked) -> Iterator[list[Recorded]]:
     """Yield all events of a file, as reading finds them."""
     blocks = Blocks(content)
     for block in blocks:
-        text = bytes(memoryview(block.buffer)[block.begin : block.end]).rstrip(b" \t\r\n").removesuffix(b",")
-        yield _decoded(b"[%b]" % text, text, is_last=False)
+        yield _decoded(as_list(block), block, is_last=False)
     if blocks.whole is not None:
         yield _of_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
         return

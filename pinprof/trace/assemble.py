@@ -128,7 +128,7 @@ class _Columns:
         self._usable = usable
         self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS) - 1
-        texts, keys = shared.names.values(), shared.threads.values()
+        texts, keys = tuple(shared.names), tuple(shared.threads)
         by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
         arguments = [line[line != NONE] for line in rows.ids[len(IDS) :]]
         names = by_appearance([*by_category, *arguments], len(texts))

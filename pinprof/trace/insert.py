@@ -64,8 +64,7 @@ class WithEvents:
         first = True
         before = b""
         for block in blocks:
-            piece = bytes(memoryview(block.buffer)[block.begin : block.end])
-            before = blocks.header + piece if first else piece
+            before = blocks.header + block if first else block
             first = False
             unused.look(before)
             yield before

@@ -12,8 +12,7 @@ from pinprof.trace.files import open_trace
 from pinprof.trace.guess import what_it_seems
 from pinprof.trace.scan.blocks import Blocks
 from pinprof.trace.scan.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.scan.parallel import available_cores, scanned
-from pinprof.trace.scan.rows import Part, Shared, Wanted, part_of_events
+from pinprof.trace.scan.rows import Part, Shared, Wanted, part_of_block, part_of_events
 from pinprof.trace.scan.salvage import salvage, salvage_metadata
 from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import Trace
@@ -39,11 +38,10 @@ class Read(NamedTuple):
     """The JSON text of the file, mostly without its events; empty if it is not JSON."""
 
 
-def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
+def read_trace(path: str | Path) -> Trace:
     """Return the trace in a Kineto JSON file, plain, gzip or zstd, with all its columns and links.
 
-    The file is a path, a URL that fsspec knows, or `-`, standard input. Up to `jobs` threads read it side by side, by
-    default one for each core that the process may use.
+    The file is a path, a URL that fsspec knows, or `-`, standard input.
 
     Events of categories that pinprof does not know are counted in `Trace.counts`; duration events of known categories
     that cannot be used are counted by reason in `Trace.skipped`. If a file is cut off, its whole events are read, and
@@ -52,25 +50,25 @@ def read_trace(path: str | Path, jobs: int | None = None) -> Trace:
     Raises TraceError, with the file's name, if the file cannot be read, is not a trace, or has no duration event.
     """
     path = str(path)
-    read = read_rows(path, Wanted(), jobs)
+    read = read_rows(path, Wanted())
     if not any(part.counts for part in read.parts):
         raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
     return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut)
 
 
-def read_rows(path: str, wanted: Wanted, jobs: int | None = None) -> Read:
+def read_rows(path: str, wanted: Wanted) -> Read:
     """Return what is wanted of a file, as `read_trace` reads it. Raises TraceError, with the file's name."""
     try:
         with open_trace(path) as stream:
-            return _read(Unpacked(stream), wanted, jobs or available_cores())
+            return _read(Unpacked(stream), wanted)
     except TraceError as error:
         raise TraceError(f"{shown(path)}: {error}") from error
 
 
-def _read(content: Unpacked, wanted: Wanted, jobs: int) -> Read:
+def _read(content: Unpacked, wanted: Wanted) -> Read:
     shared = Shared(wanted)
     blocks = Blocks(content)
-    parts = list(scanned(blocks, shared, jobs))
+    parts = [part_of_block(block, shared) for block in blocks]
     if blocks.whole is not None:
         return _read_whole(blocks.whole, wanted, content.lost)
     ending = blocks.ending()

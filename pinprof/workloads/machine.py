@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from pinprof.bench.results import Machine
-from pinprof.trace.scan.parallel import available_cores
+from pinprof.processes import available_cores
 
 QUERY = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
 """The most that GPU and slot can do together: the present link is slower while the GPU rests."""

@@ -11,16 +11,15 @@ from pinprof.trace.scan import blocks
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [2000, 20_000, 4 << 20])
-@pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("name", ["mask_loss", "loss_item.stack"])
 def test_rows_tell_which_entries_of_the_file_they_are(
-    name: str, jobs: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+    name: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", block_bytes)
     path = TRACES / f"{name}.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     expected = {place: event for place, event in enumerate(events) if event["ph"] == "X" and event["cat"] != "Trace"}
-    found = read_recording(str(path), jobs)
+    found = read_recording(str(path))
     assert found.rows.entry.tolist() == list(expected)
     assert [found.names[code] for code in found.rows.name] == [event["name"] for event in expected.values()]
     args = [event.get("args", {}) for event in expected.values()]

@@ -23,7 +23,6 @@ from pinprof.trace.files import open_trace
 from pinprof.trace.scan import blocks
 from pinprof.trace.scan.events import Event
 from pinprof.trace.scan.rows import Wanted
-from pinprof.trace.scan.scanner import Scanner
 from pinprof.trace.scan.unpack import Unpacked
 from pinprof.trace.tables import Table
 
@@ -60,13 +59,13 @@ def in_one_piece(path: Path) -> Trace:
     return assemble(str(path), read.metadata, read.parts, read.shared, read.cut)
 
 
-def in_blocks(path: Path, jobs: int = 1) -> Trace:
+def in_blocks(path: Path) -> Trace:
     with open_trace(str(path)) as stream:
         content = blocks.Blocks(Unpacked(stream))
         for _ in content:
             pass
         assert content.whole is None
-    return read_trace(path, jobs)
+    return read_trace(path)
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -94,28 +93,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", mostly_slow([*WORKLOADS, *OF_OTHERS]))
 def test_recordings_read_the_same_in_blocks_and_in_one_piece(path: Path) -> None:
     expected = in_one_piece(path)
-    assert_same(read_trace(path, jobs=1), expected)
-    assert_same(read_trace(path, jobs=3), expected)
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the pieces of blocks that are decoded, as they become known."""
-    pieces: list[int] = []
-    usual = Scanner._with_others
-
-    def noted(self: Scanner, seams: Any, read: Any, others: Any) -> Any:
-        pieces.extend(others.tolist())
-        return usual(self, seams, read, others)
-
-    monkeypatch.setattr(Scanner, "_with_others", noted)
-    return pieces
-
-
-@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
-def test_recordings_are_read_without_decoding_their_events(path: Path, decoded: list[int]) -> None:
-    assert len(in_blocks(path).gpu) > 0
-    assert len(decoded) < 75  # the names of processes and threads, and what stands beside them
+    assert_same(read_trace(path), expected)
 
 
 @pytest.mark.slow
@@ -124,7 +102,6 @@ def test_where_blocks_are_cut_does_not_matter(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 5000)  # dozens to hundreds of cuts in each
     expected = in_one_piece(path)
     assert_same(in_blocks(path), expected)
-    assert_same(in_blocks(path, jobs=4), expected)
 
 
 # ---------------------------------------------------------------- other programs' layouts
@@ -176,11 +153,10 @@ def expected(recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_any_layout_reads_the_same_without_decoding(
+def test_any_layout_reads_the_same(
     tmp_path: Path,
     recorded: dict[str, Any],
     expected: Trace,
-    decoded: list[int],
     order: Sequence[str],
     style: Any,
 ) -> None:
@@ -189,11 +165,10 @@ def test_any_layout_reads_the_same_without_decoding(
     trace, same = in_blocks(path), replace(expected, path=str(path))
     assert_same(trace, same)
     assert_same(in_one_piece(path), same)
-    assert len(decoded) < 100 < len(expected.ops)
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_escapes_need_no_decoding(tmp_path: Path, decoded: list[int], order: Sequence[str]) -> None:
+def test_escapes_are_read(tmp_path: Path, order: Sequence[str]) -> None:
     kernel, op = json.loads(KERNEL), json.loads(OP)
     events = [
         {**event, "name": f'lib/é\\{number}: "{{f}}"', "args": {**event["args"], "Call stack": "a/b\\c"}}
@@ -204,17 +179,15 @@ def test_escapes_need_no_decoding(tmp_path: Path, decoded: list[int], order: Seq
     path.write_text(json.dumps(in_order({"traceEvents": events}, order)).replace("/", "\\/"))
     trace = in_blocks(path)
     assert_same(trace, in_one_piece(path))
-    assert decoded == []
     assert {trace.gpu.names[code] for code in trace.gpu.name} == {event["name"] for event in events}
 
 
-def test_events_of_several_programs_are_read_in_one_file(tmp_path: Path, decoded: list[int]) -> None:
+def test_events_of_several_programs_are_read_in_one_file(tmp_path: Path) -> None:
     written = {"traceEvents": [json.loads(KERNEL), json.loads(OP)] * 10}
     texts = [json.dumps(in_order(written, order)["traceEvents"])[1:-1] for order in ORDERS.values()]
     path = tmp_path / "trace.json"
     path.write_text(f'{{"traceEvents": [{", ".join(texts)}]}}')
     assert_same(in_blocks(path), in_one_piece(path))
-    assert decoded == []
 
 
 def test_the_first_event_of_a_block_may_have_another_order(tmp_path: Path) -> None:
@@ -255,7 +228,7 @@ def test_objects_beside_each_other_in_arguments_are_no_events(
     odd = {**event, "args": {**event["args"], "list": inner, "stream": 9}}
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(in_order({"traceEvents": [event, odd, event, json.loads(FLOW)] * 20}, order)))
-    trace = read_trace(path, jobs=1)
+    trace = read_trace(path)
     assert_same(trace, in_one_piece(path))
     assert sorted(trace.gpu.stream.tolist()) == [7] * 40 + [9] * 20
     assert trace.repaired == 0
@@ -273,7 +246,7 @@ def test_of_a_cut_file_the_whole_events_are_read(tmp_path: Path, order: Sequence
     path = tmp_path / "trace.json"
     for at in (ends[3] + 1, ends[20] - 3, ends[20], ends[20] + 1, ends[20] + 2, ends[20] + 30, ends[29] + 1):
         path.write_text(text[:at])
-        trace = read_trace(path, jobs=1)
+        trace = read_trace(path)
         assert len(trace.gpu) == sum(end < at for end in ends)
         assert trace.cut
 
@@ -382,7 +355,7 @@ def test_odd_events_read_the_same_among_usual_ones(tmp_path: Path, odd: list[str
     mixed = [OP, *(event for text in odd for event in (text.encode(), *usual[: len(text) % 5]))]
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [%b], "traceName": "x"}' % between.join(mixed))
-    assert_same(read_trace(path, jobs=1), in_one_piece(path))
+    assert_same(read_trace(path), in_one_piece(path))
 
 
 @pytest.mark.slow
@@ -399,7 +372,7 @@ def test_events_of_any_layout_read_the_same(
     mixed = [op, kernel, *(event for text in odd for event in (text, *[op, kernel, FLOW.decode()][: len(text) % 4]))]
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"schemaVersion": 1, "traceEvents": [%b]}' % between.join(event.encode() for event in mixed))
-    assert_same(read_trace(path, jobs=1), in_one_piece(path))
+    assert_same(read_trace(path), in_one_piece(path))
 
 
 @pytest.mark.slow
@@ -413,7 +386,7 @@ def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: in
     path = tmp_path / "trace.json"
     path.write_bytes(written)
     try:
-        found = read_trace(path, jobs=1)
+        found = read_trace(path)
     except TraceError:
         return
     try:
@@ -439,12 +412,11 @@ def in_usual(folder: Path) -> Trace:
     return in_one_piece(path)
 
 
-def test_nested_arguments_need_no_decoding(tmp_path: Path, decoded: list[int]) -> None:
+def test_nested_arguments_are_passed_over(tmp_path: Path) -> None:
     occupancy = b'"occupancy": {"limits": {"stream": 3, "text": "}{{"}, "bytes": 9}, "queued": 0'
     path = tmp_path / "trace.json"
     path.write_bytes(document(*[KERNEL.replace(b'"queued": 0', occupancy), OP, FLOW] * 40))
     gpu = in_blocks(path).gpu
-    assert decoded == []
     assert set(gpu.stream.tolist()) == {7}
     assert set(gpu.bytes.tolist()) == {-1}
 

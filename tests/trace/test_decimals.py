@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.scan.decimals import nanoseconds
+from pinprof.trace.scan.decimals import MAX_EXACT_US, InexactError, exact_nanoseconds, nanoseconds
 
 DIGITS = st.text("0123456789", min_size=1, max_size=16)
 FRACTIONS = st.text("0123456789", min_size=0, max_size=24)
@@ -47,6 +47,27 @@ def test_every_number_that_fits_is_exact_and_every_other_is_invalid(parts: list[
         else:
             assert ns == 0
             assert abs(expected(text)) > LIMIT - 1_000_000  # the last microseconds before overflow may be refused
+
+
+@given(st.lists(st.integers(-MAX_EXACT_US * 1000 + 1, MAX_EXACT_US * 1000 - 1), min_size=1))
+def test_doubles_of_up_to_three_decimals_are_exact(times: list[int]) -> None:
+    microseconds = [float(Decimal(ns) / 1000) for ns in times]
+    assert exact_nanoseconds(microseconds).tolist() == times
+
+
+@given(st.lists(st.integers(-LIMIT // 1000 + 1, LIMIT // 1000 - 1), min_size=1))
+def test_whole_microseconds_are_exact_however_large(times: list[int]) -> None:
+    assert exact_nanoseconds(times).tolist() == [us * 1000 for us in times]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [0.0005, 1.0005, float(MAX_EXACT_US), 1754000000123456.789, float("nan"), float("inf"), LIMIT, 2**64, 2**999],
+)
+def test_a_double_that_may_have_lost_digits_is_refused(time: float) -> None:
+    for times in ([time], [1, time], [1.5, time]):
+        with pytest.raises(InexactError):
+            exact_nanoseconds(times)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))

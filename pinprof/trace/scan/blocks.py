@@ -8,22 +8,22 @@ from typing import NamedTuple
 import msgspec
 
 from pinprof.trace.scan.events import Event, LooseFile, Metadata, decode_each, decode_events
-from pinprof.trace.scan.layouts import SPACE
 from pinprof.trace.scan.salvage import salvage, salvage_metadata
-from pinprof.trace.scan.seams import SEAM, WIDEST, Block
-from pinprof.trace.scan.words import PADDING
 from pinprof.trace.start import START_BYTES, check_start
 
-FIRST_BLOCK_BYTES = 512 << 10
-"""The first blocks are small, so that all threads have one soon; each next one is twice as large, up to the largest."""
-BLOCK_BYTES = 4 << 20
-"""Large enough that a step over a block costs more than its call, small enough for the caches of a core."""
+BLOCK_BYTES = 128 << 10
+"""Large enough that the work on a block costs more than its calls, small enough for the caches of a core."""
 LARGEST_BLOCK = 64 << 20
 """A longer text without a seam is not read in blocks."""
 
+SPACE = rb"[ \t\r\n]*"
 HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b")' % ((SPACE,) * 5), re.DOTALL)
 LONGEST_EVENT = 1 << 16
 """A block does not end before an event longer than this."""
+SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
+"""What lies between two events."""
+WIDEST = 128
+"""No program that writes traces puts more white space than this between two events."""
 MOST_TRIES = 64
 """At most this many braces are tried to find the last event's: objects in arguments may follow each other as events
 do."""
@@ -45,63 +45,51 @@ class Ending(NamedTuple):
 class Blocks:
     """The blocks of a stream of bytes, which can be iterated once; `ending` then tells what lies around them.
 
-    If the stream does not hold events as torch writes them, there are no blocks, and `whole` holds all of it.
+    A block is the text of whole events, with the commas between and behind them. If the stream does not hold events as
+    torch writes them, there are no blocks, and `whole` holds all of it.
     """
 
     def __init__(self, content: Iterable[bytes]) -> None:
         self.whole: bytes | None = None
-        self._chunks = iter(content)
-        self._left = memoryview(b"")
+        self._chunks = (
+            chunk[begin : begin + BLOCK_BYTES] for chunk in content for begin in range(0, len(chunk), BLOCK_BYTES)
+        )
         self.header = b""
         """What lies before the events, once the first block is there."""
         self.rest = b""
         """What follows the last block, from the beginning of an event on, once all blocks have come."""
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[bytes]:
         """Return the blocks in order."""
-        step = min(FIRST_BLOCK_BYTES, BLOCK_BYTES)
-        buffer, size = self._filled(b"", step)
-        check_start(bytes(buffer[: min(size, START_BYTES)]))
-        while not ((match := HEADER.match(buffer, 0, size)) and _is_event(buffer, match.end(), size)):
-            if size < len(buffer) - PADDING or size > LARGEST_BLOCK:
-                self.whole = bytes(buffer[:size]) + self._everything()
+        text, is_last = self._filled(b"", BLOCK_BYTES)
+        check_start(text[:START_BYTES])
+        while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
+            if is_last or len(text) > LARGEST_BLOCK:
+                self.whole = text + b"".join(self._chunks)
                 return
-            buffer, size = self._filled(bytes(buffer[:size]), 2 * size)
+            text, is_last = self._filled(text, 2 * len(text))
         self.header = match[0].removeprefix(b"\xef\xbb\xbf")
-        begin = match.end()
+        text = text[match.end() :]
         while True:
-            is_last = size < len(buffer) - PADDING
-            end = _last_seam(buffer, begin, size)
-            if end > begin:
-                yield Block(buffer, begin, end)
-                begin = end
-            carried = bytes(buffer[begin:size])
-            if is_last or len(carried) > LARGEST_BLOCK:
-                self.rest = carried + self._everything()
-                return
-            step = min(2 * step, BLOCK_BYTES)
-            buffer, size = self._filled(carried, len(carried) + step)
-            begin = 0
-
-    def _filled(self, carried: bytes, size: int) -> tuple[bytearray, int]:
-        """Return a buffer with what was carried over and what follows in the stream, and how much that is."""
-        buffer = bytearray(size + PADDING)
-        buffer[: len(carried)] = carried
-        filled = len(carried)
-        while filled < size:
-            if not self._left:
-                self._left = memoryview(next(self._chunks, b""))
-            taken = self._left[: size - filled]
-            if not taken:
+            end = _last_seam(text)
+            if end:
+                yield text[:end]
+            text = text[end:]
+            if is_last or len(text) > LARGEST_BLOCK:
                 break
-            buffer[filled : filled + len(taken)] = taken
-            filled += len(taken)
-            self._left = self._left[len(taken) :]
-        return buffer, filled
+            text, is_last = self._filled(text, 2 * len(text) + BLOCK_BYTES)
+        self.rest = text + b"".join(self._chunks)
 
-    def _everything(self) -> bytes:
-        """Return what is left of the stream."""
-        return bytes(self._left) + b"".join(self._chunks)
+    def _filled(self, carried: bytes, size: int) -> tuple[bytes, bool]:
+        """Return what was carried over with what follows in the stream, and whether it has ended."""
+        pieces, filled = [carried], len(carried)
+        while filled < size:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b"".join(pieces), True
+            pieces.append(chunk)
+            filled += len(chunk)
+        return b"".join(pieces), False
 
     def ending(self) -> Ending:
         """Return what follows the last block and what lies around the events, as far as it can be read."""
@@ -132,32 +120,36 @@ class Blocks:
         )
 
 
+def as_list(block: bytes) -> bytes:
+    """Return the JSON list of the events of a block."""
+    return b"".join((b"[", memoryview(block)[: block.rfind(b"}") + 1], b"]"))
+
+
 def list_end(text: bytes) -> int:
     """Return where the JSON list at the beginning of a text ends; ValueError or RecursionError if it does not."""
     return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
 
 
-def _last_seam(buffer: bytearray, begin: int, size: int) -> int:
-    """Return where the last event begins that is seen to be one, `begin` if it is the only one.
+def _last_seam(text: bytes) -> int:
+    """Return where the last event begins that is seen to be one, 0 if it is the only one.
 
     If an event's arguments hold two objects beside each other, the second one is taken for an event if it has a key
     `ph`; no program is known to write such arguments.
     """
-    at = size
+    at = len(text)
     for _ in range(MOST_TRIES):
-        at = buffer.rfind(b"{", begin, at)
-        if at <= begin:
+        at = text.rfind(b"{", 0, at)
+        if at <= 0:
             break
-        if SEAM.search(buffer, max(begin, at - WIDEST), at + 1) and _is_event(buffer, at, size):
+        if SEAM.search(text, max(0, at - WIDEST), at) and _is_event(text, at):
             return at
-    return begin
+    return 0
 
 
-def _is_event(buffer: bytearray, begin: int, size: int) -> bool:
+def _is_event(text: bytes, begin: int) -> bool:
     """Return whether a whole object begins at this brace, and is an event."""
-    text = buffer[begin : min(begin + LONGEST_EVENT, size)].decode("latin-1")
     try:
-        found, _ = json.JSONDecoder().raw_decode(text)
+        found, _ = json.JSONDecoder().raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
     except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and "ph" in found

@@ -17,8 +17,29 @@ MAX_DIGITS = 19
 MAX_WIDTH = 32
 """Longer texts are parsed one by one."""
 
+MAX_EXACT_US = 2**43
+"""Below this, doubles lie closer to each other than nanoseconds."""
+
 _MAX = np.iinfo(np.int64).max
 _INVALID = np.iinfo(np.int64).min
+
+
+class InexactError(ValueError):
+    """A time is to be read from its text."""
+
+
+def exact_nanoseconds(microseconds: Sequence[float]) -> Int64s:
+    """Return times in ns. Raises InexactError if one is not a number or has digits that a float does not hold."""
+    column = np.array(microseconds)
+    if column.dtype == np.int64 and column.min() >= -(_MAX // 1000) and column.max() <= _MAX // 1000:
+        return column * 1000
+    if column.dtype != np.float64 or not (np.abs(column) < MAX_EXACT_US).all():
+        raise InexactError
+    whole = np.floor(column)
+    value = whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64)
+    if not np.array_equal(value / 1000, column):  # it has more than three decimals
+        raise InexactError
+    return value
 
 
 def nanoseconds(texts: Sequence[bytes]) -> tuple[Int64s, Bools]:

@@ -1,7 +1,10 @@
 """The shape of an event and of the metadata in a Kineto trace file, as far as pinprof reads them."""
 
+import math
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -10,6 +13,9 @@ from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY
 from pinprof.trace.run import RUN_KEY
 from pinprof.trace.tables import NONE
 from pinprof.trace.watched import WATCHED_KEY
+
+NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a text that is not JSON, or not of the events that it is taken for."""
 
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
@@ -44,6 +50,9 @@ class Args(msgspec.Struct, gc=False):
         return f"Memcpy {self.copy_kind} ({self.copy_from} -> {self.copy_to})" if self.copy_kind != "" else ""
 
 
+NO_ARGS: Final = Args()
+
+
 class Event(msgspec.Struct, gc=False):
     """One entry of `traceEvents`; times stay decimal texts, which hold digits that a float would lose."""
 
@@ -55,6 +64,14 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     dur: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     args: Args | None = None
+
+
+class TimedEvent(Event, gc=False):
+    """An event whose times are numbers, which may have lost digits, and whose args are not looked into."""
+
+    ts: int | float = math.nan  # type: ignore[assignment]
+    dur: int | float = math.nan  # type: ignore[assignment]
+    args: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
 
 
 class Metadata(msgspec.Struct):
@@ -84,6 +101,16 @@ class LooseFile(Metadata):
     events: list[msgspec.Raw] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="traceEvents")
 
 
+def decode_timed_events(data: bytes) -> list[TimedEvent]:
+    """Return the events of a JSON list if all are of the usual form. Raises an error of msgspec."""
+    return _TIMED_EVENTS.decode(data)
+
+
+def decode_arguments(events: Iterable[TimedEvent]) -> list[Args]:
+    """Return the args of events. Raises an error of msgspec if some are not of the usual form."""
+    return [args or NO_ARGS for args in _ARGUMENTS.decode(b"[%b]" % b",".join(map(attrgetter("args"), events)))]
+
+
 def decode_events(data: bytes) -> tuple[list[Event], int]:
     """Return the events of a JSON list, and how many of its entries are not events. Raises an error of msgspec."""
     with suppress(msgspec.ValidationError, UnicodeDecodeError):  # something is not of the usual form
@@ -96,7 +123,7 @@ def decode_event(data: bytes | msgspec.Raw) -> Event | None:
     try:
         kind = _PHASE.decode(data).ph
         return _EVENT.decode(data) if kind in {"", "X", "M"} else Event(ph="other")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except NOT_EVENTS:
         return None
 
 
@@ -114,5 +141,7 @@ class _Phase(msgspec.Struct, gc=False):
 
 _PHASE = msgspec.json.Decoder(_Phase)
 _EVENT = msgspec.json.Decoder(Event)
+_TIMED_EVENTS = msgspec.json.Decoder(list[TimedEvent])
+_ARGUMENTS = msgspec.json.Decoder(list[Args | None])
 _EVENTS = msgspec.json.Decoder(list[Event])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])

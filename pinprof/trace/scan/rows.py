@@ -1,16 +1,28 @@
 """The duration events of a file as columns, in the order of the file, as reading makes and assembly takes them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 
-from pinprof.trace.scan.decimals import nanoseconds
-from pinprof.trace.scan.events import Event, Number
-from pinprof.trace.scan.texts import Codes
+from pinprof.trace.scan.blocks import as_list
+from pinprof.trace.scan.decimals import InexactError, exact_nanoseconds, nanoseconds
+from pinprof.trace.scan.events import (
+    NO_ARGS,
+    NOT_EVENTS,
+    Args,
+    Event,
+    Number,
+    decode_arguments,
+    decode_events,
+    decode_timed_events,
+)
+from pinprof.trace.scan.salvage import salvage
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 
@@ -34,6 +46,14 @@ IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 TEXTS = ("collective", "group", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
+Key = TypeVar("Key", bound=Hashable)
+Times: TypeAlias = tuple[Int64s, Int64s, Bools]
+"""Starts and durations in ns, and which events have both."""
+
+PHASE, CATEGORY, NAME, START, DURATION = map(attrgetter, ("ph", "cat", "name", "ts", "dur"))
+THREAD = attrgetter("pid", "tid")
+
+_MOST = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 
 
@@ -59,14 +79,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.category)
-
-    def ordered(self, first_with_ids: int) -> "Rows":
-        """Return the rows in the order of their entries."""
-        order = np.argsort(self.entry, kind="stable")
-        with_ids = self.category >= first_with_ids
-        column = np.cumsum(with_ids) - 1
-        ids = self.ids[:, column[order[with_ids[order]]]]
-        return Rows(*[*(values[order] for values in self.columns()), ids])
 
     def columns(self) -> tuple[Any, ...]:
         """Return the columns that have a value for every row."""
@@ -97,13 +109,34 @@ class Wanted(NamedTuple):
     """Arguments, as `Args` names them; events that have one of the texts are decoded one by one."""
 
 
-@dataclass(frozen=True)
+class Codes(dict[Key, int], Generic[Key]):
+    """Numbers for values, in the order in which they are first asked for."""
+
+    def __missing__(self, value: Key) -> int:
+        self[value] = number = len(self)
+        return number
+
+
+class CategoryCodes(dict[str | None, int]):
+    """The wanted code of each category, as it stands in the file."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        super().__init__()
+        self._wanted = wanted
+
+    def __missing__(self, category: str | None) -> int:
+        self[category] = code = self._wanted.category(category or "")
+        return code
+
+
 class Shared:
     """What all parts of a file have in common: what is wanted of it, and texts and threads that they number alike."""
 
-    wanted: Wanted
-    names: Codes = field(default_factory=Codes)
-    threads: Codes = field(default_factory=Codes)
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.categories = CategoryCodes(wanted)
+        self.names: Codes[str] = Codes()
+        self.threads: Codes[ThreadKey] = Codes()
 
 
 @dataclass(frozen=True)
@@ -123,39 +156,87 @@ class Part:
     """Events that were not JSON and have been repaired."""
 
 
+def part_of_block(block: bytes, shared: Shared) -> Part:
+    """Return what a block holds; if it is not JSON, what can be recovered event by event."""
+    data = as_list(block)
+    try:
+        return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
+    except (InexactError, *NOT_EVENTS):
+        pass
+    try:
+        return part_of_events(*decode_events(data), shared)
+    except NOT_EVENTS:
+        found = salvage(block, is_last=False)
+        return part_of_events(found.events, found.malformed, shared, repaired=found.repaired)
+
+
 def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> Part:
     """Return the part that decoded events make."""
-    labels = {
-        (event.pid, event.tid): str(event.args.name).strip()
-        for event in events
-        if event.ph == "M" and event.name == "thread_name" and event.args and event.args.name
-    }
-    counts = Counter(category_name(event.cat or "") for event in events if event.ph == "X")
-    code = shared.wanted.category
-    category = np.array([code(event.cat or "") if event.ph == "X" else NONE for event in events], np.int8)
-    used = np.flatnonzero(category != NONE)
-    rows = _rows([events[row] for row in used.tolist()], category[used], used.astype(np.int32), shared)
-    return Part(rows, counts, labels, malformed, len(events) + malformed, repaired)
+    part = _part(events, shared, _decimal_times, lambda chosen: [event.args or NO_ARGS for event in chosen])
+    return replace(part, malformed=malformed, entries=len(events) + malformed, repaired=repaired)
 
 
-def _rows(events: Sequence[Event], category: Int8s, entry: Int32s, shared: Shared) -> Rows:
-    wanted = shared.wanted
+def _exact_times(events: Sequence[Event]) -> Times:
+    start, duration = (exact_nanoseconds(list(map(get, events))) for get in (START, DURATION))
+    return start, duration, np.ones(len(events), bool)
+
+
+def _decimal_times(events: Sequence[Event]) -> Times:
     start, has_start = nanoseconds([bytes(event.ts) for event in events])
     duration, has_duration = nanoseconds([bytes(event.dur) for event in events])
-    arguments = [events[row].args for row in np.flatnonzero(category >= wanted.first_with_ids).tolist()]
-    ids = [[NONE if args is None else as_integer(getattr(args, name)) for args in arguments] for name in wanted.ids]
-    texts = [["" if args is None else _text(getattr(args, name)) for args in arguments] for name in wanted.texts]
-    ids += [[shared.names[text] if text else NONE for text in line] for line in texts]
-    return Rows(
+    return start, duration, has_start & has_duration
+
+
+def _part(events: Sequence[Event], shared: Shared, times: Callable[[Sequence[Event]], Times], arguments: Any) -> Part:
+    phases = list(map(PHASE, events))
+    is_duration = list(map("X".__eq__, phases))
+    durations = list(compress(events, is_duration))
+    categories = list(map(CATEGORY, durations))
+    category = np.fromiter(map(shared.categories.__getitem__, categories), np.int8, len(categories))
+    is_wanted = category != NONE
+    chosen = list(compress(durations, is_wanted.tolist()))
+    start, duration, timed = times(chosen)
+    category = category[is_wanted]
+    with_ids = compress(chosen, (category >= shared.wanted.first_with_ids).tolist())
+    counts: Counter[str] = Counter()
+    for text, count in Counter(categories).items():
+        counts[category_name(text or "")] += count
+    rows = Rows(
         category=category,
-        name=np.array([shared.names[event.name] for event in events], np.int32),
-        thread=np.array([shared.threads[event.pid, event.tid] for event in events], np.int32),
+        name=np.fromiter(map(shared.names.__getitem__, map(NAME, chosen)), np.int32, len(chosen)),
+        thread=np.fromiter(map(shared.threads.__getitem__, map(THREAD, chosen)), np.int32, len(chosen)),
         start_ns=start,
         duration_ns=duration,
-        timed=has_start & has_duration,
-        entry=entry,
-        ids=np.array(ids, np.int64).reshape(len(ids), -1),
+        timed=timed,
+        entry=np.flatnonzero(is_duration)[is_wanted].astype(np.int32),
+        ids=_ids(arguments(with_ids), shared),
     )
+    named = [event for event in compress(events, map("M".__eq__, phases)) if event.name == "thread_name"]
+    labels = {
+        (event.pid, event.tid): str(args.name).strip()
+        for event, args in zip(named, arguments(named), strict=True)
+        if args.name
+    }
+    return Part(rows, counts, labels, malformed=0, entries=len(events))
+
+
+def _ids(arguments: Sequence[Args], shared: Shared) -> Int64s:
+    wanted = shared.wanted
+    ids = np.full((len(wanted.ids) + len(wanted.texts), len(arguments)), NONE)
+    for line, name in zip(ids, wanted.ids, strict=False):
+        line[:] = _integers(list(map(attrgetter(name), arguments)))
+    for line, name in zip(ids[len(wanted.ids) :], wanted.texts, strict=True):
+        texts = list(map(attrgetter(name), arguments))
+        if texts.count("") < len(texts):
+            line[:] = [shared.names[text] if (text := _text(value)) else NONE for value in texts]
+    return ids
+
+
+def _integers(values: list[Number]) -> Int64s:
+    column = np.array(values)
+    if column.dtype == np.int64 and column.min() >= -_MOST:
+        return column
+    return np.array([as_integer(value) for value in values], np.int64)
 
 
 def _text(value: Number | msgspec.Raw) -> str:

@@ -9,7 +9,7 @@ from pinprof.errors import TraceError
 
 READ_BYTES = 2**16
 """Bytes of a packed file that are read at once: for each member of a hostile file of tiny ones, the rest is copied."""
-CHUNK_BYTES = 2**20
+CHUNK_BYTES = 2**17
 """A chunk that is handed on is no larger."""
 MAGIC_BYTES = 4
 
