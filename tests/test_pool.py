@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from bench_builder import H200, BenchBuilder, gbps
@@ -187,6 +188,7 @@ def client() -> Iterator[Any]:
     from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
 
     with (
+        patch.dict(os.environ),  # Dask sets variables, with which `warm` would start a new Python for each program
         LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         Client(cluster) as client,
     ):
