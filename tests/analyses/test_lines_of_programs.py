@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
-from pinprof.analyses.syncs.recorded import recorded_lines
+from pinprof.analyses.syncs import measure_stalls
+from pinprof.analyses.syncs.lines.matching import lines_of_waits
+from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
 from pinprof.trace import read_trace
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, Contexts, SourceLine
 from pinprof.trace.run import EVALUATION, RECORDED, RUN_KEY, WATCH, RunLog, Work
@@ -116,7 +117,7 @@ def given(
     marked = read(built(program, range(begin, begin + lines), marked=True)[0], folder)
     stalls = measure_stalls(marked)
     lines_at = [line_at(number) for number in range(len(program))]
-    learned = line_of_each(marked, stalls, lines_at if numbered else [replace(at, line=None) for at in lines_at])
+    learned = lines_of_stalls(marked, stalls, lines_at if numbered else [replace(at, line=None) for at in lines_at])
     builder.metadata[LINES_KEY] = msgspec.to_builtins(learn_lines(marked, stalls, learned))
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     if watching:
@@ -136,7 +137,7 @@ def given(
         builder.metadata[RUN_KEY] = msgspec.to_builtins(run)
     trace = read(builder, folder)
     stalls = measure_stalls(trace)
-    found = [line.line if line else None for line in recorded_lines(trace, stalls)]
+    found = [line.line if line else None for line in lines_of_waits(trace, stalls)]
     assert len(found) == len(truth)
     return list(zip(truth, found, strict=True))
 
@@ -239,7 +240,7 @@ def test_a_library_line_that_may_read_too_makes_no_line_certain(tmp_path: Path) 
     for waits, expected in ((seen, [8]), (both, [None])):
         builder.metadata[WATCHED_KEY] = msgspec.to_builtins(waits)
         trace = read(builder, tmp_path)
-        assert [line.line if line else None for line in recorded_lines(trace, measure_stalls(trace))] == expected
+        assert [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))] == expected
 
 
 def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that(tmp_path: Path) -> None:
@@ -306,11 +307,11 @@ def loops(steps: int, seed: int, *, marked: bool = False) -> tuple[TraceBuilder,
 def test_waits_in_loops_of_any_length_have_their_lines(tmp_path: Path) -> None:
     marked = read(loops(3, seed=1, marked=True)[0], tmp_path)
     stalls = measure_stalls(marked)
-    learned = line_of_each(marked, stalls, [line_at(number) for number in range(400)])
+    learned = lines_of_stalls(marked, stalls, [line_at(number) for number in range(400)])
     builder, truth = loops(5, seed=2)
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     trace = read(builder, tmp_path)
-    found = recorded_lines(trace, measure_stalls(trace))
+    found = lines_of_waits(trace, measure_stalls(trace))
     assert [line.line if line else None for line in found] == truth
 
 
@@ -348,7 +349,7 @@ def given_of_plays(folder: Path, *, silent: bool = False) -> list[tuple[int, int
     """Return the true line of each wait of five steps, and the one that it gets; no step with an action has lines."""
     marked = read(plays([0], marked=True)[0], folder)
     stalls = measure_stalls(marked)
-    learned = line_of_each(marked, stalls, [line_at(number) for number in range(4)])
+    learned = lines_of_stalls(marked, stalls, [line_at(number) for number in range(4)])
     builder, truth = plays([0, 1, 2, 1, 0], writes=3, silent=silent)
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     waits = [WatchedWait(line_at(number), name, name, "main", 40, (0, 7)) for number, name in enumerate(ASKED)]
@@ -356,7 +357,7 @@ def given_of_plays(folder: Path, *, silent: bool = False) -> list[tuple[int, int
     seen = Watched(200, tuple(waits), (*sequences, *((*each, WRITTEN) for each in sequences)))
     builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen)
     trace = read(builder, folder)
-    found = [line.line if line else None for line in recorded_lines(trace, measure_stalls(trace))]
+    found = [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))]
     return list(zip(truth, found, strict=True))
 
 
@@ -379,12 +380,12 @@ def test_malformed_contexts_are_none(tmp_path: Path, section: object) -> None:
     builder.metadata[CONTEXTS_KEY] = section
     trace = read(builder, tmp_path)
     assert trace.info.contexts is None
-    assert recorded_lines(trace, measure_stalls(trace)) == [None, None]
+    assert lines_of_waits(trace, measure_stalls(trace)) == [None, None]
 
 
 def test_a_trace_without_waits_has_no_lines(tmp_path: Path) -> None:
     builder, _ = built(OPS[:3], range(2))
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
     trace = read(builder, tmp_path)
-    assert recorded_lines(trace, measure_stalls(trace)) == []
+    assert lines_of_waits(trace, measure_stalls(trace)) == []
     assert learn_contexts(trace, measure_stalls(trace), []) == Contexts()

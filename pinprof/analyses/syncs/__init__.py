@@ -10,8 +10,6 @@ from pinprof.analyses.syncs.causes import (
     Cause,
     label_of,
 )
-from pinprof.analyses.syncs.contexts import learn_contexts
-from pinprof.analyses.syncs.learned import learn_lines, line_of_each
 from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.analyses.syncs.removal import VERDICTS
@@ -39,9 +37,6 @@ __all__ = [
     "Syncs",
     "in_library",
     "label_of",
-    "learn_contexts",
-    "learn_lines",
-    "line_of_each",
     "match_sites",
     "measure_stalls",
     "measure_syncs",

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.syncs.causes import CAUSES, CODE, HELD_UP, SYNCHRONIZES
+from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
-from pinprof.analyses.syncs.recorded import recorded_lines
 from pinprof.analyses.syncs.removal import Guarded, group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
@@ -196,7 +196,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     Lines that were not recorded are looked up in `sources`, by default those beside the trace.
     """
     stalls = measure_stalls(trace)
-    recorded = recorded_lines(trace, stalls)
+    recorded = lines_of_waits(trace, stalls)
     places = call_places(trace, stalls.call, sources or Sources(trace.path))
     looked_up = (place if place and place.line is not None else None for place in places)
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from pinprof.analyses.syncs import learn_contexts, learn_lines, line_of_each, measure_stalls
+from pinprof.analyses.syncs import measure_stalls
+from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
 from pinprof.capture.bounds import Progress, WatchBounds
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
 from pinprof.errors import CaptureError, TraceError
@@ -103,7 +104,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
         except TraceError as exc:
             raise CaptureError(str(exc)) from exc
     stalls = measure_stalls(trace)
-    lines = line_of_each(trace, stalls, recorder.lines)
+    lines = lines_of_stalls(trace, stalls, recorder.lines)
     return {LINES_KEY: learn_lines(trace, stalls, lines), CONTEXTS_KEY: learn_contexts(trace, stalls, lines)}
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
-from pinprof.analyses.syncs import learn_lines, line_of_each, measure_stalls, measure_syncs
+from pinprof.analyses.syncs import measure_stalls, measure_syncs
+from pinprof.analyses.syncs.lines.recorded import learn_lines, lines_of_stalls
 from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
 from pinprof.trace.tables import Trace
@@ -27,7 +28,7 @@ def item(builder: TraceBuilder, start: float, *, op: str = "aten::item", thread:
 
 def learn(trace: Trace) -> tuple[RecordedLines, ...]:
     stalls = measure_stalls(trace)
-    return learn_lines(trace, stalls, line_of_each(trace, stalls, LINES))
+    return learn_lines(trace, stalls, lines_of_stalls(trace, stalls, LINES))
 
 
 def learned(builder: TraceBuilder, folder: Path) -> dict[tuple[str, str], list[int | None]]:

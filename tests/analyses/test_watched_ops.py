@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.analyses.syncs.asked import is_of, may_be
+from pinprof.analyses.syncs.lines.watched import is_of, may_be
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.watched import WatchedWait
 

@@ -1,0 +1,230 @@
+"""Matches the waits of a trace with the lines that pinprof recorded and watched, where only one line fits."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pinprof.analyses.syncs.lines.recorded import Around, WaitKind, agreed, kinds_of_calls, waits_of
+from pinprof.analyses.syncs.lines.watched import Candidates, WatchedWaits, candidate_lines
+from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.lines import Context, Contexts, RecordedLines, SourceLine
+from pinprof.trace.run import CHECKPOINT, EVALUATION, RECORDED, WATCH
+from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.watched import Watched
+
+Lines: TypeAlias = list[SourceLine | None]
+"""Per stall."""
+
+NEAR = 6
+"""Ops on each side that suffice where all recorded waits with those before, or with those after, are of one line."""
+
+APART = {EVALUATION, CHECKPOINT}
+"""Work with waits of its own among the same ops as those of training: a copy of the batch, a read of the loss."""
+
+
+def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
+    """Return per stall the source line that was recorded or watched for it, None where none is certain.
+
+    Of lines recorded with the contexts of their waits, the context decides, unless watching saw another line where the
+    same op may run. Then all steps that were watched with as many such waits must agree. Lines recorded without
+    contexts are given by order alone.
+    """
+    kinds = kinds_of_calls(trace, stalls.call)
+    by_step: dict[tuple[WaitKind, int], list[int]] = defaultdict(list)
+    for stall in np.flatnonzero(~stalls.profiler).tolist():
+        by_step[kinds[stall], int(stalls.call_step[stall])].append(stall)
+    ordered: Lines = [None] * len(kinds)
+    has_contexts, known = trace.info.contexts is not None, _by_number(trace.info.lines)
+    for (kind, step), rows in by_step.items():
+        if not has_contexts or (step != NONE and trace.steps.whole[step]):
+            for stall, line in zip(
+                rows, _in_order(known.get(kind, {}), len(rows), or_one=not has_contexts), strict=True
+            ):
+                ordered[stall] = line
+    if trace.info.contexts is None:
+        return ordered
+    matcher, result = _Matcher(trace, stalls, trace.info.contexts, kinds, ordered), ordered.copy()
+    for (kind, _), rows in by_step.items():
+        for stall, line in matcher.lines(kind, rows):
+            result[stall] = line
+    return result
+
+
+def _by_number(recorded: Iterable[RecordedLines]) -> dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]]:
+    """Return the recorded lines by kind and by the number of such waits in a step."""
+    known: dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
+    for lines in recorded:
+        known[WaitKind(lines.op, lines.thread)][len(lines.at)] = lines.at
+    return known
+
+
+def _in_order(
+    by_number: dict[int, tuple[SourceLine | None, ...]], count: int, *, or_one: bool
+) -> tuple[SourceLine | None, ...]:
+    """Return the lines of the waits of a kind in a step: those of a recorded step with as many waits, in order.
+
+    With another number of waits, and `or_one`, they are certain if all recorded lines are one.
+    """
+    lines = {line for at in by_number.values() for line in at}
+    one = lines.pop() if or_one and len(lines) == 1 else None
+    return by_number.get(count, (one,) * count)
+
+
+class ContextMatch(NamedTuple):
+    """What the contexts of the recorded lines say of one wait."""
+
+    line: SourceLine | None = None
+    """The line of all recorded waits with this context."""
+    is_whole: bool = False
+    """Whether the contexts are equal as far as they are kept; else near the wait."""
+    is_apart: bool = False
+    """Whether the op before the wait is enough to tell this line, and the op after it too."""
+    most: int = 0
+    """How many waits of a step had this whole context."""
+    one_sided: frozenset[SourceLine] = frozenset()
+    """The lines that one side of the context alone tells, by the ops near there and by the next op."""
+
+
+class RecordedContexts:
+    """The contexts of the recorded lines, to be looked up."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self._waits: dict[WaitKind, list[tuple[Context, SourceLine | None]]] = defaultdict(list)
+        for wait in contexts.waits:
+            line = contexts.lines[wait.line] if wait.line != NONE else None
+            self._waits[WaitKind(wait.op, wait.thread)].append((wait, line))
+        self.lines = {kind: list(dict.fromkeys(line for _, line in waits)) for kind, waits in self._waits.items()}
+        """The lines of all recorded waits by kind, None for waits without."""
+        self._matches: dict[tuple[WaitKind, Around], ContextMatch] = {}
+
+    @cached_property
+    def _by_context(self) -> dict[tuple[object, ...], list[tuple[Context, SourceLine | None]]]:
+        by_context: dict[tuple[object, ...], list[tuple[Context, SourceLine | None]]] = defaultdict(list)
+        for kind, waits in self._waits.items():
+            for wait, line in waits:
+                for key in _keys(kind, (wait.before, wait.after)):
+                    by_context[key].append((wait, line))
+        return by_context
+
+    def match(self, kind: WaitKind, around: Around) -> ContextMatch:
+        """Return what is known of a wait with this context."""
+        if (kind, around) not in self._matches:
+            self._matches[kind, around] = self._match(kind, around)
+        return self._matches[kind, around]
+
+    def _match(self, kind: WaitKind, around: Around) -> ContextMatch:
+        whole, near, *sides = (self._by_context.get(key, []) for key in _keys(kind, around))
+        before, after, last, following = (agreed(line for _, line in side) for side in sides)
+        pairs = ((before, last), (after, following))
+        one_sided = frozenset(side for side, next_to in pairs if side and next_to and side.place == next_to.place)
+        line = agreed(line for _, line in whole or near)
+        uncontested = agreed(line for side in sides[:2] for _, line in side) is not None
+        if line is None or not (whole or uncontested):
+            return ContextMatch(one_sided=one_sided)
+        is_apart = all(side is not None and side.place == line.place for side in (last, following))
+        return ContextMatch(line, bool(whole), is_apart, sum(wait.most for wait, _ in whole), one_sided)
+
+
+def _keys(kind: WaitKind, around: Around) -> Iterator[tuple[object, ...]]:
+    """Yield the keys of a whole context, of a near one, of what is near on each side, and of the next op there."""
+    near_before, near_after = (side[:NEAR] for side in around)
+    yield "whole", kind, around
+    yield "near", kind, near_before, near_after
+    yield "before", kind, near_before
+    yield "after", kind, near_after
+    yield "last", kind, near_before[:1]
+    yield "following", kind, near_after[:1]
+
+
+class _Matcher:
+    """Gives the waits of a trace their lines."""
+
+    def __init__(self, trace: Trace, stalls: Stalls, contexts: Contexts, kinds: list[WaitKind], ordered: Lines) -> None:
+        self._contexts = RecordedContexts(contexts)
+        self._waits = waits_of(trace, stalls, contexts.names)
+        self._watched = WatchedWaits(self._contexts.lines, _that_may_be_recorded(trace))
+        self._candidates = candidate_lines(trace, stalls, kinds, self._watched)
+        self._ordered = ordered
+        """The lines of the stalls by their order alone."""
+
+    def lines(self, kind: WaitKind, stalls: list[int]) -> Iterator[tuple[int, SourceLine | None]]:
+        """Yield a step's stalls of one kind, each with its line."""
+        stalls_of: dict[int, list[int]] = defaultdict(list)
+        for stall in stalls:
+            stalls_of[int(self._waits.wait[stall])].append(stall)
+        around = {wait: self._waits.around[wait] for wait in stalls_of}
+        alike = Counter(around.values())
+        matches = {wait: self._contexts.match(kind, around[wait]) for wait in stalls_of}
+        candidates = {wait: self._candidates_of(kind, own) for wait, own in stalls_of.items()}
+        is_new = not all(_fits(matches[wait], candidates[wait]) for wait in stalls_of)
+        rivals = self._watched.rival_places(kind)
+        contested = any(
+            agreed(lines) is None and any(line.place in rivals for line in lines)
+            for lines in candidates.values()
+            if lines is not None
+        )
+        for wait, own in stalls_of.items():
+            by_order, lines = agreed(self._ordered[stall] for stall in own), candidates[wait]
+            if lines is None or is_new:  # a new step is unlike all that were watched
+                line = self._by_context(kind, matches[wait], alike[around[wait]], by_order, is_new=is_new)
+            else:
+                line = agreed([*lines, by_order] if by_order and by_order.line is not None else lines)
+                line = line or (None if contested else self._among(lines, kind, matches[wait]))
+            yield from ((stall, line) for stall in own)
+
+    def _candidates_of(self, kind: WaitKind, stalls: list[int]) -> Candidates:
+        """Return the candidates for the stalls of one op; of an op of torch, those of one stall hold for all."""
+        known = [lines for stall in stalls if (lines := self._candidates[stall]) is not None]
+        if not known or (len(known) < len(stalls) and not kind.op.startswith("aten::")):
+            return None
+        return list(chain.from_iterable(known))
+
+    def _among(self, candidates: list[SourceLine], kind: WaitKind, match: ContextMatch) -> SourceLine | None:
+        """Return the line of a wait with several candidates, all of them recorded with their contexts."""
+        if match.line is None or match.line.place not in {line.place for line in candidates}:
+            return None
+        is_certain = match.is_apart or (match.is_whole and not self._watched.is_contested(match.line, kind))
+        return match.line if is_certain else None
+
+    def _by_context(
+        self, kind: WaitKind, match: ContextMatch, alike: int, by_order: SourceLine | None, *, is_new: bool
+    ) -> SourceLine | None:
+        """Return the line of a wait in a step unlike those that were watched; `alike` waits of it have its context."""
+        watched, has_rivals = self._watched, bool(self._watched.rivals(kind))
+        if match.line:
+            if not has_rivals and match.is_apart:
+                return match.line
+            is_certain = (not has_rivals and not is_new) or (match.is_whole and alike <= match.most)
+            return match.line if is_certain and not watched.is_contested(match.line, kind) else None
+        if has_rivals:
+            return watched.only_line(kind)
+        if by_order and by_order in match.one_sided:
+            return None if watched.is_contested(by_order, kind) else by_order
+        only = agreed(self._contexts.lines.get(kind, ()))
+        return only if only in match.one_sided or watched.are_enough else None
+
+
+def _fits(match: ContextMatch, candidates: Candidates) -> bool:
+    """Return whether the context of a wait tells one of its candidates, as far as both are known."""
+    if match.line is None or match.line.line is None or candidates is None:  # a match may know the function alone
+        return True
+    return match.line.place in {line.place for line in candidates}
+
+
+def _that_may_be_recorded(trace: Trace) -> Watched | None:
+    """Return what was watched without waits that come only with work that no recorded step has, as an evaluation."""
+    watched, run = trace.info.watched, trace.run
+    if watched is None or run is None:
+        return watched
+    recorded = set().union(*run.noted_in(RECORDED))
+    apart = [kinds & APART - recorded for kinds in run.noted_in(WATCH)]
+    if len(apart) != watched.steps:
+        return watched
+    apart.append(set())  # the step in which the run ended: what was in it is not known to the end
+    return watched.without(
+        [number for number, wait in enumerate(watched.waits) if set.intersection(*(apart[step] for step in wait.at))]
+    )

@@ -1,0 +1,261 @@
+"""Learns the lines of waits from marks in a trace, and stores each line with its order and with the ops around it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.naming import name_causes
+from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
+from pinprof.trace.frames import frame, is_builtin
+from pinprof.trace.lines import EDGE, LINE_MARK, Context, Contexts, RecordedLines, SourceLine
+from pinprof.trace.links import outermost, step_at
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+FAR = 16
+"""Ops on each side in a whole context. A layer of a transformer has about as many, so a context that repeats with the
+layers repeats at the same lines."""
+
+OWN_OP = "aten::is_pinned"
+"""pinprof itself asks this of copies while it records lines (pinprof/program/waits.py), and only then."""
+
+UNKNOWN = -2
+"""Stands in a context for an op that was not recorded with the lines, or for the end of the trace: it fits none."""
+
+Names: TypeAlias = tuple[int, ...]
+Around: TypeAlias = tuple[Names, Names]
+"""The ops before and after a wait, the nearest first, as indices into names."""
+
+
+class WaitKind(NamedTuple):
+    """What tells waits apart without their lines."""
+
+    op: str
+    """The outermost op around the wait, or the call itself."""
+    role: str
+    """The role of the thread."""
+
+
+def kinds_of_calls(trace: Trace, call: Int64s) -> list[WaitKind]:
+    """Return per call the kind of a wait in it."""
+    around = zip(outermost_op(trace, call).tolist(), call.tolist(), strict=True)
+    names = [trace.ops.name_of(op) if op != NONE else trace.calls.name_of(row) for op, row in around]
+    roles = [trace.threads[thread].role for thread in trace.calls.thread[call].tolist()]
+    return list(map(WaitKind, names, roles))
+
+
+def agreed(lines: Iterable[SourceLine | None]) -> SourceLine | None:
+    """Return the line if all are at one place, else None; without its stack, or its cause, where these differ."""
+    first, *others = [*lines] or [None]
+    if first is None or any(line is None or line.place != first.place for line in others):
+        return None
+    known = [line for line in others if line]
+    stack = first.stack if all(line.stack == first.stack for line in known) else ()
+    return replace(first, stack=stack, cause=first.cause if all(line.cause == first.cause for line in known) else None)
+
+
+# The ops around waits
+
+
+class Waits(NamedTuple):
+    """The waits of a trace; all stalls within one outermost op are one wait."""
+
+    wait: Int64s
+    """Per stall: the number of its wait."""
+    kind: list[WaitKind]
+    """Per stall."""
+    around: list[Around]
+    """Per wait: its context, `FAR` ops on each side at most."""
+
+
+def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> Waits:
+    """Return the waits of a trace with their contexts, in which ops are indices into `names`."""
+    op = outermost_op(trace, stalls.call).astype(np.int64)
+    key, first, wait = np.unique(
+        np.where(op != NONE, op, len(trace.ops) + stalls.call), return_index=True, return_inverse=True
+    )
+    around = _ops_around(_sequence(trace, key, stalls.call[first]), names)
+    return Waits(wait.ravel(), kinds_of_calls(trace, stalls.call), around)
+
+
+class _Sequence(NamedTuple):
+    """The outermost ops of each thread, and the waits outside of these; sorted by thread and start."""
+
+    thread: Int64s
+    step: Int64s
+    name: Int64s
+    """Index into `names`."""
+    names: tuple[str, ...]
+    at: Int64s
+    """Per wait: its row."""
+
+
+def _sequence(trace: Trace, key: Int64s, call: Int64s) -> _Sequence:
+    """Return the sequence of a trace; `key` is the row of the op of each wait, or, from there on, that of its call."""
+    ops, calls, parents = trace.ops, trace.calls, trace.links.op_parent
+    in_op = key < len(ops)
+    wait_name, wait_start = len(ops.names) + calls.name[call].astype(np.int64), calls.start_ns[call].copy()
+    wait_name[in_op], wait_start[in_op] = ops.name[key[in_op]], ops.start_ns[key[in_op]]
+    named = ops.named(lambda name: "::" in name and name != OWN_OP and not name.startswith("autograd::"))
+    top = np.flatnonzero(named & (outermost(named, parents, parents) == NONE)) if len(ops) else np.empty(0, np.int64)
+    outside = np.flatnonzero(~np.isin(key, top))
+    row = np.concatenate((top, key[outside]))
+    thread = np.concatenate((ops.thread[top], calls.thread[call][outside])).astype(np.int64)
+    start = np.concatenate((ops.start_ns[top], wait_start[outside]))
+    name = np.concatenate((ops.name[top], wait_name[outside])).astype(np.int64)
+    order = np.lexsort((start, thread))
+    by_row = np.argsort(row[order], kind="stable")
+    at = by_row[np.searchsorted(row[order], key, sorter=by_row)]
+    step = step_at(trace.steps, start[order]).astype(np.int64)
+    return _Sequence(thread[order], step, name[order], (*ops.names, *calls.names), at)
+
+
+def _ops_around(sequence: _Sequence, names: Sequence[str]) -> list[Around]:
+    if not len(sequence.at):
+        return []
+    index = {name: number for number, name in enumerate(names)}
+    number = np.array([index.get(name, UNKNOWN) for name in sequence.names], np.int64)
+    at, sides = sequence.at[:, None], []
+    for direction in (-1, 1):
+        rows = at + direction * np.arange(1, FAR + 1)
+        inside = (rows >= 0) & (rows < len(sequence.name))
+        rows = np.clip(rows, 0, len(sequence.name) - 1)
+        inside &= (sequence.thread[rows] == sequence.thread[at]) & (sequence.step[rows] == sequence.step[at])
+        edge = np.where(sequence.step[at] == NONE, UNKNOWN, EDGE)  # outside of steps nothing begins or ends
+        sides.append(np.where(inside, number[sequence.name[rows]], edge).tolist())
+    return [(_up_to_edge(before), _up_to_edge(after)) for before, after in zip(*sides, strict=True)]
+
+
+def _up_to_edge(side: list[int]) -> Names:
+    return tuple(side[: side.index(EDGE) + 1] if EDGE in side else side)
+
+
+# What is stored with the lines
+
+
+def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]) -> Contexts:
+    """Return the contexts of the waits of complete steps, each once; `lines` are those of the stalls."""
+    names = tuple(sorted({*trace.ops.names, *trace.calls.names}))
+    waits, stalls_of = waits_of(trace, stalls, names), defaultdict[int, list[int]](list)
+    for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
+        stalls_of[int(waits.wait[stall])].append(stall)
+    counts: dict[tuple[WaitKind, Around, SourceLine | None], Counter[int]] = defaultdict(Counter)
+    for wait, (first, *others) in stalls_of.items():
+        line = agreed(lines[stall] for stall in (first, *others))
+        counts[waits.kind[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
+    used = sorted({name for _, around, _ in counts for side in around for name in side} - {EDGE})
+    number = {name: place for place, name in enumerate(used)} | {EDGE: EDGE}
+    index = {line: place for place, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
+    contexts = (
+        Context(
+            kind.op,
+            kind.role,
+            tuple(number[name] for name in before),
+            tuple(number[name] for name in after),
+            index[line] if line else NONE,
+            max(in_step.values()),
+        )
+        for (kind, (before, after), line), in_step in counts.items()
+    )
+    return Contexts(tuple(names[name] for name in used), tuple(index), tuple(contexts))
+
+
+def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]) -> tuple[RecordedLines, ...]:
+    """Return the lines of a step's waits, by kind and order; `lines` are those of the stalls.
+
+    A line is certain where it is the same in all complete steps with the same number of waits of the kind: a program
+    that prints in every second step has two sorts of steps.
+    """
+    kinds = kinds_of_calls(trace, stalls.call)
+    by_step: dict[WaitKind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
+    for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
+        by_step[kinds[stall]][int(stalls.call_step[stall])].append(lines[stall])
+    recorded = []
+    for kind, steps in by_step.items():
+        by_number: dict[int, list[list[SourceLine | None]]] = defaultdict(list)
+        for step in steps.values():
+            by_number[len(step)].append(step)
+        for alike in by_number.values():
+            at = (lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
+            recorded.append(RecordedLines(kind.op, kind.role, tuple(at)))
+    return tuple(recorded)
+
+
+# The marks in a trace
+
+
+def lines_of_stalls(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> list[SourceLine | None]:
+    """Return per stall of a marked trace its line and cause, None where unknown; marks are indices into `lines`."""
+    marks, places = _marks_of_stalls(trace, stalls).tolist(), _functions_alone(trace, stalls.call)
+    found = [lines[mark] if mark != NONE else place for mark, place in zip(marks, places, strict=True)]
+    causes = (CAUSES[code] for code in name_causes(trace, stalls, found).tolist())
+    return [replace(line, cause=cause) if line else None for line, cause in zip(found, causes, strict=True)]
+
+
+def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:
+    """Return the places of calls that no mark follows: the Python functions around them, without a line."""
+    places = []
+    around = user_calls(trace, call).function.tolist()
+    for function, innermost in zip(around, calling_function(trace, call).tolist(), strict=True):
+        place = frame(trace.functions.name_of(function)) if function != NONE else None
+        places.append(SourceLine(place.file, None, place.function, stack_of(trace, innermost)) if place else None)
+    return places
+
+
+def _marks_of_stalls(trace: Trace, stalls: Stalls) -> Int64s:
+    """Return per stall the number of the line mark that follows it, -1 for none.
+
+    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
+    is part of the same outermost op. Waits of the autograd threads are marked on the main thread, after `backward`.
+    """
+    annotations = trace.annotations
+    marks = np.flatnonzero(annotations.named(lambda name: name.startswith(LINE_MARK)))
+    result = np.full(len(stalls.call), NONE, np.int64)
+    number = np.array([int(annotations.name_of(row).removeprefix(LINE_MARK)) for row in marks.tolist()], np.int64)
+    mark_thread, thread = annotations.thread[marks], trace.calls.thread[stalls.call]
+    unmarked = np.isin(thread, mark_thread, invert=True)
+    for marking in np.unique(mark_thread).tolist():
+        own = mark_thread == marking
+        following = _following_mark(trace, stalls, annotations.start_ns[marks[own]], thread == marking)
+        of_thread = (thread == marking) | (unmarked & (trace.threads[marking].role == "main"))
+        marked = (following != NONE) & of_thread
+        result[marked] = number[own][following[marked]]
+    return _with_whole_calls(trace, stalls, result)
+
+
+def _with_whole_calls(trace: Trace, stalls: Stalls, marks: Int64s) -> Int64s:
+    """Return the marks, with the mark of a built-in function for all stalls of that call: one line calls it once.
+
+    A function that reads several tensors, as `pad` does of a list, comes back to Python after the last of them.
+    """
+    function = trace.links.function[stalls.call]
+    in_builtin = (function != NONE) & np.append(trace.functions.named(is_builtin), values=False)[function]
+    marks_in: dict[int, set[int]] = defaultdict(set)
+    for stall in np.flatnonzero(in_builtin & (marks != NONE)).tolist():
+        marks_in[int(function[stall])].add(int(marks[stall]))
+    result = marks.copy()
+    for stall in np.flatnonzero(in_builtin & (marks == NONE)).tolist():
+        if len(marks_in[int(function[stall])]) == 1:
+            (result[stall],) = marks_in[int(function[stall])]
+    return result
+
+
+def _following_mark(trace: Trace, stalls: Stalls, at: Int64s, marked: Bools) -> Int64s:
+    """Return per stall which mark of one thread follows it, -1 for none; `marked` are the stalls of that thread."""
+    start, end = trace.calls.start_ns[stalls.call], trace.calls.end_ns[stalls.call]
+    op = outermost_op(trace, stalls.call)
+    following = np.searchsorted(at, end)
+    is_followed = following < len(at)
+    mark_time = at[np.minimum(following, len(at) - 1)]
+    here = np.flatnonzero(marked)
+    begun = np.searchsorted(start[here], mark_time)  # stalls of the marked thread that began before the mark
+    of_last = np.zeros(len(start), bool)
+    if len(here):
+        last = here[np.maximum(begun - 1, 0)]
+        of_last = (np.arange(len(start)) == last) | ((op == op[last]) & (op != NONE))
+    meanwhile = begun > np.searchsorted(start[here], start)
+    return np.where(is_followed & np.where(marked, of_last, ~meanwhile), following, NONE)

@@ -1,0 +1,339 @@
+"""Which waits that pinprof watched without the profiler a wait in the trace may be: by its kind, and by its order.
+
+Each side may have waits that the other lacks: torch's sync debug mode does not warn of a synchronize that a library
+calls, and a copy that was watched may be too small to stall.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
+from pinprof.analyses.syncs.stalls import WAITING_COPY, Stalls
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
+from pinprof.trace.lines import EDGE, Place, SourceLine
+from pinprof.trace.links import outermost
+from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
+from pinprof.trace.watched import BACKWARD_CALL, Watched, WatchedWait
+
+ENOUGH_STEPS = 20
+"""After this number of watched steps, a line that was not seen is taken not to wait: four times as many steps as are
+recorded."""
+
+_SCALAR = frozenset({"aten::item"})
+_COPY = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
+_NEW = _COPY | _SCALAR | {"aten::lift_fresh", "aten::detach"}
+_PUT = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::nonzero", "aten::fill_"}) | _COPY | _SCALAR
+_SYNCHRONIZE = frozenset(
+    f"{runtime}{what}Synchronize" for runtime in ("cuda", "hip") for what in ("Device", "Stream", "Event")
+)
+
+OPS_OF = {
+    **dict.fromkeys(("item", "float", "int", "complex", "index"), _SCALAR),
+    "bool": frozenset({"aten::is_nonzero"}),
+    "[]": frozenset({"aten::index", "aten::nonzero"}) | _SCALAR | _COPY,  # an index of a list or of NumPy is copied
+    "[]=": _PUT,
+    **dict.fromkeys(("to", "cpu", "cuda", "copy_"), _COPY),
+    "tolist": _COPY | _SCALAR,
+    **dict.fromkeys(("tensor", "as_tensor", "asarray"), _NEW),
+    "nonzero": frozenset({"aten::nonzero", "aten::nonzero_numpy"}),
+    "argwhere": frozenset({"aten::argwhere", "aten::nonzero"}),
+    "where": frozenset({"aten::where", "aten::nonzero_numpy", "aten::nonzero"}),
+    "unique": frozenset({"aten::_unique2", "aten::unique_dim", "aten::_unique"}),
+    **dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), _SYNCHRONIZE),
+    "_cuda_emptyCache": _SYNCHRONIZE | {"cudaFree", "hipFree"},
+    BACKWARD_CALL: frozenset(),
+}
+"""The outermost ops that these Python calls run where they wait, or the runtime calls that they make outside of ops.
+`pinprof.program.frames` gives the names. The autograd engine runs its ops on threads of its own."""
+
+_NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
+"""Calls that watching notices even where they do not wait: an event that was not recorded is not awaited, and an empty
+cache has nothing to free."""
+
+
+def is_shown(wait: WatchedWait) -> bool:
+    """Return whether each such wait is in the trace of any step, as a wait or as a copy of pageable memory."""
+    return wait.waited is not None and wait.waited not in _NOT_ALWAYS
+
+
+def may_be(wait: WatchedWait, op: str) -> bool:
+    """Return whether the call that waited may run this op; True where the call is not known."""
+    if wait.waited is None or is_of(wait, op):
+        return True
+    return wait.waited not in OPS_OF and f"aten::{wait.waited}" != op
+
+
+def is_of(wait: WatchedWait, op: str) -> bool:
+    """Return whether the call that waited is known to run this op."""
+    return wait.waited is not None and (op in OPS_OF.get(wait.waited, ()) or op == f"aten::{wait.waited}")
+
+
+def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
+    """Return whether a wait may be on a thread of the kind; `backward` stands for waits of the autograd threads."""
+    if wait.waited == BACKWARD_CALL:
+        return kind.role in {"autograd", "main"}
+    return (kind.role == "main") != (wait.thread == "other")
+
+
+class WatchedWaits:
+    """The watched waits of a program, compared with the recorded lines of its waits by kind."""
+
+    def __init__(self, recorded: Mapping[WaitKind, Sequence[SourceLine | None]], watched: Watched | None) -> None:
+        self._recorded = recorded
+        self._waits = watched.waits if watched else ()
+        self.sequences = (watched.sequences or ()) if watched else ()
+        """The waits of the main thread in each step, in order, as numbers; none where they were too many."""
+        self.are_enough = watched is not None and watched.steps >= ENOUGH_STEPS
+        """Whether enough steps were watched that a line that was not seen does not wait."""
+        self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
+        """The waits that the trace of any step shows."""
+        self._rivals: dict[WaitKind, list[int]] = {}
+        self._contested: dict[tuple[Place, WaitKind], bool] = {}
+        self._kinds: dict[Place, set[WaitKind]] = defaultdict(set)
+        self._lines: dict[tuple[WaitKind, Place, tuple[str, ...]], SourceLine] = {}
+        for kind, lines in recorded.items():
+            for line in filter(None, lines):
+                self._kinds[line.place].add(kind)
+                self._lines[kind, line.place, line.stack] = line
+
+    def line(self, number: int, kind: WaitKind) -> SourceLine:
+        """Return the line of a watched wait; as it was recorded, with its cause, if it was."""
+        line = self._waits[number].line
+        return self._lines.get((kind, line.place, line.stack), line)
+
+    def rivals(self, kind: WaitKind) -> list[int]:
+        """Return the watched waits that may be of a kind, and whose place is not one of its recorded lines."""
+        if kind not in self._rivals:
+            recorded = {line.place for line in self._recorded.get(kind, ()) if line}
+            self._rivals[kind] = [
+                number for number in self._possible(kind) if self._waits[number].line.place not in recorded
+            ]
+        return self._rivals[kind]
+
+    def rival_places(self, kind: WaitKind) -> set[Place]:
+        """Return the places of the rivals of a kind."""
+        return {self._waits[number].line.place for number in self.rivals(kind)}
+
+    def only_line(self, kind: WaitKind) -> SourceLine | None:
+        """Return the line of a wait of a kind without recorded lines, if only one watched line fits; else None."""
+        if not self.are_enough or self._recorded.get(kind):
+            return None
+        waits = [self._waits[number] for number in self.rivals(kind)]
+        return agreed(wait.line for wait in waits) if all(self._fits(wait, kind, is_of) for wait in waits) else None
+
+    def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
+        """Return whether a wait at another line, which may be of the kind, was seen between the same waits."""
+        if (line.place, kind) not in self._contested:
+            here = {number for number, wait in enumerate(self._waits) if wait.line.place == line.place}
+            others = set(self._possible(kind)) - here
+            sides = [set().union(*(self._neighbours[number] for number in numbers)) for numbers in (here, others)]
+            self._contested[line.place, kind] = bool(sides[0] & sides[1])
+        return self._contested[line.place, kind]
+
+    def fitting(self, kind: WaitKind, op: str) -> frozenset[int]:
+        """Return the watched waits that may be of a kind, or wait in an op on its thread."""
+        return frozenset(
+            number
+            for number, wait in enumerate(self._waits)
+            if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_be(wait, op) or may_be(wait, kind.op))
+        )
+
+    def _possible(self, kind: WaitKind) -> list[int]:
+        return [number for number, wait in enumerate(self._waits) if self._fits(wait, kind, may_be)]
+
+    @cached_property
+    def _neighbours(self) -> dict[int, set[tuple[int, int]]]:
+        """Per watched wait: the waits before and after it in the steps."""
+        neighbours: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        for sequence in self.sequences:
+            for before, number, after in zip((EDGE, *sequence), sequence, (*sequence[1:], EDGE), strict=False):
+                neighbours[number].add((before, after))
+        return neighbours
+
+    def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
+        """Return whether a watched wait is of a kind: as recorded at its place, if what waited runs the op recorded."""
+        recorded = {there for there in self._kinds.get(wait.line.place, set()) if _on_thread(wait, there)}
+        if any(may_be(wait, there.op) for there in recorded):
+            return kind in recorded
+        return _on_thread(wait, kind) and runs(wait, kind.op)
+
+
+# By order
+
+
+class Slot(NamedTuple):
+    """A wait of the trace, as far as it decides which watched waits it may be."""
+
+    fits: frozenset[int]
+    """The watched waits that it may be by its kind."""
+    is_noticed: bool
+    """Whether watching notices each such wait."""
+
+
+def align(
+    slots: Sequence[Slot], sequences: Sequence[Sequence[int]], shown: frozenset[int]
+) -> list[frozenset[int] | None] | None:
+    """Return per slot the watched waits that it is in some alignment; None where it is none of them in one.
+
+    `slots` and each of `sequences` are waits of a step in order. Return None if the slots can be aligned with no
+    sequence. `shown` are the watched waits that every trace shows.
+
+    >>> align([Slot(frozenset({0, 1}), True), Slot(frozenset({1}), True)], [[0, 1]], frozenset({0, 1}))
+    [frozenset({0}), frozenset({1})]
+    """
+    result: list[frozenset[int] | None] = [frozenset()] * len(slots)
+    is_aligned = False
+    for sequence in sequences:
+        before = _states(slots, sequence, shown)
+        if not before[-1] >> len(sequence) & 1:
+            continue
+        is_aligned = True
+        behind = _states(slots[::-1], sequence[::-1], shown)[::-1]
+        masks = _masks(slots, sequence)
+        for number, slot in enumerate(slots):
+            after = _reversed(behind[number + 1], len(sequence) + 1)
+            places = _bits(before[number] & masks[slot.fits] & after >> 1)
+            known, waits = result[number], frozenset(sequence[place] for place in places)
+            may_be_none = not slot.is_noticed and bool(before[number] & after)
+            result[number] = None if known is None or may_be_none else known | waits
+    return result if is_aligned else None
+
+
+def _states(slots: Sequence[Slot], sequence: Sequence[int], shown: frozenset[int]) -> list[int]:
+    """Return how many waits of a sequence may lie before each slot, and before the end: bit j stands for j of them."""
+    masks = _masks(slots, sequence)
+    skipped = sum(1 << place for place, wait in enumerate(sequence) if wait not in shown)
+
+    def with_skipped(states: int) -> int:
+        return states | (skipped + (states & skipped)) ^ skipped  # the sum carries to the end of a run of ones
+
+    def after(states: int, slot: Slot) -> int:
+        unnoticed = 0 if slot.is_noticed else states
+        return with_skipped((states & masks[slot.fits]) << 1 | unnoticed)
+
+    return list(accumulate(slots, after, initial=with_skipped(1)))
+
+
+def _masks(slots: Sequence[Slot], sequence: Sequence[int]) -> dict[frozenset[int], int]:
+    """Return the places of a sequence that fit each slot, as bits."""
+    return {
+        fits: sum(1 << place for place, wait in enumerate(sequence) if wait in fits)
+        for fits in {slot.fits for slot in slots}
+    }
+
+
+def _reversed(number: int, bits: int) -> int:
+    return int(f"{number:0{bits}b}"[::-1], 2)
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Yield the places of the ones of a number."""
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
+
+
+# By order, of all waits of a trace
+
+Candidates: TypeAlias = list[SourceLine] | None
+"""The lines that a wait may have; None where watching does not limit them."""
+
+IN_ORDER = {"main", "autograd"}
+"""Threads whose waits a watched step holds in order: the main thread waits for those of the autograd engine."""
+
+WATCHED_CALLS = (STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, FREE)
+"""Kinds of calls that watching may notice; calls that free memory only as `torch.cuda.empty_cache()`."""
+
+WAITING_FOR_STREAM = {"cudaStreamSynchronize", "hipStreamSynchronize", WAITING_COPY}
+
+NOTICED_OPS = {
+    *("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::nonzero"),
+    *("aten::to", "aten::_to_copy", "aten::copy_"),
+}
+"""The innermost ops that wait for a stream by c10's functions alone, which warn once of each such wait
+(c10/cuda/CUDAFunctions.h)."""
+
+
+class _Event(NamedTuple):
+    """The calls of one wait, or of a copy that does not wait, but that watching may notice."""
+
+    slot: Slot
+    stalls: list[int]
+    """Its stalls; none of a copy that does not wait."""
+
+
+def candidate_lines(trace: Trace, stalls: Stalls, kinds: Sequence[WaitKind], watched: WatchedWaits) -> list[Candidates]:
+    """Return per stall the lines that it may have by the order of the waits in the watched steps."""
+    result: list[Candidates] = [None] * len(kinds)
+    if not watched.are_enough or not watched.sequences:
+        return result
+    aligned: dict[tuple[Slot, ...], list[frozenset[int] | None] | None] = {}
+    for events in _events_by_step(trace, stalls, watched):
+        slots = tuple(event.slot for event in events)
+        if slots not in aligned:
+            aligned[slots] = align(slots, watched.sequences, watched.shown)
+        for event, waits in zip(events, aligned[slots] or [None] * len(events), strict=True):
+            if waits is not None:
+                for stall in event.stalls:
+                    result[stall] = [watched.line(number, kinds[stall]) for number in sorted(waits)]
+    return result
+
+
+def _events_by_step(trace: Trace, stalls: Stalls, watched: WatchedWaits) -> list[list[_Event]]:
+    """Return per complete step its events in order; the stalls of one copy are one event."""
+    waiting = np.flatnonzero(np.isin(stalls.kind, WATCHED_CALLS) & ~stalls.profiler)
+    copy, silent = stalls.copy[waiting], _silent_copies(trace, stalls)
+    call = np.concatenate((stalls.call[waiting], silent))
+    stall = np.concatenate((waiting, np.full(len(silent), NONE)))
+    key = np.concatenate((np.where(copy != NONE, copy, -2 - waiting), -2 - len(stalls.call) - silent))
+    kinds, step = kinds_of_calls(trace, call), trace.links.call_step[call]
+    slots = _slots(trace, call, kinds, watched)
+    by_step: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in np.argsort(trace.calls.start_ns[call], kind="stable").tolist():
+        if kinds[row].role in IN_ORDER and step[row] != NONE and trace.steps.whole[step[row]]:
+            by_step[int(step[row])][int(key[row])].append(row)
+    return [
+        [_Event(slots[rows[-1]], [int(stall[row]) for row in rows if stall[row] != NONE]) for rows in events.values()]
+        for events in by_step.values()
+    ]
+
+
+def _silent_copies(trace: Trace, stalls: Stalls) -> Int64s:
+    """Return the calls that copy pageable memory and do not wait."""
+    gpu, launch = trace.gpu, trace.links.launch
+    copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.host_memory == PAGEABLE) & (launch != NONE))
+    calls = launch[copies[~np.isin(copies, stalls.copy)]]
+    return np.setdiff1d(calls, stalls.call).astype(np.int64)
+
+
+def _slots(trace: Trace, call: Int64s, kinds: Sequence[WaitKind], watched: WatchedWaits) -> list[Slot]:
+    """Return per call which watched waits it may be."""
+    names = [trace.calls.name_of(row) for row in call.tolist()]
+    outer, inner = _torch_op(trace, call).tolist(), trace.links.op[call].tolist()
+    fits: dict[tuple[WaitKind, str], frozenset[int]] = {}
+    slots = []
+    for kind, name, torch_op, innermost in zip(kinds, names, outer, inner, strict=True):
+        key = kind, trace.ops.name_of(torch_op) if torch_op != NONE else name
+        if key not in fits:
+            fits[key] = watched.fitting(*key)
+        is_noticed_op = innermost != NONE and trace.ops.name_of(innermost) in NOTICED_OPS
+        slots.append(Slot(fits[key], kind.role == "main" and name in WAITING_FOR_STREAM and is_noticed_op))
+    return slots
+
+
+def _torch_op(trace: Trace, call: Int64s) -> Int32s:
+    """Return the op of torch around each call that no other op of torch's own calls; -1 for none.
+
+    Around it may be ops of others, in which the user's own code may run.
+    """
+    if not len(trace.ops):
+        return trace.links.op[call]
+    of_torch, parent = trace.ops.named(lambda name: name.startswith("aten::")), trace.links.op_parent
+    within_torch = np.where((parent != NONE) & of_torch[parent], parent, NONE).astype(np.int32)
+    return outermost(of_torch, trace.links.op[call], within_torch)
