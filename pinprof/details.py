@@ -55,7 +55,7 @@ class Details:
         """What steps that are unlike the others add: those of the whole run where it was noted, else of the trace."""
         if self.whole_run:
             return self.whole_run.irregular
-        more = round(sum(each.time_ns - each.usual_ns for each in self.irregular))
+        more = round(sum(step.time_ns - step.usual_ns for step in self.irregular))
         steps = int(self.trace.steps.complete.sum()) + len(self.irregular)
         return (Irregular(OTHER, len(self.irregular), None, more, more / steps, ()),) if more else ()
 

@@ -15,18 +15,18 @@ def one_line(what: str, parts: Iterable[str]) -> str:
 
 def as_table(title: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
     """Return a table of plain texts as HTML for a notebook, the first column naming the rows."""
-    made = "".join(_row("th", "td", row) for row in rows[:MOST_ROWS])
+    body = "".join(_row("th", "td", row) for row in rows[:MOST_ROWS])
     left = len(rows) - MOST_ROWS
     more = _row("th", "td", (f"and {left} more",)) if left > 0 else ""
     top = f"<thead>{_row('th', 'th', head)}</thead>" if head else ""
     caption = f'<caption style="text-align:left"><b>{_shown(title)}</b></caption>'
-    return f"<table>{caption}{top}<tbody>{made}{more}</tbody></table>"
+    return f"<table>{caption}{top}<tbody>{body}{more}</tbody></table>"
 
 
 def _row(first: str, other: str, cells: Sequence[str]) -> str:
     tags = (first, *[other] * (len(cells) - 1))
-    made = (f'<{tag} style="{STYLE}">{_shown(cell)}</{tag}>' for tag, cell in zip(tags, cells, strict=True))
-    return f"<tr>{''.join(made)}</tr>"
+    elements = (f'<{tag} style="{STYLE}">{_shown(cell)}</{tag}>' for tag, cell in zip(tags, cells, strict=True))
+    return f"<tr>{''.join(elements)}</tr>"
 
 
 def _shown(text: str) -> str:

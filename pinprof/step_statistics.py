@@ -43,15 +43,15 @@ def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bool
     `excused` returns, per time, the part that belongs to it however long it is; it is asked only where some time is
     longer. `among` says which times tell what is usual, by default all.
     """
-    told = slice(None) if among is None else among
-    if len(times) < FEWEST or not len(times[told]):
+    reference = slice(None) if among is None else among
+    if len(times) < FEWEST or not len(times[reference]):
         return np.zeros(len(times), bool)
-    usual = float(np.median(times[told]))
+    usual = float(np.median(times[reference]))
     away = times - usual
-    longer: Bools = (times > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away[told])))
+    longer: Bools = (times > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away[reference])))
     if excused is not None and longer.any():
-        part = excused()
-        longer &= part - np.median(part[told]) < MOSTLY * away
+        exempt = excused()
+        longer &= exempt - np.median(exempt[reference]) < MOSTLY * away
     return longer
 
 
@@ -60,8 +60,8 @@ def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | Non
 
     Where something was noted in half of them, only the other half tells what is usual.
     """
-    found = unlike(times, excused)
-    return found | (noted & unlike(times, excused, ~noted)) if noted.any() else found
+    longer = unlike(times, excused)
+    return longer | (noted & unlike(times, excused, ~noted)) if noted.any() else longer
 
 
 def returning(times: Times, number: Times) -> Times:

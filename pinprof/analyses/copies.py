@@ -90,11 +90,11 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
 def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
     gpu = trace.gpu
     overlapped = np.zeros(len(rows), np.int64)
-    for mine in rows_by(gpu.device[rows]):
-        of_device = gpu.of_device[int(gpu.device[rows[mine[0]]])]
+    for on_device in rows_by(gpu.device[rows]):
+        of_device = gpu.of_device[int(gpu.device[rows[on_device[0]]])]
         kernels = of_device[gpu.category[of_device] == KERNEL]
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
-        overlapped[mine] = covered(busy, gpu.start_ns[rows[mine]], gpu.end_ns[rows[mine]])
+        overlapped[on_device] = covered(busy, gpu.start_ns[rows[on_device]], gpu.end_ns[rows[on_device]])
     return overlapped
 
 
@@ -221,11 +221,11 @@ def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     `Overlap.exposed_ns` has their sums; copies are rows of `Trace.gpu`.
     """
     gpu = trace.gpu
-    mine = gpu.of_device[device]
-    rows, kernels = (mine[gpu.category[mine] == category] for category in (MEMCPY, KERNEL))
+    on_device = gpu.of_device[device]
+    rows, kernels = (on_device[gpu.category[on_device] == category] for category in (MEMCPY, KERNEL))
     own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
-    some = own_end > own_start
-    rows, own_start, own_end = rows[some], own_start[some], own_end[some]
+    lasting = own_end > own_start
+    rows, own_start, own_end = rows[lasting], own_start[lasting], own_end[lasting]
     exposed = subtract(union(own_start, own_end), union(gpu.start_ns[kernels], gpu.end_ns[kernels]))
     start = np.union1d(exposed.start, own_start[contains(exposed, own_start)])
     within = np.searchsorted(exposed.start, start, side="right") - 1
@@ -297,9 +297,9 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     changes = np.flatnonzero(stream[last][1:] != stream[last][:-1]) + 1
     elsewhere[changes] = reach[changes]
     elsewhere = np.concatenate(([never], np.maximum.accumulate(elsewhere)))
-    seen = np.searchsorted(launched[queue], gpu.end_ns[rows])
-    beside = np.append(stream[last], NONE)[seen - 1] != gpu.stream[rows]
-    result: Bools = np.where(beside, reach[seen], elsewhere[seen]) > gpu.start_ns[rows]
+    launched_before = np.searchsorted(launched[queue], gpu.end_ns[rows])
+    beside = np.append(stream[last], NONE)[launched_before - 1] != gpu.stream[rows]
+    result: Bools = np.where(beside, reach[launched_before], elsewhere[launched_before]) > gpu.start_ns[rows]
     return result
 
 

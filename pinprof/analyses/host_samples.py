@@ -137,8 +137,8 @@ def _users(frames: list[HostFrame]) -> Place:
 
 
 def _called(counts: Mapping[Place, Counter[Kind]]) -> tuple[CalledLine, ...]:
-    found = (CalledLine(*place, tuple(kinds.most_common())) for place, kinds in counts.items())
-    return tuple(sorted(found, key=lambda each: -each.count))
+    lines = (CalledLine(*place, tuple(kinds.most_common())) for place, kinds in counts.items())
+    return tuple(sorted(lines, key=lambda line: -line.count))
 
 
 class _Counts:
@@ -159,14 +159,14 @@ class _Counts:
         ordered = sorted(self._total, key=self._order)
         return tuple(
             HostPlace(
-                each.place.file or "",
-                each.place.line,
-                each.place.function or "",
-                each.origin,
-                self._own[each],
-                self._total[each],
+                line.place.file or "",
+                line.place.line,
+                line.place.function or "",
+                line.origin,
+                self._own[line],
+                self._total[line],
             )
-            for each in ordered
+            for line in ordered
         )
 
     def _order(self, line: _Line) -> tuple[int, int, str, str, str]:

@@ -152,7 +152,7 @@ def idle_gaps(
     waited for while other work ran on.
     """
     communicating, released = collective_times(trace), np.unique(released_ns)
-    found = []
+    all_gaps = []
     for device in trace.gpu.of_device:
         times, following, queued = gaps_of(trace, device)
         idle = Idle(
@@ -164,8 +164,8 @@ def idle_gaps(
             communication=communicating,
         )
         cause = np.select([cause.holds(idle) for cause in IDLE.values()], range(len(IDLE)))
-        found.append(IdleGaps(device, times, cause.astype(np.int64)))
-    return tuple(found)
+        all_gaps.append(IdleGaps(device, times, cause.astype(np.int64)))
+    return tuple(all_gaps)
 
 
 def _is_among(times: Int64s, ordered: Int64s) -> Bools:
@@ -175,11 +175,11 @@ def _is_among(times: Int64s, ordered: Int64s) -> Bools:
 
 def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
     gpu = trace.gpu
-    mine = gpu.of_device[idle.device]
-    busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
+    on_device = gpu.of_device[idle.device]
+    busy = union(gpu.start_ns[on_device], gpu.end_ns[on_device])
 
     def time_of(category: int) -> int:
-        rows = mine[gpu.category[mine] == category]
+        rows = on_device[gpu.category[on_device] == category]
         return length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
 
     lasts = idle.times.end - idle.times.start

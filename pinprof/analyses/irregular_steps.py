@@ -67,7 +67,7 @@ def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
     if not irregular:
         return trace
     left_out: Bools = np.zeros(len(trace.steps), bool)
-    left_out[[each.step for each in irregular]] = True
+    left_out[[step.step for step in irregular]] = True
     return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~left_out, unlike=left_out))
 
 

@@ -159,7 +159,7 @@ def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[NamedLaunch
 
 def _named(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[NamedLaunches, ...]:
     codes, which, count = np.unique(name, return_inverse=True, return_counts=True)
-    host, kernel = (np.bincount(which, each, minlength=len(codes)) for each in (sums.since_ns, sums.kernel_ns))
+    host, kernel = (np.bincount(which, weight, minlength=len(codes)) for weight in (sums.since_ns, sums.kernel_ns))
     return tuple(
         NamedLaunches(
             None if codes[at] == NONE else text(int(codes[at])),

@@ -52,7 +52,7 @@ class LoaderWaits(LoaderSums):
     @property
     def sums(self) -> LoaderSums:
         """The same without the times of each."""
-        return LoaderSums(**{each.name: getattr(self, each.name) for each in fields(LoaderSums)})
+        return LoaderSums(**{field.name: getattr(self, field.name) for field in fields(LoaderSums)})
 
 
 def measure_loader(trace: Trace) -> LoaderWaits:
@@ -87,10 +87,15 @@ def _pinned(trace: Trace) -> bool | None:
 
     Small copies beside large ones are labels and scalars; alone they are batches, if the DataLoaders yield tensors.
     """
-    gpu, made = trace.gpu, trace.info.made
+    gpu, constructed = trace.gpu, trace.info.made
     copies = (gpu.direction == HTOD) & (trace.links.activity_step != NONE)
     batches = copies & (gpu.bytes > SMALL_COPY_BYTES)
-    if not batches.any() and made is not None and made.drawn and all(DENSE in each.parts for each in made.drawn):
+    if (
+        not batches.any()
+        and constructed is not None
+        and constructed.drawn
+        and all(DENSE in batch.parts for batch in constructed.drawn)
+    ):
         batches = copies
     memories = set(gpu.host_memory[batches].tolist())
     known = {PINNED: True, PAGEABLE: False}

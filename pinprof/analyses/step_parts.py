@@ -73,18 +73,20 @@ def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: floa
     count = int(trace.steps.complete.sum())
     if not stepped.any():
         return ()
-    found = []
+    means = []
     exposed = np.zeros(len(trace.gpu), np.int64)
     exposed[copies] = exposed_ns
     for device, rows in trace.gpu.of_device.items():
-        mine = rows[stepped[rows]]
-        compute, both, copy, memset, talking = (time / count for time in _sums(trace, mine, int(exposed[mine].sum())))
+        working = rows[stepped[rows]]
+        compute, both, copy, memset, talking = (
+            time / count for time in _sums(trace, working, int(exposed[working].sum()))
+        )
         idle = max(step_ns - compute - both - copy - memset, 0.0)
-        found.append(MeanStep(device, compute, both, copy, memset, idle, talking))
-    return tuple(found)
+        means.append(MeanStep(device, compute, both, copy, memset, idle, talking))
+    return tuple(means)
 
 
-def _sums(trace: Trace, mine: Int64s, exposed_ns: int) -> tuple[int, int, int, int, int]:
+def _sums(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, int, int]:
     """Return the time of kernels alone, of both, of copies alone and of memsets alone among some rows of a device.
 
     The last is the part of the first in which no kernels run but those of collectives.
@@ -92,13 +94,13 @@ def _sums(trace: Trace, mine: Int64s, exposed_ns: int) -> tuple[int, int, int, i
     gpu = trace.gpu
 
     def time(chosen: Bools) -> int:
-        return length(union(gpu.start_ns[mine[chosen]], gpu.end_ns[mine[chosen]]))
+        return length(union(gpu.start_ns[rows[chosen]], gpu.end_ns[rows[chosen]]))
 
-    is_kernel, is_copy = gpu.category[mine] == KERNEL, gpu.category[mine] == MEMCPY
+    is_kernel, is_copy = gpu.category[rows] == KERNEL, gpu.category[rows] == MEMCPY
     kernels = time(is_kernel)
     both = min(max(time(is_copy) - exposed_ns, 0), kernels)
-    memset = time(np.ones(len(mine), bool)) - time(is_kernel | is_copy)
-    talking = kernels - time(is_kernel & ~is_collective_kernel(gpu)[mine])
+    memset = time(np.ones(len(rows), bool)) - time(is_kernel | is_copy)
+    talking = kernels - time(is_kernel & ~is_collective_kernel(gpu)[rows])
     return kernels - both, both, exposed_ns, memset, min(talking, kernels - both)
 
 
@@ -113,16 +115,16 @@ def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
 
 def _of_device(trace: Trace, device: int) -> StepParts:
     gpu = trace.gpu
-    mine = gpu.of_device[device]
-    step, start, end = step_windows(trace, mine)
+    on_device = gpu.of_device[device]
+    step, start, end = step_windows(trace, on_device)
 
     def times(category: int | None = None) -> Intervals:
-        rows = mine if category is None else mine[gpu.category[mine] == category]
+        rows = on_device if category is None else on_device[gpu.category[on_device] == category]
         return union(gpu.start_ns[rows], gpu.end_ns[rows])
 
     kernels, copies = times(KERNEL), times(MEMCPY)
     compute, copy, both, busy = (
-        covered(some, start, end) for some in (kernels, copies, intersect(kernels, copies), times())
+        covered(active, start, end) for active in (kernels, copies, intersect(kernels, copies), times())
     )
     return StepParts(
         device=device,
@@ -133,39 +135,39 @@ def _of_device(trace: Trace, device: int) -> StepParts:
         copy_ns=copy - both,
         memset_ns=busy - compute - copy + both,
         idle_ns=end - start - busy,
-        talking_ns=covered(_talking(trace, mine, kernels, copies), start, end),
+        talking_ns=covered(_talking(trace, on_device, kernels, copies), start, end),
     )
 
 
-def _talking(trace: Trace, mine: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
+def _talking(trace: Trace, rows: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
     """Return when rows of a device do nothing but collectives, of which most of the time may be waiting."""
     gpu = trace.gpu
-    computing = mine[(gpu.category[mine] == KERNEL) & ~is_collective_kernel(gpu)[mine]]
+    computing = rows[(gpu.category[rows] == KERNEL) & ~is_collective_kernel(gpu)[rows]]
     return subtract(subtract(kernels, copies), union(gpu.start_ns[computing], gpu.end_ns[computing]))
 
 
-def step_windows(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Return the complete steps with work on a device, and the times from where the step before ended to their end.
 
-    `mine` are the rows of the device in `Trace.gpu`. When the first step with work began is not known: it is left out,
+    `rows` are the rows of the device in `Trace.gpu`. When the first step with work began is not known: it is left out,
     unless it is the only one.
     """
-    step, start, end = steps_on_gpu(trace, mine)
-    first = trace.links.activity_step[mine]
+    step, start, end = steps_on_gpu(trace, rows)
+    first = trace.links.activity_step[rows]
     known = slice(1 if len(step) > 1 and step[0] == first[first != NONE].min() else 0, None)
     return step[known], start[known], end[known]
 
 
-def steps_on_gpu(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def steps_on_gpu(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Return what `step_windows` does, and of the first step with work the time from its first work on."""
-    gpu, step = trace.gpu, trace.links.activity_step[mine]
+    gpu, step = trace.gpu, trace.links.activity_step[rows]
     if not (step != NONE).any():
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing
-    ends = work_ends(trace, mine)
+    ends = work_ends(trace, rows)
     working = np.flatnonzero(ends != NO_WORK)
     end = np.maximum.accumulate(ends[working])
-    first = gpu.start_ns[mine][step == working[0]].min()
+    first = gpu.start_ns[rows][step == working[0]].min()
     start = np.concatenate(([first], end[:-1]))
     kept = trace.steps.complete[working] & (end > start)
     return working[kept], start[kept], end[kept]
@@ -189,8 +191,8 @@ def measure_communication(trace: Trace) -> Communication:
     of_collectives = is_collective_kernel(gpu)
     time = exposed = 0
     kinds = inside & of_collectives, ~of_collectives & (gpu.category == KERNEL)
-    for mine in gpu.of_device.values():
-        rows, others = (mine[kind[mine]] for kind in kinds)
+    for on_device in gpu.of_device.values():
+        rows, others = (on_device[kind[on_device]] for kind in kinds)
         communicating = union(gpu.start_ns[rows], gpu.end_ns[rows])
         computing = union(gpu.start_ns[others], gpu.end_ns[others])
         time += length(communicating)

@@ -55,11 +55,11 @@ def measure_steps(trace: Trace) -> StepTimes:
     """
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
-    each = _host_times(steps)
-    host = float(np.median(each)) if steps.on_host and len(each) else None
+    lengths = _host_times(steps)
+    host = float(np.median(lengths)) if steps.on_host and len(lengths) else None
     device = _device_time(trace, complete)
     traced = max((time for time in (host, device) if time is not None), default=None)
-    return StepTimes(steps.source, steps.marker, len(complete), host, device, traced, _busy_time(trace), each)
+    return StepTimes(steps.source, steps.marker, len(complete), host, device, traced, _busy_time(trace), lengths)
 
 
 def _host_times(steps: Steps) -> Int64s:

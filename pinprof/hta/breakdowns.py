@@ -141,8 +141,8 @@ def _kernels(analysis: Any, _: int) -> tuple[Kernel, ...]:
     every = len(analysis.t.symbol_table.sym_table)  # with a smaller number HTA sums up the rest
     _, rows = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, num_kernels=every)
     times = (rows[f"{what} (us)"] * US for what in ("sum", "mean", "max"))
-    found = itertools.starmap(Kernel, zip(rows["name"], rows["kernel_type"], *times, strict=True))
-    return tuple(sorted(found, key=lambda kernel: -kernel.time_ns))
+    kernels = itertools.starmap(Kernel, zip(rows["name"], rows["kernel_type"], *times, strict=True))
+    return tuple(sorted(kernels, key=lambda kernel: -kernel.time_ns))
 
 
 def _streams(analysis: Any, rank: int) -> tuple[StreamTimes, ...]:
@@ -150,13 +150,13 @@ def _streams(analysis: Any, rank: int) -> tuple[StreamTimes, ...]:
     causes = gaps.pivot_table(index="stream", columns="idle_category", values="idle_time", aggfunc="sum", fill_value=0)
     queues = analysis.get_queue_length_summary([rank])
     queues = {} if queues is None else {stream: row for (_, stream), row in queues["queue_length"].iterrows()}
-    found = []
+    streams = []
     for stream, row in causes.iterrows():
         host, kernel, other = (float(row.get(cause, 0.0)) * US for cause in ("host_wait", "kernel_wait", "other"))
         queue = queues.get(stream)
         mean, longest = (None, None) if queue is None else (float(queue["mean"]), int(queue["max"]))
-        found.append(StreamTimes(int(stream), host, kernel, other, mean, longest))
-    return tuple(found)
+        streams.append(StreamTimes(int(stream), host, kernel, other, mean, longest))
+    return tuple(streams)
 
 
 def _launches(analysis: Any, rank: int) -> LaunchTimes:

@@ -98,10 +98,10 @@ def _symbols(texts: tuple[str, ...], symbols: TraceSymbolTable) -> Int64s:
     return np.array([symbols.sym_index.get(text, NONE) for text in texts], np.int64)
 
 
-def _numbers(recording: EventColumns, part: int) -> np.ndarray:
+def _numbers(recording: EventColumns, index: int) -> np.ndarray:
     """Return the process or the thread ids, as integers if all of them are integers."""
     used = np.unique(recording.rows.thread)
-    ids = [recording.threads[thread][part] for thread in used.tolist()]
+    ids = [recording.threads[thread][index] for thread in used.tolist()]
     values = np.zeros(len(recording.threads), np.int64 if all(map(_fits, ids)) else object)
     values[used] = ids
     return values[recording.rows.thread]

@@ -105,24 +105,24 @@ def recorded_ranks(traces: Source | Sequence[Source] | Mapping[int, Source]) -> 
     """Return the events of the traces, by rank. Raises TraceError and PinprofError as `trace_analysis` does."""
     if isinstance(traces, Mapping):
         named = {rank: _file(source) for rank, source in traces.items()}
-        found = {rank: read_recording(path) for rank, path in sorted(named.items())}
+        recordings = {rank: read_recording(path) for rank, path in sorted(named.items())}
     else:
         listed = [traces] if isinstance(traces, str | Path | Trace) else traces
-        found = _by_rank([read_recording(path) for source in listed for path in trace_files(_file(source))])
-    if not found:
+        recordings = _by_rank([read_recording(path) for source in listed for path in trace_files(_file(source))])
+    if not recordings:
         raise PinprofError("no trace to analyze; give its path")
-    return found
+    return recordings
 
 
 def _by_rank(recordings: Sequence[EventColumns]) -> dict[int, EventColumns]:
-    found: dict[int, EventColumns] = {}
+    by_rank: dict[int, EventColumns] = {}
     for recording in recordings:
         rank = _rank(recording, alone=len(recordings) == 1)
-        if rank in found:
-            both = f"{shown(found[rank].path)} and {shown(recording.path)}"
+        if rank in by_rank:
+            both = f"{shown(by_rank[rank].path)} and {shown(recording.path)}"
             raise PinprofError(f"{both} are both of rank {rank}; say which is which: {{0: path, 1: path}}")
-        found[rank] = recording
-    return dict(sorted(found.items()))
+        by_rank[rank] = recording
+    return dict(sorted(by_rank.items()))
 
 
 def _file(source: Source) -> str:

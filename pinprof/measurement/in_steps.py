@@ -77,8 +77,8 @@ def overlapped_share_in_steps(details: Details) -> Floats:
     trace = details.trace
     copying = with_work_behind(trace, running_in_steps(trace, np.flatnonzero(trace.gpu.category == MEMCPY)))
     exposed = with_work_behind(trace, _exposed(details, slice(None)))
-    some = copying > 0
-    return np.clip(1 - exposed[some] / copying[some], 0.0, 1.0)
+    has_copies = copying > 0
+    return np.clip(1 - exposed[has_copies] / copying[has_copies], 0.0, 1.0)
 
 
 def pageable_bytes_in_steps(details: Details) -> Floats | None:

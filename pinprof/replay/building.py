@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
-from pinprof.analyses.syncs.stalls import SKEW_NS
+from pinprof.analyses.syncs.awaited_work import SKEW_NS
 from pinprof.intervals import Intervals, contains, covered, subtract, union
 from pinprof.replay.events import find_event_uses
 from pinprof.replay.program import (
@@ -150,12 +150,12 @@ class _Builder:
         rows = np.flatnonzero(trace.links.launch != NONE)
         depth = QUEUE_DEPTH
         for queue in np.unique(self.queue[rows]).tolist():
-            mine = rows[self.queue[rows] == queue]
-            calls, place = np.unique(trace.links.launch[mine], return_inverse=True)
+            of_queue = rows[self.queue[rows] == queue]
+            calls, place = np.unique(trace.links.launch[of_queue], return_inverse=True)
             if len(calls) <= QUEUE_DEPTH:
                 continue
             done = np.full(len(calls), np.iinfo(np.int64).min)
-            np.maximum.at(done, place.ravel(), trace.gpu.end_ns[mine])
+            np.maximum.at(done, place.ravel(), trace.gpu.end_ns[of_queue])
             ended = np.searchsorted(np.sort(done), trace.calls.end_ns[calls], side="right")
             depth = max(depth, int((np.arange(1, len(calls) + 1) - ended).max()))
         return depth
@@ -173,17 +173,17 @@ class _Builder:
 
     def call(self, row: int) -> Call:
         """Return one call, without the host's time before it."""
-        made = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
-        made.works = [self._work(row, activity) for activity in self.works_of.get(row, ())]
+        call = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
+        call.works = [self._work(row, activity) for activity in self.works_of.get(row, ())]
         use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
         if use is not None:
-            made.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
-            made.queue, made.back = use.queue, use.back
+            call.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
+            call.queue, call.back = use.queue, use.back
             if stall != NONE:
-                self._add_wait(made, stall)
+                self._add_wait(call, stall)
         elif stall != NONE:
-            self._add_stall(made, stall)
-        return made
+            self._add_stall(call, stall)
+        return call
 
     def _work(self, call: int, row: int) -> Work:
         trace = self.trace
@@ -197,60 +197,60 @@ class _Builder:
         direction = int(trace.gpu.direction[row])
         engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
         duration = float(trace.gpu.end_ns[row]) - start
-        made = Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
-        made.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
-        return made
+        work = Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+        work.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
+        return work
 
-    def _add_stall(self, made: Call, stall: int) -> None:
+    def _add_stall(self, call: Call, stall: int) -> None:
         """Note what a call that can block waits for."""
         stalls = self.stalls
         kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
         if kind in (STREAM, DEVICE, EVENT):
-            made.queue = int(self.queue[copy]) if copy != NONE else self.current[made.row]
-            made.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
-            if kind != DEVICE and copy == NONE and (made.queue == NONE or (kind == EVENT and drain_ns == 0)):
-                made.kind, made.own_ns = PAUSE, stall_ns
+            call.queue = int(self.queue[copy]) if copy != NONE else self.current[call.row]
+            call.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
+            if kind != DEVICE and copy == NONE and (call.queue == NONE or (kind == EVENT and drain_ns == 0)):
+                call.kind, call.own_ns = PAUSE, stall_ns
                 return
-            self._add_wait(made, stall)
-        elif kind in (COPY, ASYNC_COPY) and made.works:
-            self._add_staging(made, stall_ns)
+            self._add_wait(call, stall)
+        elif kind in (COPY, ASYNC_COPY) and call.works:
+            self._add_staging(call, stall_ns)
         elif kind in (QUEUE_FULL, MODULE_LOAD, PROFILER):
-            made.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
-            made.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
+            call.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
+            call.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
         elif kind == LAUNCH:
-            made.kind = OWN_WAIT
-            self._add_wait(made, stall)
+            call.kind = OWN_WAIT
+            self._add_wait(call, stall)
         else:
             waits = kind == FREE and drain_ns > 0
-            made.kind, made.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+            call.kind, call.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
 
-    def _add_staging(self, made: Call, stall_ns: float) -> None:
+    def _add_staging(self, call: Call, stall_ns: float) -> None:
         """Note how long a call stages its copy once the stream has come to it.
 
         The stream may wait for another one, which holds the host, too. A call that returned while the stream was still
         at work did not wait for it: of some copies of little more than `SMALL_COPY_BYTES` the driver keeps the data.
         """
         trace = self.trace
-        start, end = int(trace.calls.start_ns[made.row]), int(trace.calls.end_ns[made.row])
-        free = max(int(self.free_ns[made.works[0].row]), start)
+        start, end = int(trace.calls.start_ns[call.row]), int(trace.calls.end_ns[call.row])
+        free = max(int(self.free_ns[call.works[0].row]), start)
         if free > end + SKEW_NS:
-            made.own_ns = stall_ns
+            call.own_ns = stall_ns
             return
-        made.kind, made.own_ns = STAGED, max(stall_ns - (free - start), 0.0)
-        for work in made.works:
+        call.kind, call.own_ns = STAGED, max(stall_ns - (free - start), 0.0)
+        for work in call.works:
             work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - free, 0.0)
 
-    def _add_wait(self, made: Call, stall: int) -> None:
+    def _add_wait(self, call: Call, stall: int) -> None:
         """Note how long the call takes at least, and how long it takes to wake up."""
         stalls = self.stalls
         if stalls.drain_ns[stall] + stalls.own_ns[stall] > 0:
             returned = float(self.trace.calls.end_ns[stalls.call[stall]] - stalls.awaited_end_ns[stall])
-            made.wake_ns = max(returned, 0.0)
-            made.own_ns = min(made.wake_ns, DEFAULT_WAKE_NS)
+            call.wake_ns = max(returned, 0.0)
+            call.own_ns = min(call.wake_ns, DEFAULT_WAKE_NS)
         else:
-            made.own_ns = float(stalls.stall_ns[stall])
-            made.wake_ns = min(made.own_ns, DEFAULT_WAKE_NS)
+            call.own_ns = float(stalls.stall_ns[stall])
+            call.wake_ns = min(call.own_ns, DEFAULT_WAKE_NS)
 
 
 LOADING = 0.7
@@ -304,8 +304,8 @@ def _events(
 
 def _per_event(times: Floats, events: Floats) -> float:
     """Return the mean time per event of those calls that have some."""
-    some = events > 0
-    return float(times[some].sum() / events[some].sum()) if some.any() else 0.0
+    has_events = events > 0
+    return float(times[has_events].sum() / events[has_events].sum()) if has_events.any() else 0.0
 
 
 def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:

@@ -223,7 +223,7 @@ def sampled_ns(profile: HostProfile | None) -> float | None:
     if profile is None or not profile.samples or not profile.steps:
         return None
     met = sum(
-        stack.count for stack in profile.stacks if _is_of_optimizer([profile.frames[each] for each in stack.frames])
+        stack.count for stack in profile.stacks if _is_of_optimizer([profile.frames[index] for index in stack.frames])
     )
     return met / profile.samples * profile.window_ms / profile.steps * NS_PER_MS if met >= FEWEST else None
 

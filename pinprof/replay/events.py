@@ -67,17 +67,17 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     waits = stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]
     if len(records) == 0 or len(trace.gpu) == 0:
         return EventUses({}, {})
-    found = _Found(trace, _Lanes(trace, queue), records, {}, {}, {})
+    uses = _Uses(trace, _Lanes(trace, queue), records, {}, {}, {})
     for group in _alike(trace, orders):
-        _note_order(found, group)
+        _note_order(uses, group)
     for group in _alike(trace, waits):
-        _note_wait(found, group)
+        _note_wait(uses, group)
     for record in records:
-        found.of_call[record] = EventUse("record", found.sources.get(record, NONE), 0)
-    return EventUses(found.of_call, found.released_ns)
+        uses.of_call[record] = EventUse("record", uses.sources.get(record, NONE), 0)
+    return EventUses(uses.of_call, uses.released_ns)
 
 
-class _Found(NamedTuple):
+class _Uses(NamedTuple):
     """What is known so far."""
 
     trace: Trace
@@ -89,35 +89,35 @@ class _Found(NamedTuple):
     """Stream of each record."""
 
 
-def _note_order(found: _Found, group: list[int]) -> None:
+def _note_order(uses: _Uses, group: list[int]) -> None:
     """Note which stream waits for which at these calls, and what that released."""
-    trace, lanes, records = found.trace, found.lanes, found.records
+    trace, lanes, records = uses.trace, uses.lanes, uses.records
     guess = _best_order(trace, lanes, records, group)
     if guess is None:
         return
     for call in group:
-        found.of_call[call] = EventUse("order", guess.target, guess.back)
+        uses.of_call[call] = EventUse("order", guess.target, guess.back)
         record = _record(records, call, guess.back)
         if record == NONE:
             continue
-        found.sources[record] = guess.source
+        uses.sources[record] = guess.source
         before = lanes.last_before(guess.source, int(trace.calls.start_ns[record]))
         after = lanes.first_after(guess.target, int(trace.calls.start_ns[call]))
         if NONE not in (before, after):
             launch, ended = int(trace.links.launch[after]), int(trace.gpu.end_ns[before])
-            found.released_ns[launch] = max(found.released_ns.get(launch, ended), ended)
+            uses.released_ns[launch] = max(uses.released_ns.get(launch, ended), ended)
 
 
-def _note_wait(found: _Found, group: list[int]) -> None:
+def _note_wait(uses: _Uses, group: list[int]) -> None:
     """Note for what work the host waits at these calls."""
-    guess = _best_wait(found.trace, found.lanes, found.records, group, found.sources)
+    guess = _best_wait(uses.trace, uses.lanes, uses.records, group, uses.sources)
     if guess is None:
         return
     for call in group:
-        found.of_call[call] = EventUse("wait", guess.source, guess.back)
-        record = _record(found.records, call, guess.back)
+        uses.of_call[call] = EventUse("wait", guess.source, guess.back)
+        record = _record(uses.records, call, guess.back)
         if record != NONE:
-            found.sources[record] = guess.source
+            uses.sources[record] = guess.source
 
 
 class _Lanes:
@@ -146,11 +146,11 @@ class _Lanes:
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
     """Return the calls that stand at the same place of their steps together."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-    seen: dict[int, int] = defaultdict(int)
+    count_in: dict[int, int] = defaultdict(int)
     for row in rows.tolist():
         step = int(trace.links.call_step[row])
-        groups[(NONE, row) if step == NONE else (0, seen[step])].append(row)
-        seen[step] += 1
+        groups[(NONE, row) if step == NONE else (0, count_in[step])].append(row)
+        count_in[step] += 1
     return list(groups.values())
 
 

@@ -59,7 +59,7 @@ class Replay:
             program.fed(feed.input_ns) if feed else program for program, feed in zip(programs, self.feeds, strict=True)
         ]
         if self._measured and not self._given:
-            programs = [as_sampled(each, rank.trace) for rank, each in zip(self.ranks, programs, strict=True)]
+            programs = [as_sampled(program, rank.trace) for rank, program in zip(self.ranks, programs, strict=True)]
         return joined([rank.trace for rank in self.ranks], programs, self.chosen)
 
     @cached_property

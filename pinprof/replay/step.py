@@ -62,7 +62,7 @@ def _measured(rank: Details) -> tuple[float, float, float] | None:
     if plain is None:
         return None
     mean = timed.step_ns if timed else plain.mean_ms * NS_PER_MS
-    low, high = ((each or plain.mean_ms) * NS_PER_MS for each in (plain.p10_ms, plain.p90_ms))
+    low, high = ((percentile_ms or plain.mean_ms) * NS_PER_MS for percentile_ms in (plain.p10_ms, plain.p90_ms))
     return mean, min(low, mean), max(high, mean)
 
 
@@ -97,7 +97,9 @@ def _by_replay(
     times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration, at_most: float
 ) -> StepEstimate:
     """`at_most`: how many times as long as the longest replay the step may be, up to the traced one."""
-    traced, busy = ([time for time in each if time is not None] for each in zip(*map(_times, times), strict=True))
+    traced, busy = (
+        [time for time in of_ranks if time is not None] for of_ranks in zip(*map(_times, times), strict=True)
+    )
     if not traced or not busy:
         return StepEstimate(None, "estimated", None)
     most = max(traced)

@@ -173,7 +173,7 @@ class _Change:
         thread = np.concatenate((table.thread[ops], times[:, 0]))
         start = np.concatenate((table.start_ns[ops], times[:, 1]))
         end = np.concatenate((table.end_ns[ops], times[:, 2]))
-        return {int(each): union(start[thread == each], end[thread == each]) for each in np.unique(thread)}
+        return {int(number): union(start[thread == number], end[thread == number]) for number in np.unique(thread)}
 
     def _share_kept(self, call: Call) -> float:
         """Return which part of the host's time before a call lies outside of the removed ops."""

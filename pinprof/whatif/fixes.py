@@ -176,8 +176,8 @@ def change_of(option: str, details: Details, edits: Edits) -> Change:
 
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
     """Return what the usual scenarios would make of the step, by name; pinned copies run at the rate `given`."""
-    made = []
+    predictions = []
     for name, bare in USUAL:
         scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
-        made.append((name, predict_scenario(replay, scenario)))
-    return made
+        predictions.append((name, predict_scenario(replay, scenario)))
+    return predictions

@@ -133,8 +133,8 @@ def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
     issued = trace.calls.start_ns[launch[rows]]
     share = np.zeros(len(rows))
     for name, left in FUSED.items():
-        mine = marks.named(f"Optimizer.step#{name}.step".__eq__)
-        share[contains(union(marks.start_ns[mine], marks.end_ns[mine]), issued)] = left
+        marked = marks.named(f"Optimizer.step#{name}.step".__eq__)
+        share[contains(union(marks.start_ns[marked], marks.end_ns[marked]), issued)] = left
     known = share > 0
     times = share * np.maximum(trace.gpu.duration_ns[rows] - SMALL_NS, 0.0)
     return dict(zip(rows[known].tolist(), times[known].tolist(), strict=True))
@@ -170,13 +170,13 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
     powers = ops.start_ns[ops.named(OF_CAPTURABLE.__eq__)]
     longer: dict[int, float] = {}
     for start, end in zip(marks.start_ns[steps].tolist(), marks.end_ns[steps].tolist(), strict=True):
-        mine = rows[(issued >= start) & (issued < end)].tolist()
+        divisions = rows[(issued >= start) & (issued < end)].tolist()
         parameters = int(((reads >= start) & (reads < end)).sum()) // READS
-        if not mine or not parameters or ((powers >= start) & (powers < end)).any():
+        if not divisions or not parameters or ((powers >= start) & (powers < end)).any():
             continue
         small = (DIVISIONS * parameters + SMALL_OPS) * KERNEL_NS
-        for row in mine:
-            longer[row] = (DIVISIONS - 1) * float(trace.gpu.duration_ns[row]) + small / len(mine)
+        for row in divisions:
+            longer[row] = (DIVISIONS - 1) * float(trace.gpu.duration_ns[row]) + small / len(divisions)
     return longer
 
 

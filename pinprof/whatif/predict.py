@@ -122,12 +122,12 @@ def _check_ranks(traces: Sequence[Trace]) -> None:
     """Refuse traces that are not of different ranks of one job."""
     if not traces:
         raise TraceError("no trace is given")
-    seen: dict[int | str, str] = {}
+    path_of: dict[int | str, str] = {}
     for trace in traces:
         rank = trace.info.rank if trace.info.rank is not None else trace.path
-        if rank in seen:
-            raise TraceError(f"{trace.path}: is of the same rank as {seen[rank]}; give one trace of each rank")
-        seen[rank] = trace.path
+        if rank in path_of:
+            raise TraceError(f"{trace.path}: is of the same rank as {path_of[rank]}; give one trace of each rank")
+        path_of[rank] = trace.path
     sizes = {trace.info.world_size for trace in traces} - {None}
     if len(sizes) > 1:
         raise TraceError(
@@ -139,15 +139,15 @@ def _check_ranks(traces: Sequence[Trace]) -> None:
 def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) -> Prediction:
     """Return the step after edits of the program of each rank, and with the speeds of the scenario."""
     baseline = replay.step_ns
-    made = after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
-    bounds = range_of(replay.step, made.step_ns, _noise(replay, made))
+    changed = after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
+    bounds = range_of(replay.step, changed.step_ns, _noise(replay, changed))
     return Prediction(
         baseline,
         replay.step.source,
-        made.step_ns,
-        _above(bounds, (1 - UNSURE_STEP) * min(made.busy_ns, made.step_ns)),
+        changed.step_ns,
+        _above(bounds, (1 - UNSURE_STEP) * min(changed.busy_ns, changed.step_ns)),
         replay.bound,
-        _bound_after(replay, baseline, made),
+        _bound_after(replay, baseline, changed),
         scenario,
     )
 

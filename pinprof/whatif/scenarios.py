@@ -127,20 +127,20 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
     has_lines = any(site.line is not None for site in sites)
     chosen = []
     for place in wanted:
-        found = [each for each in known if each == place] or [
-            each for each in known if each.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
+        places = [name for name in known if name == place] or [
+            name for name in known if name.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
         ]
         if place == ALL:
             chosen.append(place)
-        elif len(found) == 1:
-            chosen += found
-        elif found:
-            raise TraceError(f"{traces}: {place} is at {listed(found, MOST_NAMED, ' and ')}; name one of them in full")
+        elif len(places) == 1:
+            chosen += places
+        elif places:
+            raise TraceError(f"{traces}: {place} is at {listed(places, MOST_NAMED, ' and ')}; name one of them in full")
         elif has_lines:
-            said = listed(_said(sites), MOST_NAMED)
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {said}")
+            waiting_at = listed(_names_of_places(sites), MOST_NAMED)
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {waiting_at}")
         elif any(syncs.sites for syncs in ranks):
-            functions = f"name one of its functions ({listed(_said(sites), MOST_NAMED)}), " if known else ""
+            functions = f"name one of its functions ({listed(_names_of_places(sites), MOST_NAMED)}), " if known else ""
             raise TraceError(
                 f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
                 "record with the lines window of pinprof run, or use all"
@@ -150,7 +150,7 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
     return tuple(dict.fromkeys(chosen))
 
 
-def _said(sites: Sequence[Site]) -> list[str]:
+def _names_of_places(sites: Sequence[Site]) -> list[str]:
     """Return a name of each place at which the host waits, the costliest first, those of the user before libraries'."""
     places = (*(site.place for site in sites), *(site.library for site in sites if site.library))
     return list(dict.fromkeys(place.names[0] for place in places if place.names))

@@ -137,11 +137,13 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
         if syncs.sites[number].cause in COPY_CAUSES
         and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.rows[number]] if copy != NONE)
     }
-    made = frozenset(pageable) & frozenset(pinned)
+    newly_pinned = frozenset(pageable) & frozenset(pinned)
     allocations = {number for number in gone if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
     return {
         "drop_syncs": without_waits(syncs, sorted(set(gone) - made_otherwise - allocations)),
-        "pin": Edits(pinned=made) if new.details.loader.pins is False else with_pinned(old.details, made),
+        "pin": Edits(pinned=newly_pinned)
+        if new.details.loader.pins is False
+        else with_pinned(old.details, newly_pinned),
         "non_blocking": without_blocking(old.details, frozenset(blocking)) if blocking else NO_EDITS,
         "overlap_copies": Edits(ahead=frozenset(ahead)),
         "drop_allocs": without_waits(syncs, sorted(allocations)),
@@ -205,12 +207,12 @@ def _runs_beside(side: _Side, rows: Int64s) -> Bools:
     kernels = np.flatnonzero(gpu.category == KERNEL)
     result = np.zeros(len(rows), bool)
     for device in np.unique(gpu.device[rows]).tolist():
-        mine = kernels[gpu.device[kernels] == device]
-        if not len(mine):
+        on_device = kernels[gpu.device[kernels] == device]
+        if not len(on_device):
             continue
-        streams, index = np.unique(gpu.stream[mine], return_inverse=True)
-        compute = streams[np.bincount(index.ravel(), weights=gpu.duration_ns[mine]).argmax()]
-        busy: Intervals = union(gpu.start_ns[mine], gpu.end_ns[mine])
+        streams, index = np.unique(gpu.stream[on_device], return_inverse=True)
+        compute = streams[np.bincount(index.ravel(), weights=gpu.duration_ns[on_device]).argmax()]
+        busy: Intervals = union(gpu.start_ns[on_device], gpu.end_ns[on_device])
         beside = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
         result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & beside
     return result

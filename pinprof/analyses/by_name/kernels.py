@@ -70,7 +70,7 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
     names = by_name(gpu, rows, time)
     of_collectives = names.sums(is_collective_kernel(gpu)[rows].astype(np.int64)) > 0
     lanes, ops, origins = _lanes(trace, names, rows), *_launchers(trace, names, rows, sources)
-    found = (
+    kernels = (
         KernelTime(
             shortened(gpu.names[names.codes[at]], LONGEST_NAME),
             int(names.count[at]),
@@ -83,11 +83,11 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
         for at in names.kept
     )
     return KernelSums(
-        tuple(found),
+        tuple(kernels),
         len(names.codes),
         names.left_ns,
         int(time.sum()),
-        sum(_busy(trace, mine[inside[mine]]) for mine in gpu.of_device.values()),
+        sum(_busy(trace, on_device[inside[on_device]]) for on_device in gpu.of_device.values()),
         len(np.unique(gpu.device[rows])),
     )
 
@@ -102,9 +102,9 @@ def _launchers(trace: Trace, names: Names, rows: Int64s, sources: Sources) -> tu
     calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
     known = calls[calls != NONE].astype(np.int64)
 
-    def of_rows(found: Int32s) -> Int32s:
+    def of_rows(of_call: Int32s) -> Int32s:
         """Return per row what was found of its launch; of none, which is the first if there is any, none."""
-        return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), found))[which]
+        return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), of_call))[which]
 
     op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), time)
     called = [shortened(trace.ops.names[op[at]], LONGEST_NAME) if op[at] != NONE else None for at in names.kept]
@@ -114,18 +114,18 @@ def _launchers(trace: Trace, names: Names, rows: Int64s, sources: Sources) -> tu
 def _lanes(trace: Trace, names: Names, rows: Int64s) -> list[tuple[Lane, ...]]:
     """Return the streams of each name."""
     gpu = trace.gpu
-    first = [mine[0] for mine in gpu.of_stream]
-    lanes = [Lane(*each) for each in zip(gpu.device[first].tolist(), gpu.stream[first].tolist(), strict=True)]
+    first = [on_stream[0] for on_stream in gpu.of_stream]
+    lanes = [Lane(*key) for key in zip(gpu.device[first].tolist(), gpu.stream[first].tolist(), strict=True)]
     number = np.full(len(gpu), NONE, np.int64)
-    for lane, mine in enumerate(gpu.of_stream):
-        number[mine] = lane
+    for lane, on_stream in enumerate(gpu.of_stream):
+        number[on_stream] = lane
     width = len(lanes) + 1
     pairs, place = np.unique(names.which * width + number[rows], return_inverse=True)
     time = np.bincount(place, gpu.duration_ns[rows], minlength=len(pairs))
     pairs = pairs[np.lexsort((-time, pairs // width))]
     begin = np.searchsorted(pairs // width, np.arange(len(names.codes) + 1)).tolist()
     of_name = (pairs[start:end][:MOST_LANES] % width for start, end in pairwise(begin))
-    return [tuple(lanes[lane] for lane in mine.tolist()) for mine in islice(of_name, len(names.kept))]
+    return [tuple(lanes[lane] for lane in on_stream.tolist()) for on_stream in islice(of_name, len(names.kept))]
 
 
 SAME = 0.8

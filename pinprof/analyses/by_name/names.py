@@ -110,11 +110,11 @@ class Origins:
 
     def of(self, names: Names, weight_ns: Int64s) -> list[Origin]:
         """Return the origin of each name that is kept; each row counts for its time."""
-        found = []
+        origins = []
         place, places = names.leading(self._place[self._which], weight_ns)
         module, modules = names.leading(self._module[self._which], weight_ns)
         for at in names.kept:
             file, line, function = self._places[place[at]] if place[at] != NONE else Place()
             named = module_name(self._names[module[at]]) if modules[at] else None
-            found.append(Origin(file, line, function, int(places[at]), named, int(modules[at])))
-        return found
+            origins.append(Origin(file, line, function, int(places[at]), named, int(modules[at])))
+        return origins

@@ -57,12 +57,12 @@ def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | 
     rows = np.flatnonzero(_inside(trace) & _training(trace)[trace.ops.thread])
     own = own_times(trace.ops)[rows]
     names = by_name(trace.ops, rows, own)
-    found = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
+    origins = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
     stalled = _stalled(trace, *stalls)[rows] if stalls else None
-    count, time = (each[rows] for each in _launched(trace)) if kernels else (None, None)
-    sums = [None if each is None else names.sums(each).tolist() for each in (stalled, count, time)]
+    count, time = (column[rows] for column in _launched(trace)) if kernels else (None, None)
+    sums = [None if column is None else names.sums(column).tolist() for column in (stalled, count, time)]
     return OpSums(
-        tuple(_row(trace, names, at, sums, found[at]) for at in names.kept),
+        tuple(_row(trace, names, at, sums, origins[at]) for at in names.kept),
         len(names.codes),
         names.left_ns,
         int(own.sum()),
@@ -71,7 +71,7 @@ def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | 
 
 
 def _row(trace: Trace, names: Names, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
-    stall_ns, kernels, kernel_ns = (None if each is None else each[at] for each in sums)
+    stall_ns, kernels, kernel_ns = (None if column is None else column[at] for column in sums)
     name = shortened(trace.ops.names[names.codes[at]], LONGEST_NAME)
     return OpTime(name, int(names.count[at]), int(names.time_ns[at]), stall_ns, kernels, kernel_ns, origin)
 
@@ -101,8 +101,8 @@ def own_times(ops: HostEvents) -> Int64s:
     time, thread = time[order], thread[order]
     inner = enclosing(lasting, HostEvents((), time, time, np.zeros(len(time), np.int32), thread))[:-1]
     lasts = np.where(thread[1:] == thread[:-1], np.diff(time), 0)
-    found = rows[inner[inner != NONE]]
-    return np.bincount(found, lasts[inner != NONE], minlength=len(ops)).astype(np.int64)
+    innermost = rows[inner[inner != NONE]]
+    return np.bincount(innermost, lasts[inner != NONE], minlength=len(ops)).astype(np.int64)
 
 
 def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:

@@ -32,12 +32,12 @@ class Match:
         return _without_counterpart(self.after, self.before)
 
 
-def _without_counterpart(mine: tuple[Counted, ...], others: tuple[Counted, ...]) -> Iterator[Site]:
+def _without_counterpart(sites: tuple[Counted, ...], others: tuple[Counted, ...]) -> Iterator[Site]:
     left = _total(others)
-    for site, count in mine:
-        found = min(left, count)
-        left -= found
-        if found <= GONE * count:
+    for site, count in sites:
+        matched = min(left, count)
+        left -= matched
+        if matched <= GONE * count:
             yield site
 
 

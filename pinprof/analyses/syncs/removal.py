@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.analyses.syncs.awaited_work import SKEW_NS
 from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
-from pinprof.analyses.syncs.stalls import SKEW_NS, Stalls
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import covered, union
 from pinprof.trace.calls import ASYNC_COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.frames import is_user_file
@@ -114,10 +115,10 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     waits = np.bincount(site[last], minlength=int(site.max(initial=0)) + 1)
     joined = []
     for rows in rows_by(site[last[behind]]):
-        mine, later = behind[rows], int(site[last[behind[rows[0]]]])
-        if len(mine) < USUAL * waits[later]:
+        following, later = behind[rows], int(site[last[behind[rows[0]]]])
+        if len(following) < USUAL * waits[later]:
             continue
-        sites, counts = np.unique(site[last[mine - 1]], return_counts=True)
+        sites, counts = np.unique(site[last[following - 1]], return_counts=True)
         joined.append((int(sites[counts.argmax()]), later))
     return _numbered(joined)
 
@@ -145,9 +146,9 @@ def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
     alike &= trace.calls.thread[stalls.call[earlier]] == trace.calls.thread[stalls.call[later]]
     alike &= stalls.call_step[earlier] == stalls.call_step[later]
     places = np.flatnonzero(alike)
-    for mine in rows_by(stalls.device[later[places]]):
-        place = places[mine]
-        work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), mine[:0])
+    for on_device in rows_by(stalls.device[later[places]]):
+        place = places[on_device]
+        work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), on_device[:0])
         busy = union(trace.gpu.start_ns[work], trace.gpu.end_ns[work])
         start = stalls.awaited_end_ns[earlier[place]]
         end = stalls.awaited_end_ns[later[place]] + stalls.bubble_ns[later[place]]

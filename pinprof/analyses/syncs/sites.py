@@ -51,7 +51,7 @@ class Cost(Stalled):
     def of(cls, costs: Iterable["Cost"]) -> "Cost":
         """Return what waits cost together."""
         listed = list(costs)
-        return cls(*(sum(getattr(cost, each.name) for cost in listed) for each in fields(cls)))
+        return cls(*(sum(getattr(cost, column.name) for cost in listed) for column in fields(cls)))
 
     @property
     def overhead_ns(self) -> int:
@@ -210,10 +210,10 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     groups = group_sites(trace, stalls, site)
     sites = []
     for number, rows in enumerate(rows_by(site)):
-        made = _site(trace, stalls, CAUSES[cause[rows[0]]], rows, in_step, around)
+        ungrouped = _site(trace, stalls, CAUSES[cause[rows[0]]], rows, in_step, around)
         copies = guarded.copy[np.isin(guarded.stall, rows)]
         guards = tuple(DIRECTIONS[code] for code in np.unique(trace.gpu.direction[copies]).tolist())
-        sites.append(replace(made, group=groups.get(number), guards=guards))
+        sites.append(replace(ungrouped, group=groups.get(number), guards=guards))
     order = sorted(range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns))
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
@@ -317,8 +317,8 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
 
 
 def _function_place(trace: Trace, function: int) -> Place:
-    found = frame(trace.functions.name_of(function)) if function != NONE else None
-    return Place(found.file, None, found.function) if found else Place()
+    place = frame(trace.functions.name_of(function)) if function != NONE else None
+    return Place(place.file, None, place.function) if place else Place()
 
 
 def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:

@@ -6,36 +6,18 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.syncs.held import held_calls
-from pinprof.analyses.syncs.queued import Queued
+from pinprof.analyses.syncs.awaited_work import SKEW_NS, awaited_work, gpu_end, gpu_start
+from pinprof.analyses.syncs.blocking_calls import blocking_calls
 from pinprof.intervals import covered, union
 from pinprof.trace.calls import (
     ALLOCATING,
-    ASYNC_COPY,
-    COPY,
     DEVICE,
     EVENT,
-    HOST_MEMORY,
-    LAUNCH,
     PROFILER,
-    SMALL_COPY_BYTES,
     STREAM,
-    call_kinds,
 )
 from pinprof.trace.gaps import Gaps, gaps_of
-from pinprof.trace.tables import DIRECTIONS, DTOH, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
-
-DTOD = DIRECTIONS.index("DtoD")
-
-SKEW_NS = 2_000
-"""GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
-
-
-WAITING_COPY = "hipMemcpyWithStream"
-"""What torch calls to copy between host and device and wait for it (c10/cuda/CUDAFunctions.h, memcpy_and_sync)."""
-
-COPY_LOOK_BACK = 3
-"""A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int32s, Int64s, Trace, rows_by
 
 
 @dataclass(frozen=True)
@@ -105,22 +87,14 @@ class Stalls:
 
 def measure_stalls(trace: Trace) -> Stalls:
     """Return every call of the trace that can block the host, with its cost."""
-    kind = call_kinds(trace.calls)
-    copy = _own_copies(trace, kind)
-    held = held_calls(trace)
-    blocks = _can_block(trace, kind, copy)
-    kind = np.where(blocks, kind, held)
-    copy = np.where(kind == LAUNCH, _last_kernels(trace), np.where(blocks, copy, NONE))
-    rows = np.flatnonzero(blocks | (held != NONE))
-    kind, copy = kind[rows], copy[rows]
+    rows, kind, copy = blocking_calls(trace)
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
-    device, stream = _targets(trace, rows, copy)
-    prior_end = _prior_end(trace, kind, device, stream, start, end, _issued(trace, rows, copy))
+    device, stream, prior_end = awaited_work(trace, rows, kind, copy)
     drained = np.clip(prior_end, start, end)
-    copied = np.where(copy == NONE, drained, np.clip(_gpu_end(trace, copy), drained, end))
-    copying = np.where(copy == NONE, drained, np.clip(_gpu_start(trace, copy), drained, copied))
+    copied = np.where(copy == NONE, drained, np.clip(gpu_end(trace, copy), drained, end))
+    copying = np.where(copy == NONE, drained, np.clip(gpu_start(trace, copy), drained, copied))
     drain, own = drained - start, copied - copying
-    awaited_end = np.where(own > 0, _gpu_end(trace, copy), prior_end)
+    awaited_end = np.where(own > 0, gpu_end(trace, copy), prior_end)
     profiler = _profilers_own(trace, rows, kind) | (kind == PROFILER)
     waited = drain + own > 0
     idle = {number: gaps_of(trace, number) for number in trace.gpu.of_device}
@@ -128,7 +102,7 @@ def measure_stalls(trace: Trace) -> Stalls:
     holding = np.isin(kind, ALLOCATING) & ~waited & ~profiler
     return Stalls(
         call=rows,
-        kind=kind.astype(np.int64),
+        kind=kind,
         copy=copy,
         device=device,
         stream=stream,
@@ -145,65 +119,12 @@ def measure_stalls(trace: Trace) -> Stalls:
     )
 
 
-def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
-    """Return per call its own copy: what it launched, or for a stream synchronize the copy just before it in its op."""
-    calls, links = trace.calls, trace.links
-    copies = np.flatnonzero((trace.gpu.category == MEMCPY) & (links.launch != NONE))
-    made = np.full(len(calls), NONE, np.int32)
-    made[links.launch[copies]] = copies
-    made[(kind != COPY) & (kind != ASYNC_COPY)] = NONE
-    order = np.lexsort((calls.start_ns, calls.thread))
-    own = made.copy()
-    for distance in range(1, COPY_LOOK_BACK + 1):
-        call, earlier = order[distance:], order[:-distance]
-        same_op = (links.op[call] == links.op[earlier]) & (calls.thread[call] == calls.thread[earlier])
-        if distance > 1:
-            same_op &= links.op[call] != NONE
-        awaits = (kind[call] == STREAM) & (own[call] == NONE) & same_op & (made[earlier] != NONE)
-        own[call[awaits]] = made[earlier[awaits]]
-    return own
-
-
-def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
-    """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage.
-
-    Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior"). But HIP records a
-    copy to pinned host memory as one within the device: `.item()` on an MI300. Such a copy blocks if the call waited
-    for it.
-    """
-    staged = np.zeros(len(kind), bool)
-    known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
-    gpu, rows = trace.gpu, copy[known]
-    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES) | (gpu.bytes[rows] == NONE)
-    staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
-    within = np.zeros(len(kind), bool)
-    within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
-    within &= ~_has_waited(trace, copy)
-    return (kind != NONE) & ((kind != ASYNC_COPY) | staged) & ~((kind == COPY) & within)
-
-
-def _has_waited(trace: Trace, copy: Int32s) -> Bools:
-    """Return the calls of HIP's copy and wait in one that returned after their copy had ended."""
-    result = np.zeros(len(copy), bool)
-    rows = np.flatnonzero(trace.calls.named(WAITING_COPY.__eq__) & (copy != NONE))
-    result[rows] = trace.calls.end_ns[rows] + SKEW_NS >= _gpu_end(trace, copy[rows])
-    return result
-
-
-def _last_kernels(trace: Trace) -> Int32s:
-    """Return per call the last kernel that it launched, -1 for none."""
-    kernels = np.flatnonzero((trace.gpu.category == KERNEL) & (trace.links.launch != NONE))
-    result = np.full(len(trace.calls), NONE, np.int32)
-    result[trace.links.launch[kernels]] = kernels
-    return result
-
-
 def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bools:
     """Return whether the busiest stream of the device still ran kernels, launched before the call, when it returned."""
     gpu, launched = trace.gpu, trace.launched_ns
     result = np.zeros(len(device), bool)
-    for mine in rows_by(device):
-        on_device = gpu.of_device.get(int(device[mine[0]]), mine[:0])
+    for waits in rows_by(device):
+        on_device = gpu.of_device.get(int(device[waits[0]]), waits[:0])
         kernels = on_device[gpu.category[on_device] == KERNEL]
         if len(kernels) == 0:
             continue
@@ -212,94 +133,17 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
         queue = kernels[gpu.stream[kernels] == streams[busiest]]
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
-        result[mine] = ends[np.searchsorted(launched[queue], start[mine])] > end[mine] + SKEW_NS
+        result[waits] = ends[np.searchsorted(launched[queue], start[waits])] > end[waits] + SKEW_NS
     return result
 
 
 def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
     """Return how long the device of each stall worked in a range."""
     gpu, result = trace.gpu, np.zeros(len(device), np.int64)
-    for mine in rows_by(device):
-        rows = gpu.of_device.get(int(device[mine[0]]), mine[:0])
-        result[mine] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[mine], end[mine])
-    return result
-
-
-def _gpu_start(trace: Trace, row: Int32s) -> Int64s:
-    return trace.gpu.start_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
-
-
-def _gpu_end(trace: Trace, row: Int32s) -> Int64s:
-    return trace.gpu.end_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
-
-
-def _issued(trace: Trace, rows: Int64s, copy: Int32s) -> Int64s:
-    """Return the time before which work was issued that the call waits for: its own copy's launch, or its start."""
-    start = trace.calls.start_ns[rows]
-    return np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
-
-
-def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
-    """Return device and stream that each call waits for; the stream is -1 where it is unknown.
-
-    The call's own copy tells both; CUPTI's record of the synchronization tells the stream. Otherwise the device is that
-    of the thread's last launch.
-    """
-    gpu, calls = trace.gpu, trace.calls
-    if len(gpu) == 0:
-        return np.full(len(rows), NONE, np.int32), np.full(len(rows), NONE, np.int64)
-    device, stream = _last_device(trace, rows), np.full(len(rows), NONE, np.int64)
-    if len(trace.syncs):
-        order = np.argsort(trace.syncs.correlation, kind="stable")
-        position = np.searchsorted(trace.syncs.correlation[order], calls.correlation[rows])
-        record = order[np.minimum(position, len(order) - 1)]
-        known = (trace.syncs.correlation[record] == calls.correlation[rows]) & (calls.correlation[rows] > 0)
-        stream = np.where(known, trace.syncs.stream[record], stream)
-    own = copy != NONE
-    return np.where(own, gpu.device[copy], device).astype(np.int32), np.where(own, gpu.stream[copy], stream)
-
-
-def _last_device(trace: Trace, rows: Int64s) -> Int32s:
-    """Return the device of the last launch of the call's thread before it, else the first device of the trace."""
-    gpu, calls, launch = trace.gpu, trace.calls, trace.links.launch
-    device = np.full(len(calls), NONE, np.int32)
-    device[launch[launch != NONE]] = gpu.device[launch != NONE]
-    order = np.lexsort((calls.start_ns, calls.thread))
-    last = np.maximum.accumulate(np.where(device[order] == NONE, NONE, np.arange(len(order))))
-    same_thread = (last != NONE) & (calls.thread[order[last]] == calls.thread[order])
-    result = np.full(len(calls), gpu.device[0], np.int32)
-    result[order[same_thread]] = device[order[last[same_thread]]]
-    return result[rows]
-
-
-def _prior_end(
-    trace: Trace, kind: np.ndarray, device: Int32s, stream: Int64s, start: Int64s, end: Int64s, issued: Int64s
-) -> Int64s:
-    """Return the end of the last work that was issued before and that the call waited for; its start if none.
-
-    A synchronize of a known stream, or of the device, waits for all that was issued there. If the target of a call is
-    not known (an event, an unnamed stream, an allocation), only work that had ended when it returned was awaited. The
-    same holds for work whose launch is not in the trace: whether it was issued before is unknown.
-    """
-    gpu = trace.gpu
-    latest = start.copy()
     for waits in rows_by(device):
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])
-        linked = trace.links.launch[rows] != NONE
-        recorded, others = rows[linked], rows[~linked]
-        queued = Queued(gpu.stream[recorded], trace.launched_ns[recorded], gpu.end_ns[recorded])
-        ended = Queued(gpu.stream[others], gpu.end_ns[others], gpu.end_ns[others])
-        named, unnamed = waits[stream[waits] != NONE], waits[stream[waits] == NONE]
-        over = end + SKEW_NS
-        before = np.where(kind[unnamed] == DEVICE, np.iinfo(np.int64).max, over[unnamed])
-        for some, awaited in (
-            (named, queued.last_on(stream[named], issued[named])),
-            (named, ended.last_on(stream[named], over[named] + 1)),
-            (unnamed, queued.last_before(issued[unnamed], before)),
-            (unnamed, ended.last_before(over[unnamed] + 1, over[unnamed])),
-        ):
-            latest[some] = np.maximum(latest[some], awaited)
-    return np.where(kind == HOST_MEMORY, start, latest)
+        result[waits] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[waits], end[waits])
+    return result
 
 
 def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
@@ -321,10 +165,10 @@ def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
 def _bubbles(idle_of: Mapping[int, Gaps], device: Int32s, awaited_end: Int64s, waited: Bools) -> Int64s:
     """Return the idle time of the device that begins where the awaited work of each stall ended."""
     bubble = np.zeros(len(device), np.int64)
-    for mine in rows_by(device):
-        if int(device[mine[0]]) not in idle_of:
+    for waits in rows_by(device):
+        if int(device[waits[0]]) not in idle_of:
             continue
-        (idle, _, queued), stalls = idle_of[int(device[mine[0]])], mine[waited[mine]]
+        (idle, _, queued), stalls = idle_of[int(device[waits[0]])], waits[waited[waits]]
         gap = np.searchsorted(idle.start, awaited_end[stalls])
         begins = gap < len(idle.start)
         begins[begins] = (idle.start[gap[begins]] == awaited_end[stalls[begins]]) & ~queued[gap[begins]]
@@ -344,13 +188,13 @@ def _own_idle(
 ) -> Int64s:
     """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
     own = bubble[1] - bubble[0]
-    for mine in rows_by(device):
-        if int(device[mine[0]]) not in idle_of:
+    for waits in rows_by(device):
+        if int(device[waits[0]]) not in idle_of:
             continue
-        idle, rows = idle_of[int(device[mine[0]])].times, mine[holding[mine]]
+        idle, rows = idle_of[int(device[waits[0]])].times, waits[holding[waits]]
         start, end = call[0][rows], call[1][rows]
         reach = np.maximum.accumulate(end)
         begins = np.maximum(start, np.concatenate((start[:1], reach[:-1])))  # calls of other threads may run meanwhile
-        own[mine] -= covered(union(start, end), bubble[0][mine], bubble[1][mine])
+        own[waits] -= covered(union(start, end), bubble[0][waits], bubble[1][waits])
         own[rows] = covered(idle, begins, end)
     return own

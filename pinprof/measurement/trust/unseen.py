@@ -53,13 +53,13 @@ def queued_before(facts: TraceFacts) -> Doubt | None:
     Several steps show by the ends of their work that the GPU is the limit; of a single one nothing tells what came
     before it.
     """
-    found = facts.trace.steps.holds(facts.trace.links.activity_step) & (facts.trace.links.launch != NONE)
-    if not found.any():
+    stepped = facts.trace.steps.holds(facts.trace.links.activity_step) & (facts.trace.links.launch != NONE)
+    if not stepped.any():
         return None
     times, alone, length = facts.times, facts.times.count == 1, facts.times.traced_ns or 0.0
     if not alone and is_gpu_bound(times.busy_ns or 0.0, length):
         return None
-    unseen, launching = _unseen_ns(facts, found)
+    unseen, launching = _unseen_ns(facts, stepped)
     if unseen > LATE_START_NS and unseen >= ((1 - GPU_BOUND) * length if alone else APART * launching):
         return _queued(
             f"no GPU work for {duration(unseen)} after the first launch",
@@ -127,10 +127,10 @@ def _queued(what: str, why: str) -> Doubt:
     )
 
 
-def _unseen_ns(facts: TraceFacts, found: Bools) -> tuple[int, int]:
+def _unseen_ns(facts: TraceFacts, stepped: Bools) -> tuple[int, int]:
     """Return how long after the first of these launches the GPU begins to work, and how long they go on, in ns."""
     trace = facts.trace
-    launched = trace.calls.end_ns[trace.links.launch[found]]
+    launched = trace.calls.end_ns[trace.links.launch[stepped]]
     first = int(launched.min())
     return int(trace.gpu.start_ns.min()) - first, int(launched.max()) - first
 

@@ -12,8 +12,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from pinprof.analyses.syncs.blocking_calls import WAITING_COPY
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
-from pinprof.analyses.syncs.stalls import WAITING_COPY, Stalls
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
 from pinprof.trace.lines import EDGE, Place, SourceLine
 from pinprof.trace.links import outermost
