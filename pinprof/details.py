@@ -71,14 +71,14 @@ class Details:
 
     @cached_property
     def overlap(self) -> Overlap:
-        """The copies, and the time of each beside which no kernel runs."""
+        """The copies, and the part of each that no kernel hides."""
         return measure_overlap(self.trace)
 
     @cached_property
     def copy_places(self) -> tuple[SourceLine | None, ...]:
         """Where each copy of `overlap.row` was launched; the line is None where only the function is certain.
 
-        It is the recorded line of the wait for the copy, else what the stack tells.
+        It is the recorded line of the wait for the copy, otherwise the line that the stack shows.
         """
         rows = self.overlap.row
         launch = self.trace.links.launch[rows]
@@ -125,6 +125,6 @@ class Details:
 
 
 def details_of(trace: Trace, sources: Sources | None = None) -> Details:
-    """Return what can be measured of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    """Return the details of a trace; lines are looked up in `sources`, by default in the folder of the trace."""
     irregular = irregular_steps(trace, lambda: measure_loader(trace).times)
     return Details(without(trace, irregular), sources or Sources(trace.path, trace.info.made), irregular)

@@ -1,4 +1,4 @@
-"""What an object shows of itself in a Python session: one line, and in a notebook a small table."""
+"""How an object shows itself in a Python session: as one line, and in a notebook as a small table."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

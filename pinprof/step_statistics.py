@@ -10,9 +10,9 @@ Times: TypeAlias = NDArray[Any]
 Bools: TypeAlias = NDArray[np.bool_]
 
 LONGER = 1.5
-"""A time of less than this many usual ones is like them: a log line or a slower copy makes as much of a step."""
+"""A time below this multiple of the usual one is like the others: a log line or a slower copy takes as much."""
 DEVIATIONS = 6
-"""Nor is one unlike the others that lies within so many median deviations: they scatter as much."""
+"""A time within this number of median deviations is like the others, too: they scatter as much."""
 FEWEST = 3
 """Of fewer times none is the usual one."""
 MOSTLY = 0.5
@@ -28,7 +28,7 @@ STUDENT = {2: 4.3027, 3: 3.1824, 4: 2.7764}
 """Quantiles of Student's distribution for this confidence, by the degrees of freedom for which no expansion holds."""
 
 EXTRA = 1.1
-"""Work every so many steps shows itself if all steps with it take at least this many times the usual one."""
+"""Regular work in some steps shows if all of these take at least this multiple of the usual step."""
 FEWEST_RETURNS = 5
 """Fewer returns of a longer step may be chance: of 50 periods, one fits four steps of twenty in 1 of 10 series."""
 TAKEN_FOR_NOISE = 0.95
@@ -58,7 +58,7 @@ def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bool
 def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | None = None) -> Bools:
     """Return which times are much longer than the usual one, and which of the noted ones than those without a note.
 
-    Where something was noted in half of them, only the other half tells what is usual.
+    Where something was noted in half of the times, only the other half shows what is usual.
     """
     longer = unlike(times, excused)
     return longer | (noted & unlike(times, excused, ~noted)) if noted.any() else longer
@@ -67,8 +67,8 @@ def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | Non
 def returning(times: Times, number: Times) -> Times:
     """Return the indices of somewhat longer times that come back after the same number of others; none if none does.
 
-    `number` counts them, in order, with those that are left out. The shortest period of which all returns are longer
-    than nearly all of the others.
+    `number` counts them, in order, with those that are left out. Of several periods it is the shortest whose times are
+    all longer than nearly all others.
     """
     if not len(times):
         return np.arange(0)

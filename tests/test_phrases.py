@@ -8,7 +8,7 @@ from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import VERDICTS, WAITS
 from pinprof.cli.group import SECTIONS
-from pinprof.measurement.trust.doubt import FIGURES
+from pinprof.measurement.trust.doubt import FIGURE_KINDS
 from pinprof.report.trace.course import OF_STEPS as UNLIKE
 from pinprof.report.whatif.text import SPEEDS
 from pinprof.report.words import PARTS
@@ -54,7 +54,7 @@ def _most_common() -> Iterator[str]:
         "why a copy is exposed, in a table": {name: exposure.label for name, exposure in EXPOSED.items()},
         "why a copy is exposed": {name: exposure.sentence for name, exposure in EXPOSED.items()},
         "steps unlike the others": UNLIKE,
-        "what a trace cannot tell": {str(figure): words for figure, words in FIGURES.items()},
+        "what a trace cannot tell": {str(figure): words for figure, words in FIGURE_KINDS.items()},
         "what a prediction assumes": {name: fix.assumes for name, fix in FIXES.items()}
         | {name: assumes for name, (_, assumes) in SPEEDS.items()},
         "findings": {rule.id: rule.title for rule in RULES},

@@ -100,7 +100,7 @@ def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
 
 @dataclass(frozen=True)
 class Exposure:
-    """Why nothing runs beside a copy."""
+    """Why no kernel hides a copy."""
 
     label: str
     """In short, for tables."""
@@ -117,7 +117,9 @@ EXPOSED: Final = {
         "on the stream of the kernels",
         "the copy is on the stream of the kernels around it, so they run one after the other",
     ),
-    "no_kernels_to_overlap": Exposure("no kernel was queued", "no kernel was queued that could have run beside it"),
+    "no_kernels_to_overlap": Exposure(
+        "no kernel was queued", "no kernel was queued that could have run at the same time"
+    ),
     "launched_late": Exposure(
         "launched too late", "it was launched too late: the kernels that it could hide behind had ended"
     ),
@@ -128,7 +130,7 @@ EXPOSED: Final = {
         "neither in shares nor per step",
     ),
 }
-"""By name, as JSON has it, in the order in which `_reasons` asks for them; the end of the recording comes first."""
+"""By name, as JSON has it, in the order in which `_reasons` checks them; the end of the recording comes first."""
 REASONS: Final = tuple(EXPOSED)
 
 CUT = REASONS.index("end_of_recording")
@@ -298,15 +300,15 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     elsewhere[changes] = reach[changes]
     elsewhere = np.concatenate(([never], np.maximum.accumulate(elsewhere)))
     launched_before = np.searchsorted(launched[queue], gpu.end_ns[rows])
-    beside = np.append(stream[last], NONE)[launched_before - 1] != gpu.stream[rows]
-    result: Bools = np.where(beside, reach[launched_before], elsewhere[launched_before]) > gpu.start_ns[rows]
+    is_elsewhere = np.append(stream[last], NONE)[launched_before - 1] != gpu.stream[rows]
+    result: Bools = np.where(is_elsewhere, reach[launched_before], elsewhere[launched_before]) > gpu.start_ns[rows]
     return result
 
 
 def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
     """Return whether the copy began before any kernel that was queued, and is exposed mostly until the first starts.
 
-    If it were launched earlier, it would run earlier, but still beside nothing.
+    If it were launched earlier, it would run earlier, but still alone.
     """
     gpu, launched = trace.gpu, trace.launched_ns
     if len(kernels) == 0:
@@ -315,8 +317,8 @@ def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) ->
     following = np.searchsorted(gpu.start_ns[kernels], start)
     first = kernels[np.minimum(following, len(kernels) - 1)]
     alone = np.where(contains(union(gpu.start_ns[kernels], gpu.end_ns[kernels]), start), 0, gpu.start_ns[first] - start)
-    beside = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
-    result: Bools = beside & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
+    during_copy = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
+    result: Bools = during_copy & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
     return result
 
 

@@ -40,7 +40,7 @@ class Touches:
 
 @dataclass(frozen=True)
 class Hazards:
-    """Copies of which the trace does not show that the host leaves their memory alone until they have ended.
+    """Copies whose memory the host may touch before they have ended, as far as the trace shows.
 
     What the host reads and writes is not recorded, so each is a suspicion.
     """

@@ -23,7 +23,7 @@ NORMAL = 1.96
 
 
 class _Line(NamedTuple):
-    """What tells lines and functions apart; a function has no line."""
+    """The key of a line, or of a function, which has no line."""
 
     place: Place
     origin: Origin

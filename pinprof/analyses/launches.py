@@ -20,8 +20,8 @@ else."""
 FEW = 8
 """A step of fewer launches is not slow because of their number: forward, backward and update of one layer make more."""
 LONGEST = 10
-"""Of the time until a launch, what is longer than so many times the median is no cost of a launch: the host does other
-work, waits, or loads the kernel."""
+"""A time until a launch counts as the cost of a launch up to this multiple of the median. In the rest the host does
+other work, waits, or loads the kernel."""
 MOST_NAMES = 50
 """Ops, and modules, that are kept: those of most launches."""
 LONGEST_NAME = 200
@@ -85,11 +85,11 @@ class Launches:
     host_ns: float
     """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
     many_ns: float
-    """What the host takes per step because it launches often, at most: the time from one launch to the next, with no
-    more of each than so many times the median; 0 where it launches too seldom for that."""
+    """The host's time per step that goes into launches, at most: the times from one launch to the next, each limited to
+    `LONGEST` medians; 0 where a step has few launches."""
     phases: tuple[PhaseLaunches, ...]
     ops: tuple[NamedLaunches, ...]
-    """By the outermost op that is no node of autograd: the names of most launches, the most first."""
+    """By the outermost op, without autograd's nodes: the names with most launches, the most first."""
     modules: tuple[NamedLaunches, ...]
     """By the innermost module; none where torch recorded no calls of modules. Backward launches belong to none."""
 

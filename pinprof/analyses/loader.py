@@ -85,7 +85,8 @@ def _is_in_process(name: str) -> bool:
 def _pinned(trace: Trace) -> bool | None:
     """Return whether the batches of the steps came from pinned memory.
 
-    Small copies beside large ones are labels and scalars; alone they are batches, if the DataLoaders yield tensors.
+    Small copies are labels and scalars if there are large ones; else they are batches, if the DataLoaders yield
+    tensors.
     """
     gpu, constructed = trace.gpu, trace.info.made
     copies = (gpu.direction == HTOD) & (trace.links.activity_step != NONE)

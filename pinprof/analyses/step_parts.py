@@ -140,7 +140,7 @@ def _of_device(trace: Trace, device: int) -> StepParts:
 
 
 def _talking(trace: Trace, rows: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
-    """Return when rows of a device do nothing but collectives, of which most of the time may be waiting."""
+    """Return when a device runs nothing but collectives, which may mostly wait for other ranks."""
     gpu = trace.gpu
     computing = rows[(gpu.category[rows] == KERNEL) & ~is_collective_kernel(gpu)[rows]]
     return subtract(subtract(kernels, copies), union(gpu.start_ns[computing], gpu.end_ns[computing]))
@@ -181,7 +181,7 @@ class Communication:
     time_ns: int
     """In which a kernel of a collective runs, waiting for other ranks included."""
     exposed_ns: int
-    """The part of it beside which no other kernel runs on the device."""
+    """The part of it in which no other kernel runs on the device."""
 
 
 def measure_communication(trace: Trace) -> Communication:

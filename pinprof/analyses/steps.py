@@ -9,7 +9,8 @@ from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
 LONGER = 1.5
-"""A time from end to end beside a step that is unlike the others is that step's if it is so many times the usual."""
+"""Next to an irregular step, a time from end to end belongs to that step if it is longer than this multiple of the
+usual."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,10 @@ def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
     """Return the times from end to end that a step unlike the others makes long: before its own work, or after it."""
     working = ends != NO_WORK
     times = np.diff(ends)[working[1:] & working[:-1]]
-    beside = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
-    if not beside.any() or beside.all():
+    adjacent = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
+    if not adjacent.any() or adjacent.all():
         return times[:0]
-    return times[beside & (times > LONGER * np.median(times[~beside]))]
+    return times[adjacent & (times > LONGER * np.median(times[~adjacent]))]
 
 
 def _busy_time(trace: Trace) -> float | None:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import Bound, Placed, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
 from pinprof.documents.findings import DoFirst, Joint, OfCause
-from pinprof.measurement.trust import FIGURES
+from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
 from pinprof.version import VERSION
@@ -76,7 +76,7 @@ class BriefUntold(Document):
     cannot: Annotated[Words, doc("what follows")]
     remedy: Annotated[Words, doc("how to record it")]
     withholds: Annotated[
-        Sequence[Annotated[str, one_of(FIGURES)]], doc("the kinds of figures that are null because of it")
+        Sequence[Annotated[str, one_of(FIGURE_KINDS)]], doc("the kinds of figures that are null because of it")
     ]
 
 

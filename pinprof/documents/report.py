@@ -12,7 +12,7 @@ from pinprof.documents.spent import HostMemory, HostProfile, Kernel, KernelSums,
 from pinprof.documents.waits import Copies, Idle, Loader, Overlap, Syncs
 from pinprof.measurement.figures import FIGURES, Unit
 from pinprof.measurement.trust import CHECKS
-from pinprof.measurement.trust.doubt import FIGURES as KINDS
+from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.version import VERSION
 

@@ -163,7 +163,7 @@ def check_output(output: str, traces: Mapping[int, str]) -> None:
     """Raise PinprofError if HTA would write to a URL or overwrite a trace."""
     if is_url(output):
         raise PinprofError(
-            f"HTA writes its output beside the trace, and {shown(output)} is a URL; copy the trace here first"
+            f"HTA writes into the folder of the trace, and {shown(output)} is a URL; copy the trace here first"
         )
     if os.path.realpath(output) in map(os.path.realpath, traces.values()):
         raise PinprofError(f"HTA would overwrite {output}; name the trace NAME.json or NAME.json.gz")

@@ -8,7 +8,7 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import GpuSums, Profile
 
 OUTSIDE = "outside"
-"""Idle time of the only step that lies around all work of a GPU: no launch tells its cause."""
+"""Idle time of the only step before and after all work of a GPU: no launch shows its cause."""
 UNTOLD = ""
 """Idle time whose cause the trace cannot tell."""
 

@@ -118,7 +118,7 @@ STEP_MS = Figure(
 )
 EXPOSED = Figure(
     "exposed_ms",
-    "copy time with no kernel beside it",
+    "copy time that no kernel hides",
     "ns",
     (PER_STEP, OVERLAP),
     in_steps=exposed_in_steps,

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def measure(trace: Trace, sources: Sources | None = None) -> Profile:
-    """Return all measurements of a trace; lines are looked up in `sources`, by default those beside the trace."""
+    """Return all measurements of a trace; lines are looked up in `sources`, by default in the folder of the trace."""
     details = details_of(trace, sources)
     return profile_of(details, Replay([details]))
 
@@ -52,7 +52,7 @@ def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
 
 
 def _in_short(info: Info) -> Info:
-    """Return what a trace says about itself without what only tells the lines of its waits."""
+    """Return what a trace says about itself, without the records that only serve to find lines of waits."""
     watched = replace(info.watched, sequences=None) if info.watched else None
     return replace(info, lines=(), contexts=None, watched=watched)
 

@@ -17,7 +17,7 @@ from pinprof.analyses.syncs import BareSite, Cost, Stalled
 from pinprof.analyses.whole_run.irregular_work import Irregular
 from pinprof.analyses.whole_run.ledger import WholeRun
 from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.trust.doubt import FIGURES, Doubt, Doubted
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, Doubted
 from pinprof.object_repr import as_table, one_line
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Info
@@ -91,7 +91,7 @@ class Profile:
     path: str
     info: Info
     begin_ns: int
-    """When the first event began, in ns since 1970 as far as the trace tells."""
+    """When the first event began, in ns since 1970 if the trace has the date."""
     span_ns: int
     counts: dict[str, int]
     """Events by category, as in `Trace.counts`."""
@@ -168,7 +168,9 @@ class Profile:
         if self.waits:
             stall = sum(cost.stall_ns for _, cost in self.waits) / divisor
             rows.append(("stalls", f"{duration(stall)} at {counted(len(self.waits), 'site')}"))
-        rows.append(("not given", ", ".join(words for name, words in FIGURES.items() if getattr(self.withheld, name))))
+        rows.append(
+            ("not given", ", ".join(words for name, words in FIGURE_KINDS.items() if getattr(self.withheld, name)))
+        )
         return [(name, what) for name, what in rows if what]
 
     @property

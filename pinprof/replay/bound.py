@@ -15,7 +15,11 @@ program, before and after pin_memory=True, the steps were in the DataLoader for 
 
 @dataclass(frozen=True)
 class Feed:
-    """The input of a step without the profiler; means, in ns."""
+    """The input of a step without the profiler, as measured in the recorded run; means, in ns.
+
+    The recorded steps do not show it: while a recording begins, workers fill their queues, so its steps wait for less;
+    and where the process makes its batches itself, the profiler slows that.
+    """
 
     input_ns: float
     """All its time in a DataLoader."""
@@ -24,7 +28,7 @@ class Feed:
 
     @property
     def pinned_ns(self) -> float:
-        """The input if a thread received and pinned the batches of the workers, beside the step."""
+        """The input if a thread received and pinned the batches of the workers during the step."""
         return min(self.wait_ns + HANDED_OVER_NS, self.input_ns)
 
     @property
@@ -35,7 +39,7 @@ class Feed:
     def batch_ns(self, step_ns: float, now: int, then: int) -> float:
         """Return how far apart `then` workers bring the batches of steps, in place of `now`; 0: the process itself.
 
-        So many workers are so many times as fast, if they need only cores. Those of now set the pace of the step.
+        Twice the workers are twice as fast, if they need only cores. The present workers set the pace of the step.
         """
         return (now * step_ns if now else self.input_ns) / then
 
@@ -58,10 +62,10 @@ def feed_of(details: Details) -> Feed | None:
 
 GPU, HOST, INPUT, COMMUNICATION = "gpu", "host", "input", "communication"
 BOUNDS = {
-    GPU: "the GPU is the limit: it works nearly all the time, or its queued work waits for other work",
-    HOST: "the host is the limit: the GPU waits for its launches, or for it to stage copies",
-    INPUT: "the input is the limit: the GPU waits for the next batch",
-    COMMUNICATION: "communication is the limit: the GPU is in collectives, or waits for other ranks in them",
+    GPU: "the GPU sets the pace: it works nearly all the time, or its queued work waits for other work",
+    HOST: "the host sets the pace: the GPU waits for launches, or for copies that the host stages",
+    INPUT: "the input sets the pace: the GPU waits for the next batch",
+    COMMUNICATION: "collectives set the pace: the GPU runs them, or waits in them for other ranks",
 }
 """What sets the pace of a step, before and after what a what-if changes."""
 GPU_BOUND = 0.9

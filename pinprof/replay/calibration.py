@@ -47,7 +47,7 @@ MUCH = 0.2
 MOST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
 MOST_HURRIED = 4.0
-"""A host that did other work besides while it recorded may be so many times as fast else."""
+"""A host that did other work while it recorded may be faster by at most this factor at other times."""
 CLOSE = 0.005
 """A replay this near to the step keeps the usual cost: the cost on the host does not show in the step."""
 MOST_STAGING = 1.5
@@ -130,7 +130,7 @@ def _slower(launch_ns: float) -> float:
 
 
 def host_ns_per_event(program: Program) -> float:
-    """Return the host's time per recorded op and call, but for rare long ones; 0 if none is recorded."""
+    """Return the host's time per recorded op and call, without rare long ones; 0 if none is recorded."""
     calls = [call for call in program.calls if call.events > 0]
     if not calls:
         return 0.0
@@ -170,7 +170,7 @@ def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerC
 
 
 def _hurried(times: float) -> ProfilerCost:
-    """Return the most that a profiler costs, on a host that is so many times as fast without it."""
+    """Return the most that a profiler costs, on a host that is `times` as fast without it."""
     return replace(cost_of(MOST_NS), host_speed=times)
 
 
@@ -192,8 +192,8 @@ def crossing(falling: Callable[[float], float], target: float, high: float, low:
 
 
 FEWEST: Final = 20
-"""Of so many samples in optimizers, the share is known to a fifth. Without them the replay is off by a third: so far
-scatter its shares from those of the samples, in 26 recordings of programs of others."""
+"""From this number of samples in optimizers on, their share is known to a fifth. Without them the replay is off by a
+third: so far scatter its shares from those of the samples, in 26 recordings of programs of others."""
 WRAPPER, WRAPPED_IN = "wrapper", "torch/optim/optimizer.py"
 """The function around each step of an optimizer, which also marks it in the trace (`Optimizer.profile_hook_step`)."""
 DECORATED_IN: Final = "torch/utils/_contextlib.py"
@@ -203,7 +203,9 @@ DECORATED_IN: Final = "torch/utils/_contextlib.py"
 def as_sampled(program: Program, trace: Trace) -> Program:
     """Return the program with the profiler's cost in optimizers as the samples of the recorded run tell it.
 
-    Without enough samples, or without marks of optimizers, it is the program itself.
+    Per op, a profiler costs more or less in an optimizer than elsewhere. Elsewhere samples are no better: a short call
+    in C is seen at the Python that runs next, and a long one that waits is not the host's own time. Without enough
+    samples, or without marks of optimizers, it is the program itself.
     """
     per_step = sampled_ns(trace.info.host)
     inside = _shares_inside(trace, program.calls) if per_step else np.zeros(0)

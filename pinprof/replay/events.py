@@ -39,7 +39,7 @@ class EventUse(NamedTuple):
     queue: int
     """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
     back: int
-    """For `order` and `wait`: the event is the one recorded so many records before."""
+    """For `order` and `wait`: how many records before the call the event was recorded."""
 
 
 class EventUses(NamedTuple):
@@ -155,13 +155,13 @@ def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
 
 
 def _record(records: list[int], call: int, back: int) -> int:
-    """Return the record so many records before a call; -1 if there are not so many. Rows are sorted by start."""
+    """Return the record `back` records before a call; -1 if there are fewer. Rows are sorted by start."""
     at = bisect_left(records, call) - back
     return records[at] if at >= 0 else NONE
 
 
 def _best_order(trace: Trace, lanes: _Lanes, records: list[int], group: list[int]) -> _Guess | None:
-    """Return the record for which a stream waits at these calls: one that tells why it was idle, else a late one."""
+    """Return the record that a stream waits for at these calls: one that explains why it was idle, or a late one."""
     return _explaining(trace, lanes, records, group) or _allowed(trace, lanes, records, group)
 
 

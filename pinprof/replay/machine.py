@@ -82,7 +82,7 @@ class Engine:
     """A copy engine: it makes one copy at a time, whichever is ready first."""
 
     LATEST = 128
-    """Copies that it remembers: a stream may be so many ahead of another."""
+    """The number of copies that it remembers: one stream may be that far ahead of another."""
 
     def __init__(self) -> None:
         self._busy: list[tuple[float, float]] = []
@@ -344,12 +344,12 @@ def pace(
     gpu_speed: float = 1.0,
     calls: int = 24_000,
 ) -> Pace:
-    """Return the steady pace of so many steps on all ranks, from running them until about so many calls are done."""
+    """Return the steady pace of `steps` steps on all ranks, after running about `calls` calls."""
     total = sum(len(program.calls) for program in programs)
     if not total or not steps:
         return Pace(0.0, 0.0)
     job = Job(programs, cost, gpu_speed=gpu_speed)
-    if total > calls:  # so many that their beginning does not count
+    if total > calls:  # enough that their beginning does not count
         job.play()
         return Pace(job.completed_ns() / steps, job.pacemaker().run.busy_ns / steps)
     times = max(3, min(60 // steps + 2, calls // total))

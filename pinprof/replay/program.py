@@ -100,14 +100,14 @@ class Call:
     """The same in the time of the input: many where the process loads its own data. Ops of a DataLoader are shorter
     than those that launch kernels, and a profiler costs less there: each counts by its share of their time."""
     cost_ns: float = 0.0
-    """What the profiler cost in the gap beside the cost of `events`: where samples of the host told it."""
+    """What the profiler cost in the gap in addition to `events`, where samples of the host show it."""
     queue: int = NONE
     own_ns: float = 0.0
     """Time that the call takes besides waiting."""
     wake_ns: float = DEFAULT_WAKE_NS
     """From the end of what it waits for to its return."""
     back: int = 0
-    """For a wait or an order: the event is the one recorded so many records before."""
+    """For a wait or an order: how many records before the call the event was recorded."""
     works: list[Work] = field(default_factory=list)
     step: int = NONE
     in_graph: bool = False
@@ -115,7 +115,7 @@ class Call:
 
 
 class Move(NamedTuple):
-    """What a replay needs to know of a call, beside the host's time before it; times in ns."""
+    """What a replay needs to know of a call, without the host's time before it; times in ns."""
 
     row: int
     works: Launched
@@ -180,7 +180,7 @@ class Program:
         times: dict[int, float] = defaultdict(float)
         for call in self.calls:
             times[call.step] += call.gap_ns + call.own_ns
-        if len(times) < 2:  # noqa: PLR2004  # one tells nothing of others
+        if len(times) < 2:  # noqa: PLR2004  # a single one shows no spread
             return ERROR_OF_ONE
         mean = statistics.fmean(times.values())
         return statistics.stdev(times.values()) / (mean * math.sqrt(len(times))) if mean > 0 else 0.0

@@ -20,8 +20,8 @@ def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence
 
     The kernel of a collective waits on all ranks for the last one. By itself it takes what it took on the rank on which
     it took least: that rank waited for none, except for ranks whose traces are not given. While it waits it holds a
-    part of the GPU, so that kernels beside it take longer: they, too, take what they took on the rank on which they
-    took least.
+    part of the GPU, so that other kernels take longer meanwhile: they, too, take what they took on the rank on which
+    they took least.
     """
     if len(traces) == 1:
         return list(programs)
@@ -69,11 +69,11 @@ def _changed(works: Sequence[Work], numbers: Meeting, own: dict[int, float]) -> 
 
 
 def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durations) -> Durations:
-    """Return what the kernels beside waiting collectives take elsewhere, where all ranks run them equally often."""
+    """Return the time on other ranks of kernels that ran during waiting collectives, if all run them equally often."""
     alike: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
-    beside = []
+    during_waits = []
     for position, (trace, chosen) in enumerate(zip(traces, steps, strict=True)):
-        beside.append(_beside_waiting(trace, own[position]))
+        during_waits.append(_during_waits(trace, own[position]))
         place_of = {step: place for place, step in enumerate(chosen)}
         rows = np.flatnonzero((trace.gpu.category == KERNEL) & np.isin(trace.links.activity_step, list(chosen)))
         for row in rows.tolist():
@@ -85,12 +85,12 @@ def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durati
             for same in zip(*rows_by.values(), strict=True):
                 least = min(_duration(trace, row) for trace, row in zip(traces, same, strict=True))
                 for position, row in zip(rows_by, same, strict=True):
-                    if row in beside[position]:
+                    if row in during_waits[position]:
                         result[position][row] = least
     return result
 
 
-def _beside_waiting(trace: Trace, own: dict[int, float]) -> set[int]:
+def _during_waits(trace: Trace, own: dict[int, float]) -> set[int]:
     """Return the kernels that ran while the kernel of a collective waited for other ranks."""
     gpu = trace.gpu
     rows = np.array(list(own), dtype=np.int64)

@@ -12,7 +12,7 @@ from pinprof.replay.program import Program
 from pinprof.units import NS_PER_MS
 
 SURE = 0.1
-"""An estimate whose range is no wider than this share of it needs no remark."""
+"""An estimate needs no remark if its range is at most this share of it."""
 
 SHORT_OF_TRUTH = 0.03
 """The traced step may be shorter than that of another run by this share, if no more."""
@@ -75,7 +75,7 @@ def estimate_step(
     *,
     fed_by_workers: bool = False,
 ) -> StepEstimate:
-    """Return the step of a job by the times of its ranks; `programs` are those of so many of their complete steps.
+    """Return the step of a job by the times of its ranks; `programs` are those of `steps` complete steps.
 
     A profiler slows the workers of a DataLoader, too: the least is a step that never waits for input. It slows the host
     more, so that workers keep up that do not otherwise: of a job that is `fed_by_workers`, the most is the traced step.

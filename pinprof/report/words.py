@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.analyses.syncs import WAITS, BareSite, Cost
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
@@ -183,11 +183,11 @@ def consequence(entry: Doubt) -> str:
 
 
 def untellable(entry: Doubt) -> str:
-    """Return which figures a trace cannot tell because of it; nothing where it tells all."""
-    figures = [words for figure, words in FIGURES.items() if figure in entry.withholds]
+    """Return which figures are not given because of it; nothing where all are."""
+    figures = [words for figure, words in FIGURE_KINDS.items() if figure in entry.withholds]
     if not figures:
         return ""
-    return f"This trace cannot tell {'any figure' if len(figures) == len(FIGURES) else either(figures)}"
+    return f"Not given: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
 
 
 def begun(sentence: str) -> str:

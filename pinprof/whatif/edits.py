@@ -29,7 +29,7 @@ from pinprof.whatif.rates import PinnedRates
 LARGE_COPY_BYTES = 1 << 20
 """Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
 ASSUMED_GBPS = 25.0
-"""What pinned copies are taken to reach where neither the trace nor the GPU's name tells: as on PCIe 4.0 x16."""
+"""The assumed rate of pinned copies where neither the trace nor the GPU's name shows it: that of PCIe 4.0 x16."""
 COPY_START_NS = 2_000.0
 """A pinned copy takes this long in addition to the time for its bytes."""
 
@@ -97,7 +97,7 @@ class PinnedRate(NamedTuple):
 
     gbps: float
     is_known: bool
-    """Whether the trace or the GPU's link tells it; else it is assumed."""
+    """Whether it comes from the trace or the GPU's link; otherwise it is assumed."""
 
 
 def pinned_rate(trace: Trace) -> PinnedRate:
@@ -124,7 +124,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 
 
 COPY_LAUNCHES = 2.0
-"""The call of an asynchronous copy of pinned memory takes so many times as long as a kernel's launch: 2.1 in the median
+"""The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: 2.1 in the median
 of 46 recordings, 1.5 to 2.9 in eight of ten."""
 
 

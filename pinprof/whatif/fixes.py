@@ -35,7 +35,7 @@ FIXES: Mapping[str, Fix] = {
         "wait of the host",
         "waits of the host",
         "dropped",
-        "no wait to drop but for allocations (--drop-allocs) and copies in flight (PIN216)",
+        "no wait to drop, except for allocations (--drop-allocs) and copies in flight (PIN216)",
         assumes=(
             "no code needs the awaited values before the step ends: a logged value can be read later, a value"
             " that decides what to launch cannot"

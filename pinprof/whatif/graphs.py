@@ -185,12 +185,14 @@ LAUNCH_NS = 10_000.0
 LATENCY_NS = 10_000.0
 """From there to the start of its first kernel on an idle GPU."""
 GAP_NS = 250.0
-"""Between two nodes of a graph of which one needs the other: 170 in a recorded graph of a whole step of ResNet-18 on an
+"""Between two nodes of a graph where one needs the other: 170 in a recorded graph of a whole step of ResNet-18 on an
 H200, 430 and 550 in those of its forward and backward pass."""
 
 
 def in_graphs(calls: Iterable[Call], graphed: Collection[int], longer: Mapping[int, float]) -> Iterable[Call]:
-    """Yield the calls as they are where these, by row, become nodes of graphs; work, by row, is `longer` by so many ns.
+    """Yield the calls as they are where calls of these rows become nodes of graphs.
+
+    `longer` has by how many ns work becomes longer, by its row.
 
     A run of such calls of one step, with none of another kind between them, is one graph. Its first call launches it.
     The host's time before the others is gone: ops and launches of the region run once, when it is captured, and so does
@@ -204,7 +206,7 @@ def in_graphs(calls: Iterable[Call], graphed: Collection[int], longer: Mapping[i
 def fused(calls: Iterable[Call], optimizers: Collection[int], left: Mapping[int, float]) -> Iterable[Call]:
     """Yield the calls as they are where one launch makes all of an optimizer's; its Python stays.
 
-    Of its work on the GPU, by row, so many ns are `left`, with nothing between.
+    `left` has how many ns of its work on the GPU remain, by row, with nothing between.
     """
     for call in _in_one(calls, optimizers, lambda call: call.input_ns + call.python_ns):
         yield _shortened(call, left) if any(work.row in left for work in call.works) else call

@@ -22,7 +22,7 @@ from pinprof.whatif.rates import PinnedRates
 MOST_NAMED = 20
 """Places that an error names, the costliest, before it counts the rest."""
 ALL = "all"
-"""In place of a site: every one of the code's own, but for those that allocate, and those that must stay."""
+"""In place of a site: all of the code's own, except for allocations and sites that must stay."""
 
 READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
@@ -51,8 +51,8 @@ class Scenario(Struct, frozen=True):
         bool,
         doc("one launch makes an optimizer's step; Adam and AdamW read and write the GPU's memory once for it"),
     ] = False
-    host_speed: Annotated[float, doc("the host is so many times as fast")] = 1.0
-    gpu_speed: Annotated[float, doc("the kernels are so many times as fast")] = 1.0
+    host_speed: Annotated[float, doc("factor by which the host is faster")] = 1.0
+    gpu_speed: Annotated[float, doc("factor by which kernels are faster")] = 1.0
 
 
 def edits_of(details: Details, scenario: Scenario) -> Edits:
@@ -98,8 +98,8 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
 def with_pinned(details: Details, copies: frozenset[int]) -> Edits:
     """Return the change that pins the host side of copies; a thread then receives the batches of workers, too."""
     feed, loader = feed_of(details), details.loader
-    beside = feed is not None and loader.by_workers and loader.pinned is False and not loader.pins
-    most = feed.pinned_ns if feed and copies and beside else inf
+    by_thread = feed is not None and loader.by_workers and loader.pinned is False and not loader.pins
+    most = feed.pinned_ns if feed and copies and by_thread else inf
     return Edits(pinned=copies, most_input_ns=most)
 
 

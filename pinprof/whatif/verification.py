@@ -127,7 +127,7 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
     pinned = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] != PINNED)
     blocking = _fewer(old, new, copies, _blocks)
-    behind = _fewer(old, new, copies, lambda side, rows: ~_runs_beside(side, rows))
+    behind = _fewer(old, new, copies, lambda side, rows: ~_is_hidden(side, rows))
     ahead = [row for row in behind if gpu.direction[row] == HTOD]
     gone = [number for number, site in enumerate(syncs.sites) if site in missed]
     kept = _kept(old, new)
@@ -201,8 +201,8 @@ def _blocks(side: _Side, rows: Int64s) -> Bools:
     return np.isin(rows, syncs.stalls.copy[of_copy])
 
 
-def _runs_beside(side: _Side, rows: Int64s) -> Bools:
-    """Return whether each copy is on another stream than most of the kernels' time, and mostly beside kernels."""
+def _is_hidden(side: _Side, rows: Int64s) -> Bools:
+    """Return whether each copy is on another stream than most of the kernels' time, and kernels mostly hide it."""
     gpu = side.trace.gpu
     kernels = np.flatnonzero(gpu.category == KERNEL)
     result = np.zeros(len(rows), bool)
@@ -213,6 +213,6 @@ def _runs_beside(side: _Side, rows: Int64s) -> Bools:
         streams, index = np.unique(gpu.stream[on_device], return_inverse=True)
         compute = streams[np.bincount(index.ravel(), weights=gpu.duration_ns[on_device]).argmax()]
         busy: Intervals = union(gpu.start_ns[on_device], gpu.end_ns[on_device])
-        beside = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
-        result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & beside
+        is_hidden = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
+        result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & is_hidden
     return result

@@ -24,7 +24,7 @@ from pinprof.measurement.figures import (
     WORKED,
 )
 from pinprof.measurement.known import given
-from pinprof.measurement.trust.doubt import FIGURES as KINDS
+from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.report.trace.json import to_json
 from pinprof.units import ms
 

@@ -25,7 +25,7 @@ from pinprof.check.figures import measure_figures
 from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import CHECKS, FIGURES
+from pinprof.measurement.trust import CHECKS, FIGURE_KINDS
 from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, doubted
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
@@ -304,7 +304,7 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
         pytest.param(lambda: early(5), "clock_skew", set(), id="5 µs early"),
         pytest.param(lambda: beside_each_other(20), "same_stream_overlap", set(), id="a fifth of each kernel"),
         pytest.param(lambda: held_up(700), "shared_gpu", set(), id="12 of 52 kernels, by 0.7 ms"),
-        pytest.param(lambda: two_processes(device=0), "several_processes", set(FIGURES), id="on one GPU"),
+        pytest.param(lambda: two_processes(device=0), "several_processes", set(FIGURE_KINDS), id="on one GPU"),
         pytest.param(
             lambda: two_processes(device=1),
             "several_processes",
@@ -529,7 +529,7 @@ def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dic
 
 
 def withheld(profile: Profile) -> set[str]:
-    return {figure for figure in FIGURES if getattr(profile.withheld, figure)}
+    return {figure for figure in FIGURE_KINDS if getattr(profile.withheld, figure)}
 
 
 def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
@@ -618,7 +618,7 @@ def test_every_rule_says_which_figures_it_rests_on() -> None:
     assert [rule.id for rule in RULES if rule.rests_on or rule.id == "PIN109"] == of_traces  # counted by torch
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", FIGURE_KINDS)
 def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: FigureKind) -> None:
     doubt = Doubt("a doubt", "its effect", "a remedy", frozenset({figure}))
     profile = replace(measure(read(steps(), tmp_path)), doubts=(doubt,), withheld=doubted([doubt]))

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from recordings import ROOT, TRACES
 
-from pinprof.measurement.trust.doubt import FIGURES, FigureKind
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
 from pinprof.rules import RULES, Rule, catalogue, rule_of
 from pinprof.rules.search import GUARDING
@@ -88,7 +88,7 @@ def test_rules_are_in_the_order_of_their_numbers() -> None:
 
 
 def test_rules_rest_on_figures() -> None:
-    assert get_args(FigureKind) == tuple(FIGURES)
+    assert get_args(FigureKind) == tuple(FIGURE_KINDS)
 
 
 def test_each_limit_of_the_step_is_answered() -> None:

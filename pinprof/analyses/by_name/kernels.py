@@ -39,7 +39,7 @@ class KernelTime:
     lanes: tuple[Lane, ...]
     """Where they run, for the longest time first."""
     op: str | None
-    """The outermost op, but for nodes of autograd, that launches most of their time; None where no op does."""
+    """The outermost op, without autograd's nodes, that launches most of their time; None where no op does."""
     origin: Origin
 
 

@@ -35,7 +35,7 @@ def _issued(trace: Trace, rows: Int64s, copy: Int32s) -> Int64s:
 def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
     """Return device and stream that each call waits for; the stream is -1 where it is unknown.
 
-    The call's own copy tells both; CUPTI's record of the synchronization tells the stream. Otherwise the device is that
+    The call's own copy has both; CUPTI's record of the synchronization has the stream. Otherwise the device is that
     of the thread's last launch.
     """
     gpu, calls = trace.gpu, trace.calls

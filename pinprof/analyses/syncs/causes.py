@@ -1,4 +1,4 @@
-"""What can make the host wait: one row for each cause, with its words, its colour, and what tells it."""
+"""The causes of the host's waits: one row for each, with its words, its colour, and the ops and calls that show it."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -31,7 +31,7 @@ class Cause:
     """By what to do about it, see `pinprof.hues`: read later, copy otherwise, remove, keep memory."""
     _: KW_ONLY
     ops: tuple[str, ...] = ()
-    """The outermost of these ops around a call names the cause."""
+    """Ops whose calls have this cause; of several around a call the outermost decides."""
     methods: tuple[str, ...] = ()
     """Methods of tensors; like functions they say more than the ops inside."""
     functions: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ WAITS: Final = {
     "profiler": Cause("profiler", OTHER_WAIT, call=PROFILER),
     "other": Cause("wait within an op", OTHER_WAIT),
 }
-"""The causes by name, as JSON has it; the place of each is its code in columns."""
+"""The causes by name, as JSON has it; their order gives their codes in columns."""
 
 CAUSES: Final = tuple(WAITS)
 CODE: Final = {cause: code for code, cause in enumerate(CAUSES)}

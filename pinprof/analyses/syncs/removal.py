@@ -27,7 +27,7 @@ from the working directory, where an environment may be (`.venv/lib/python3.12/s
 
 
 def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools) -> str:
-    """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` as `in_limiter` tells.
+    """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` comes from `in_limiter`.
 
     A wait is benign if no change of it can save time: it waits for room in the launch queue, which is full only while
     the GPU is behind; it is in a limiter; or it is for an event or another stream, and kernels queued before kept the
@@ -51,7 +51,7 @@ def in_limiter(trace: Trace, call: Int64s) -> Bools:
 
 
 def _asked_for(stack: Sequence[str]) -> bool:
-    """Return whether the user's own code called the function that waits; taken to be so where no stack tells."""
+    """Return whether the user's own code called the function that waits; True without a stack."""
     for entry in stack:
         file, colon, _ = entry.partition(":") if entry.startswith("<") else entry.rpartition(":")[0].rpartition(":")
         if colon and not entry.startswith("<") and not SYNCHRONIZERS.search(file):
@@ -69,7 +69,7 @@ class Guarded(NamedTuple):
 
 
 def guarded_copies(trace: Trace, stalls: Stalls) -> Guarded:
-    """Return for each synchronize the asynchronous copies of pinned memory that it awaits, but for its own.
+    """Return for each synchronize the asynchronous copies of pinned memory that it awaits, without its own copy.
 
     They were launched before the wait began, by any thread, had not ended then, and are on the stream that is awaited.
     Where that is not known they had ended when the wait returned.

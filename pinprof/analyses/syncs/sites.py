@@ -193,7 +193,7 @@ class Syncs:
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     """Return where the host waited for the GPU, for how long, and what that left idle.
 
-    Lines that were not recorded are looked up in `sources`, by default those beside the trace.
+    Lines that were not recorded are looked up in `sources`, by default in the folder of the trace.
     """
     stalls = measure_stalls(trace)
     recorded = lines_of_waits(trace, stalls)
@@ -224,7 +224,7 @@ class _Around(NamedTuple):
     """What is around each stall; -1 or None for none."""
 
     line: list[SourceLine | None]
-    """The recorded line of the user's code, or the one that the source tells."""
+    """The line of the user's code, recorded or found in its source."""
     library: list[Place | None]
     """The innermost function outside of torch, None where that is the user's own."""
     op: Int32s
@@ -263,9 +263,9 @@ def _path_of(line: SourceLine) -> CallPath:
 
 
 def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.ndarray:
-    """Return what makes a site, one column per stall: the source line where it is known, else op and function.
+    """Return the key of each stall's site, a column per stall: the source line if known, otherwise op and function.
 
-    The library's place tells sites apart, too, but not those of launches that were held up: any launch may be the one.
+    The library's place is part of the key, except where a launch was held up: that may happen to any launch.
     """
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)

@@ -7,8 +7,8 @@ from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, percent
 
 CLOCKS_AGREE_NS = 2_000
-"""GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: what starts this much
-before its launch tells nothing."""
+"""GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: a start that is this much
+before its launch means nothing."""
 LATENCY_NS = 20_000
 """A launch takes about 5 µs on the host and as much until the GPU starts, under a profiler up to 20 µs: a clock that is
 off by more shows work as queued that was launched late, and the other way round."""
@@ -52,7 +52,7 @@ def same_stream_overlap(facts: TraceFacts) -> Doubt | None:
     if not twice or twice < MATTERS * total:
         return None
     return Doubt(
-        f"{counted(count, 'GPU activity runs', 'GPU activities run')} beside another one of the same stream "
+        f"{counted(count, 'GPU activity runs', 'GPU activities run')} while another one of their stream runs "
         f"({percent(twice / total)} of their time)",
         "the GPU's working time counts overlapping kernels once, so the kernels' own times add up to more",
         "this is normal with programmatic dependent launch; on ROCm the times of kernels are uncertain",

@@ -13,19 +13,19 @@ from pinprof.trace.tables import Trace
 FigureKind: TypeAlias = Literal[
     "step", "estimate", "per_step", "busy", "copies", "overlap", "causes", "stalls", "drain"
 ]
-FIGURES: dict[FigureKind, str] = {
-    "step": "the step",
-    "estimate": "the step without the profiler and what a change saves",
+FIGURE_KINDS: dict[FigureKind, str] = {
+    "step": "step time",
+    "estimate": "step time without the profiler, savings",
     "per_step": "sums per step",
     "busy": "busy and idle time",
     "copies": "copies",
     "overlap": "overlap",
     "causes": "causes of idle and exposed time",
-    "stalls": "how long the host waits",
+    "stalls": "length of waits",
     "drain": "idle time after waits",
 }
 """The figures that a report withholds, each as a whole, and what they are in words."""
-STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURES
+STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURE_KINDS
 
 MATTERS = 0.02
 """Share of what should be there that may be lost without harm: it changes a figure by about as much, and the rules call
@@ -40,7 +40,7 @@ class Doubt:
     effect: str
     remedy: str
     withholds: frozenset[FigureKind] = frozenset()
-    """Keys of FIGURES that reports do not give because of it."""
+    """Keys of FIGURE_KINDS that reports do not give because of it."""
     absent: bool = False
     """Whether something was merely not recorded: what is shown is right without it."""
     check: str = ""
@@ -88,7 +88,7 @@ def doubted(doubts: Iterable[Doubt]) -> Doubted:
 
 
 class TraceFacts(NamedTuple):
-    """A trace, and what was measured of it that checks look at."""
+    """A trace, with the measurements that checks need."""
 
     trace: Trace
     times: StepTimes

@@ -36,7 +36,8 @@ MOSTLY = 0.5
 records that CUPTI drops are far fewer, and a buffer that overflows takes all that follows."""
 USUAL_GRAPH_WORK = 0.8
 """A launch of a graph with less than this share of its usual activities is under-recorded, as an edge step with less
-than 80 % of the usual launches is taken to be cut off: a graph runs the same nodes always, but for conditional ones."""
+than 80 % of the usual launches is taken to be cut off: a graph always runs the same nodes, except for conditional
+ones."""
 SAME_LAUNCHES = 3
 """Fewer launches of a graph than this do not tell what is usual."""
 NAMED_STEPS = 4
@@ -203,7 +204,7 @@ def _span_ns(trace: Trace) -> int:
 
 
 def _ends_step(trace: Trace, launches: Launches) -> bool:
-    """Return whether work is lost whose end or begin tells how long the GPU takes for a step."""
+    """Return whether work is lost that begins or ends the GPU's part of a step."""
     complete = np.flatnonzero(trace.steps.complete)
     if not len(complete):
         return False

@@ -223,7 +223,7 @@ def profiler_cost(facts: TraceFacts) -> Doubt | None:
 
 
 def host_memory(facts: TraceFacts) -> Doubt | None:
-    """Report copies of which the trace does not tell the kind of host memory."""
+    """Report copies whose kind of host memory was not recorded."""
     if not (facts.trace.gpu.host_memory == UNKNOWN).any():
         return None
     return Doubt(
@@ -267,7 +267,7 @@ def copy_times(facts: TraceFacts) -> Doubt | None:
 
 
 def waits_apart(facts: TraceFacts) -> Doubt | None:
-    """Report waits on threads without op or launch in the trace, so that nothing tells what waits."""
+    """Report waits on threads without op or launch in the trace: it is unknown what waits."""
     trace, calls = facts.trace, facts.syncs.stalls.call[~facts.syncs.stalls.profiler]
     known = np.zeros(len(trace.threads), bool)
     for table in (trace.ops, trace.annotations, trace.functions):
@@ -284,7 +284,7 @@ def waits_apart(facts: TraceFacts) -> Doubt | None:
 
 
 def source_lines(facts: TraceFacts) -> Doubt | None:
-    """Report that nothing tells where waits and copies of host memory were called, if there are any."""
+    """Report that it is unknown where waits and copies of host memory were called, if there are any."""
     trace = facts.trace
     waits = [site for site in facts.syncs.sites if site.is_wait]
     if not len(trace.calls) or len(trace.functions) or any(site.line is not None for site in waits):

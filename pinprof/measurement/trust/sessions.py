@@ -10,7 +10,7 @@ from pinprof.measurement.trust.doubt import (
     CAUSES,
     DRAIN,
     ESTIMATE,
-    FIGURES,
+    FIGURE_KINDS,
     PER_STEP,
     STEP,
     Doubt,
@@ -28,8 +28,8 @@ NUMBER = re.compile(re.escape(STEP_PREFIX) + r"(\d{1,18})")
 PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""
 MUCH_OF_STEPS = 0.1
-"""Share of the recorded steps from which their length, and what a change saves, are not those of later steps: what
-costs as much is of high severity."""
+"""If one-time work takes this share of the recorded steps, later steps have another length, and a change saves less
+there. A finding that costs as much is of high severity."""
 MOST_OF_STEPS = 0.5
 """Share from which no sum of theirs is."""
 NAMED_SHARE = 0.1
@@ -72,7 +72,7 @@ def several_processes(facts: TraceFacts) -> Doubt | None:
         if shared
         else "the steps come from one process, the GPU work from all",
         "give the trace of each process as its own file",
-        frozenset(FIGURES) if shared else frozenset({STEP, ESTIMATE, PER_STEP, CAUSES}),
+        frozenset(FIGURE_KINDS) if shared else frozenset({STEP, ESTIMATE, PER_STEP, CAUSES}),
     )
 
 

@@ -44,14 +44,14 @@ FEWEST = 3
 """Fewer kernels that are held up say nothing of the steps."""
 
 
-# Work that was queued before, beside which the host and its own work cannot be compared
+# Work that was queued before: the host's own work cannot be compared with it
 
 
 def queued_before(facts: TraceFacts) -> Doubt | None:
     """Report that the GPU did, while the host launched, what was queued before and is not in the trace, or of no step.
 
-    Several steps show by the ends of their work that the GPU is the limit; of a single one nothing tells what came
-    before it.
+    The ends of the work of several steps show whether the GPU sets the pace; nothing shows what came before a single
+    step.
     """
     stepped = facts.trace.steps.holds(facts.trace.links.activity_step) & (facts.trace.links.launch != NONE)
     if not stepped.any():
@@ -77,7 +77,7 @@ def queued_before(facts: TraceFacts) -> Doubt | None:
 def lost_start(facts: TraceFacts) -> Doubt | None:
     """Report that the GPU stood still at first, though work was queued: what it did then is not in the trace.
 
-    Work that was queued before the recording began has no launch in the trace, so nothing else tells that its records
+    Work that was queued before the recording began has no launch in the trace, so nothing else shows that its records
     are lost. Of 190 whole recordings, those of this project and of others, none has such a time of 2 ms or of 2 % of
     the trace; all that have are cut or sampled.
     """
@@ -121,7 +121,7 @@ def _queued_and_idle_ns(trace: Trace) -> int:
 def _queued(what: str, why: str) -> Doubt:
     return Doubt(
         what,
-        f"{why}: that is no idle time, and it is unknown whether host or GPU is the limit",
+        f"{why}: that is no idle time, and it is unknown whether host or GPU sets the pace",
         REMEDY,
         frozenset({STEP, ESTIMATE, CAUSES, DRAIN}),
     )
@@ -136,9 +136,9 @@ def _unseen_ns(facts: TraceFacts, stepped: Bools) -> tuple[int, int]:
 
 
 def _earlier_ns(facts: TraceFacts) -> int:
-    """Return how long work in flight runs in the only step, where the host tells its length, in ns.
+    """Return how long work in flight runs in the only step, if the host sets its length, in ns.
 
-    If the whole trace is the step, all work is its own; and a length that the GPU tells has none of that in it.
+    If the whole trace is the step, all work is its own; and a length taken from the GPU holds none of that work.
     """
     trace, times = facts.trace, facts.times
     if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
@@ -217,7 +217,7 @@ def shared_gpu(facts: TraceFacts) -> Doubt | None:
 
     Programs that share a GPU take turns of a ms or two, in which nothing of the others runs (NVIDIA's documentation of
     MPS, `Time-Sliced Scheduling`). In 150 recordings of programs alone on an H100 or H200 no kernel started later than
-    11 us after it could; in 38 of 56 beside three others, kernels did by up to 7 ms.
+    11 us after it could; in 38 of 56 next to three other programs, kernels did by up to 7 ms.
 
     Where they may have waited for something else, it says nothing: for other ranks or GPUs, for host functions in a
     stream, or for kernels that the trace has lost.

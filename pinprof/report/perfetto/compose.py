@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURES, OVERLAP, STALLS
+from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURE_KINDS, OVERLAP, STALLS
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS, counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
@@ -99,7 +99,7 @@ def notes(analysis: Analysis) -> list[str]:
     """Return what is left out, and why: by pinprof, and by Perfetto of the trace itself."""
     trace, why = analysis.trace, analysis.profile.withheld
     kinds = (STALLS, DRAIN, BUSY, CAUSES, OVERLAP, COPIES)
-    lines = [f"not shown: {FIGURES[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
+    lines = [f"not shown: {FIGURE_KINDS[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
     lasts = np.concatenate(
         [gaps.times.end - gaps.times.start for gaps in analysis.details.gaps] or [np.empty(0, np.int64)]
     )

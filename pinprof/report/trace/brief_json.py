@@ -9,7 +9,7 @@ from pinprof.document import encoded_briefly, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.ranks.rank import Ranks
 from pinprof.report.job.words import longest_alone_first
 from pinprof.report.job.words import verdict_line as verdict_of_job
@@ -205,7 +205,7 @@ def _doubt(number: int, doubt: Doubt, at: str) -> documents.BriefUntold:
         what=_short(doubt.what),
         cannot=_short(untellable(doubt) or doubt.effect),
         remedy=_short(doubt.remedy),
-        withholds=[figure for figure in FIGURES if figure in doubt.withholds],
+        withholds=[figure for figure in FIGURE_KINDS if figure in doubt.withholds],
     )
 
 

@@ -17,7 +17,7 @@ from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, Figure
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import FIGURES as KINDS
+from pinprof.measurement.trust import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of

@@ -16,7 +16,7 @@ from pinprof.details import details_of
 from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import FIGURES, Doubt
+from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.replay.step import StepEstimate
 from pinprof.report.charts import (
@@ -256,7 +256,7 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(
     whole = Page(to_html([analyse(trace)])).text
     lost = Doubt("a test", "is one", "stop it", frozenset({figure}))
     monkeypatch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (lost,))
-    assert figure in FIGURES
+    assert figure in FIGURE_KINDS
     text = Page(to_html([analyse(trace)])).text
     assert "The chart is not shown (a test)" in text
     for words in absent:

@@ -86,7 +86,7 @@ class ContextMatch(NamedTuple):
     most: int = 0
     """How many waits of a step had this whole context."""
     one_sided: frozenset[SourceLine] = frozenset()
-    """The lines that one side of the context alone tells, by the ops near there and by the next op."""
+    """The lines that one side of the context is enough for, by the ops near there and by the next op."""
 
 
 class RecordedContexts:
@@ -209,7 +209,7 @@ class _Matcher:
 
 
 def _fits(match: ContextMatch, candidates: Candidates) -> bool:
-    """Return whether the context of a wait tells one of its candidates, as far as both are known."""
+    """Return whether the line by context is one of the candidates by order; True where one of them is unknown."""
     if match.line is None or match.line.line is None or candidates is None:  # a match may know the function alone
         return True
     return match.line.place in {line.place for line in candidates}

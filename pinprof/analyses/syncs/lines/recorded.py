@@ -32,7 +32,7 @@ Around: TypeAlias = tuple[Names, Names]
 
 
 class WaitKind(NamedTuple):
-    """What tells waits apart without their lines."""
+    """What distinguishes waits whose lines are unknown."""
 
     op: str
     """The outermost op around the wait, or the call itself."""
