@@ -14,7 +14,7 @@ from pinprof.report.whatif.text import SPEEDS
 from pinprof.report.words import PARTS
 from pinprof.rules import RULES
 from pinprof.verdict import LIMITS
-from pinprof.whatif.fixes import FIXES
+from pinprof.whatif.options import OPTIONS
 
 SHORT = {
     "waits": [cause.label for cause in WAITS.values()],
@@ -55,7 +55,7 @@ def _most_common() -> Iterator[str]:
         "why a copy is exposed": {name: exposure.sentence for name, exposure in EXPOSED.items()},
         "steps unlike the others": UNLIKE,
         "what a trace cannot tell": {str(figure): words for figure, words in FIGURE_KINDS.items()},
-        "what a prediction assumes": {name: fix.assumes for name, fix in FIXES.items()}
+        "what a prediction assumes": {name: fix.assumes for name, fix in OPTIONS.items()}
         | {name: assumes for name, (_, assumes) in SPEEDS.items()},
         "findings": {rule.id: rule.title for rule in RULES},
         "what to change": {rule.id: rule.change.to for rule in RULES if rule.change},

@@ -21,7 +21,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, Figure
 from pinprof.measurement.known import Known, Perhaps, Withheld
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
-from pinprof.measurement.trust import TraceFacts, find_doubts
+from pinprof.measurement.trust import TrustFacts, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
@@ -47,7 +47,7 @@ def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
     """Return what makes a trace less than it seems, the gravest first."""
     by_workers = details.loader.by_workers
     return find_doubts(
-        TraceFacts(details.trace, details.steps, replay.step, details.syncs, details.irregular, by_workers)
+        TrustFacts(details.trace, details.steps, replay.step, details.syncs, details.irregular, by_workers)
     )
 
 

@@ -20,7 +20,7 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.whatif import Edits, Prediction, Scenario, predict_edits
 from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.fixes import Change, change_of
+from pinprof.whatif.options import OptionChange, change_of
 from pinprof.whatif.scenarios import with_pinned, without_blocking, without_waits
 
 COPY_CAUSES = BLOCKING_COPIES | OF_COPIES_TO_GPU
@@ -41,7 +41,7 @@ class Verification:
     measured_source: str
     """`measured` (recorded by pinprof run) or `estimated`."""
     measured_range_ns: tuple[float, float]
-    changes: tuple[Change, ...]
+    changes: tuple[OptionChange, ...]
     """What the fix changed, as far as a replay can apply it."""
     new_waits: tuple[Site, ...]
     """Waits that only the trace after has; the prediction leaves them out."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recordings import TRACES
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder, without_known_events
 
-from pinprof.analyses.by_name.kernels import KernelSums, Lane
+from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
 from pinprof.analyses.by_name.names import LONGEST_NAME, MOST_NAMES, Origin
 from pinprof.analyses.by_name.ops import OpSums, own_times
 from pinprof.intervals import length, union
@@ -186,7 +186,7 @@ def test_kernels_are_counted_by_name_with_what_launches_them(tmp_path: Path) -> 
     assert gpu_time(profile) == {"gemm": (2, 600), "relu": (4, 200)}
     gemm, relu = kernels_of(profile).rows
     assert (gemm.op, relu.op) == ("aten::linear", "aten::relu")  # the outermost
-    assert gemm.lanes == (Lane(0, COMPUTE),)
+    assert gemm.lanes == (GpuStream(0, COMPUTE),)
     assert not gemm.communication
     assert gemm.origin == UNKNOWN
 
@@ -208,7 +208,7 @@ def test_streams_come_with_the_longest_time_first(tmp_path: Path) -> None:
     builder.kernel(130, 50, launch=120, stream=SIDE)
     builder.kernel(1110, 20, launch=1100, stream=3, device=1)
     (row,) = kernels_of(profile_of(builder, tmp_path)).rows
-    assert row.lanes == (Lane(0, SIDE), Lane(1, 3), Lane(0, COMPUTE))
+    assert row.lanes == (GpuStream(0, SIDE), GpuStream(1, 3), GpuStream(0, COMPUTE))
 
 
 def test_collectives_are_told_apart_by_what_the_trace_calls_them(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from trace_builder import COMPUTE, LAUNCH_US, SIDE, TraceBuilder
 
-from pinprof.measurement.trust.doubt import TraceFacts
+from pinprof.measurement.trust.doubt import TrustFacts
 from pinprof.measurement.trust.losses import unlinked_activities
 from pinprof.trace import Trace, read_trace
 
@@ -78,9 +78,9 @@ def test_work_in_flight_is_not_reported_as_lost(tmp_path: Path) -> None:
     lost(builder, 5, 30)
     builder.kernel(50, 50, launch=10)
     trace = read(builder, tmp_path)
-    assert unlinked_activities(TraceFacts(trace, None, None, None)) is None  # type: ignore[arg-type]  # only the trace is asked
+    assert unlinked_activities(TrustFacts(trace, None, None, None)) is None  # type: ignore[arg-type]  # only the trace is asked
     lost(builder, 200, 20)
-    found = unlinked_activities(TraceFacts(read(builder, tmp_path), None, None, None))  # type: ignore[arg-type]
+    found = unlinked_activities(TrustFacts(read(builder, tmp_path), None, None, None))  # type: ignore[arg-type]
     assert found
     assert found.what == "no launch of 1 of 4 GPU activities"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.by_name.names import LONGEST_NAME, Names, Origin, Origins, by_name
+from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
 from pinprof.intervals import length, union
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
@@ -20,7 +20,7 @@ MOST_LANES = 8
 """Streams of a kernel that are kept, those in which it runs longest."""
 
 
-class Lane(NamedTuple):
+class GpuStream(NamedTuple):
     """A stream of a GPU."""
 
     device: int
@@ -36,7 +36,7 @@ class KernelTime:
     time_ns: int
     communication: bool
     """Whether they are those of collectives: their time is also that of waiting for other ranks."""
-    lanes: tuple[Lane, ...]
+    lanes: tuple[GpuStream, ...]
     """Where they run, for the longest time first."""
     op: str | None
     """The outermost op, without autograd's nodes, that launches most of their time; None where no op does."""
@@ -96,7 +96,7 @@ def _busy(trace: Trace, rows: Int64s) -> int:
     return length(union(trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]))
 
 
-def _launchers(trace: Trace, names: Names, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:
+def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:
     """Return the op that launches most of each name, and where that is."""
     time, launch = trace.gpu.duration_ns[rows], trace.links.launch[rows]
     calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
@@ -111,11 +111,11 @@ def _launchers(trace: Trace, names: Names, rows: Int64s, sources: Sources) -> tu
     return called, Origins(trace, of_rows(calling_function(trace, known)), sources).of(names, time)
 
 
-def _lanes(trace: Trace, names: Names, rows: Int64s) -> list[tuple[Lane, ...]]:
+def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream, ...]]:
     """Return the streams of each name."""
     gpu = trace.gpu
     first = [on_stream[0] for on_stream in gpu.of_stream]
-    lanes = [Lane(*key) for key in zip(gpu.device[first].tolist(), gpu.stream[first].tolist(), strict=True)]
+    lanes = [GpuStream(*key) for key in zip(gpu.device[first].tolist(), gpu.stream[first].tolist(), strict=True)]
     number = np.full(len(gpu), NONE, np.int64)
     for lane, on_stream in enumerate(gpu.of_stream):
         number[on_stream] = lane

@@ -18,7 +18,7 @@ LONGEST_NAME = 500
 
 
 @dataclass(frozen=True)
-class Names:
+class NamedRows:
     """Rows of a table by name, the one of most time first."""
 
     codes: Int64s
@@ -62,7 +62,7 @@ class Names:
         return result, np.bincount(of_name, minlength=len(self.codes))
 
 
-def by_name(table: Table, rows: Int64s, time_ns: Int64s) -> Names:
+def by_name(table: Table, rows: Int64s, time_ns: Int64s) -> NamedRows:
     """Return rows of a table by name; `time_ns` is that of each row."""
     codes, which = np.unique(table.name[rows], return_inverse=True)
     times = _sums(which, time_ns, len(codes))
@@ -70,7 +70,7 @@ def by_name(table: Table, rows: Int64s, time_ns: Int64s) -> Names:
     place = np.empty(len(codes), np.int64)
     place[order] = np.arange(len(codes))
     which = place[which]
-    return Names(codes[order].astype(np.int64), which, np.bincount(which, minlength=len(codes)), times[order])
+    return NamedRows(codes[order].astype(np.int64), which, np.bincount(which, minlength=len(codes)), times[order])
 
 
 def _sums(which: Int64s, values: Int64s, count: int) -> Int64s:
@@ -108,7 +108,7 @@ class Origins:
         self._place = np.array(code, np.int32)[of_line]
         self._module = follow(trace.functions.name, module_around(trace, functions))
 
-    def of(self, names: Names, weight_ns: Int64s) -> list[Origin]:
+    def of(self, names: NamedRows, weight_ns: Int64s) -> list[Origin]:
         """Return the origin of each name that is kept; each row counts for its time."""
         origins = []
         place, places = names.leading(self._place[self._which], weight_ns)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.by_name.names import LONGEST_NAME, Names, Origin, Origins, by_name
+from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources
@@ -70,7 +70,7 @@ def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | 
     )
 
 
-def _row(trace: Trace, names: Names, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
+def _row(trace: Trace, names: NamedRows, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
     stall_ns, kernels, kernel_ns = (None if column is None else column[at] for column in sums)
     name = shortened(trace.ops.names[names.codes[at]], LONGEST_NAME)
     return OpTime(name, int(names.count[at]), int(names.time_ns[at]), stall_ns, kernels, kernel_ns, origin)

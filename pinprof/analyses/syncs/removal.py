@@ -59,7 +59,7 @@ def _asked_for(stack: Sequence[str]) -> bool:
     return True
 
 
-class Guarded(NamedTuple):
+class GuardedCopies(NamedTuple):
     """Which waits end asynchronous copies of pinned memory: pairs, by stall."""
 
     stall: Int64s
@@ -68,7 +68,7 @@ class Guarded(NamedTuple):
     """Row in `Trace.gpu`."""
 
 
-def guarded_copies(trace: Trace, stalls: Stalls) -> Guarded:
+def guarded_copies(trace: Trace, stalls: Stalls) -> GuardedCopies:
     """Return for each synchronize the asynchronous copies of pinned memory that it awaits, without its own copy.
 
     They were launched before the wait began, by any thread, had not ended then, and are on the stream that is awaited.
@@ -90,7 +90,7 @@ def guarded_copies(trace: Trace, stalls: Stalls) -> Guarded:
     awaited = np.where(stream == NONE, ended, gpu.stream[copy] == stream)
     awaited &= (gpu.device[copy] == stalls.device[stall]) & (stalls.copy[stall] != copy)
     order = np.argsort(stall[awaited], kind="stable")
-    return Guarded(stall[awaited][order], copy[awaited][order])
+    return GuardedCopies(stall[awaited][order], copy[awaited][order])
 
 
 QUIET = 0.1

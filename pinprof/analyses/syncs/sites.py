@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyses.syncs.causes import CAUSES, CODE, HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
-from pinprof.analyses.syncs.removal import Guarded, group_sites, guarded_copies, in_limiter, verdict_on
+from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame
@@ -150,7 +150,7 @@ class Syncs:
     """Per stall: index into `sites`."""
     op: Int32s
     """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
-    guarded: Guarded
+    guarded: GuardedCopies
     """The copies in flight that stalls await."""
 
     @cached_property

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pinprof.measurement.trust.clocks import clock_skew, same_stream_overlap
-from pinprof.measurement.trust.doubt import FIGURE_KINDS, LEVELS, Check, Doubt, TraceFacts
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, LEVELS, Check, Doubt, TrustFacts
 from pinprof.measurement.trust.losses import (
     lost_graph_work,
     lost_launches,
@@ -29,7 +29,7 @@ from pinprof.measurement.trust.recording import (
 from pinprof.measurement.trust.sessions import one_time, several_processes, several_sessions
 from pinprof.measurement.trust.unseen import lost_calls, lost_start, queued_before, shared_gpu
 
-__all__ = ["CHECKS", "FIGURE_KINDS", "Doubt", "TraceFacts", "find_doubts"]
+__all__ = ["CHECKS", "FIGURE_KINDS", "Doubt", "TrustFacts", "find_doubts"]
 
 CHECKS: dict[str, Check] = {
     "no_gpu": no_gpu,
@@ -63,7 +63,7 @@ CHECKS: dict[str, Check] = {
 """Everything that is looked for, the gravest first."""
 
 
-def find_doubts(facts: TraceFacts) -> tuple[Doubt, ...]:
+def find_doubts(facts: TrustFacts) -> tuple[Doubt, ...]:
     """Return what makes the trace less than it seems: first what withholds figures, last what only was not recorded."""
     doubts = [replace(doubt, check=name) for name, check in CHECKS.items() if (doubt := check(facts))]
     return tuple(sorted(doubts, key=lambda doubt: LEVELS.index(doubt.level)))

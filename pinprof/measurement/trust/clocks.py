@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.measurement.trust.doubt import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Doubt, TraceFacts, only_if
+from pinprof.measurement.trust.doubt import CAUSES, DRAIN, ESTIMATE, MATTERS, STALLS, Doubt, TrustFacts, only_if
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, percent
 
@@ -14,7 +14,7 @@ LATENCY_NS = 20_000
 off by more shows work as queued that was launched late, and the other way round."""
 
 
-def clock_skew(facts: TraceFacts) -> Doubt | None:
+def clock_skew(facts: TrustFacts) -> Doubt | None:
     """Report GPU work that starts before the call that launched it began (kineto#1380).
 
     Clocks are apart if a good part of what could start at once does so too early, not if single records are wrong. Then
@@ -40,7 +40,7 @@ def clock_skew(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def same_stream_overlap(facts: TraceFacts) -> Doubt | None:
+def same_stream_overlap(facts: TrustFacts) -> Doubt | None:
     """Report activities that run at the same time on one stream: allowed to some kernels, an artefact on ROCm."""
     gpu = facts.trace.gpu
     total, twice, count = int(gpu.duration_ns.sum()), 0, 0

@@ -87,7 +87,7 @@ def doubted(doubts: Iterable[Doubt]) -> Doubted:
     return Doubted(**reasons)
 
 
-class TraceFacts(NamedTuple):
+class TrustFacts(NamedTuple):
     """A trace, with the measurements that checks need."""
 
     trace: Trace
@@ -99,7 +99,7 @@ class TraceFacts(NamedTuple):
     """Whether workers of a DataLoader make the batches."""
 
 
-Check: TypeAlias = Callable[[TraceFacts], Doubt | None]
+Check: TypeAlias = Callable[[TrustFacts], Doubt | None]
 
 
 def only_if(condition: object, *figures: FigureKind) -> frozenset[FigureKind]:

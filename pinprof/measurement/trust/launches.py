@@ -20,7 +20,7 @@ OF_HOST = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
 """Calls after which a stream waits for the host, or for another program."""
 
 
-class Launches(NamedTuple):
+class LaunchCalls(NamedTuple):
     """Per call; memsets do not count: even in complete recordings CUPTI leaves out some of cuDNN's and cuBLAS's."""
 
     kernel: Bools
@@ -43,7 +43,7 @@ class Launches(NamedTuple):
         return self.expected & ~self.linked
 
 
-def launches_of(trace: Trace) -> Launches:
+def launches_of(trace: Trace) -> LaunchCalls:
     """Return what each call launches, and whether the trace holds it."""
     calls, links = trace.calls, trace.links
     linked = np.zeros(len(calls), bool)
@@ -51,7 +51,7 @@ def launches_of(trace: Trace) -> Launches:
     last = calls.start_ns[linked].max(initial=np.iinfo(np.int64).min)
     expected = (trace.steps.holds(links.call_step) | (calls.start_ns <= last)) & ~_captured(calls)
     kernel, copy, graph = (_named(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH))
-    return Launches(kernel, copy, graph, linked, expected)
+    return LaunchCalls(kernel, copy, graph, linked, expected)
 
 
 def launching(calls: Calls) -> Bools:

@@ -16,10 +16,10 @@ from pinprof.measurement.trust.doubt import (
     PER_STEP,
     STEP,
     Doubt,
-    TraceFacts,
+    TrustFacts,
     only_if,
 )
-from pinprof.measurement.trust.launches import Launches, launches_of
+from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
 from pinprof.trace.serving import is_serving
@@ -51,7 +51,7 @@ FIRST_LOST = (
 AT_END = "record again, and call torch.cuda.synchronize() before the profiler stops"
 
 
-def lost_launches(facts: TraceFacts) -> Doubt | None:
+def lost_launches(facts: TrustFacts) -> Doubt | None:
     """Report kernels and copies that were launched and are not in the trace.
 
     Those of lost steps and the work of graphs are reported by themselves. Lost work of a step at the edge, which does
@@ -89,7 +89,7 @@ def at_start(trace: Trace) -> str:
     return "record again, several steps in a row" if of_rocm else FIRST_LOST
 
 
-def skipped_steps(facts: TraceFacts) -> Doubt | None:
+def skipped_steps(facts: TrustFacts) -> Doubt | None:
     """Report steps that were not recorded between others that were."""
     numbers = step_numbers(facts.trace)
     jumps = np.diff(numbers)
@@ -105,7 +105,7 @@ def skipped_steps(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def lost_steps(facts: TraceFacts) -> Doubt | None:
+def lost_steps(facts: TrustFacts) -> Doubt | None:
     """Report steps that lost most of their GPU work."""
     trace = facts.trace
     lost = _lost_steps(trace, launches_of(trace))
@@ -123,7 +123,7 @@ def lost_steps(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def lost_graph_work(facts: TraceFacts) -> Doubt | None:
+def lost_graph_work(facts: TrustFacts) -> Doubt | None:
     """Report launches of graphs without any GPU work, or with far less than the same graph usually has."""
     trace = facts.trace
     if not len(trace.gpu):
@@ -146,7 +146,7 @@ def lost_graph_work(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def unlinked_activities(facts: TraceFacts) -> Doubt | None:
+def unlinked_activities(facts: TrustFacts) -> Doubt | None:
     """Report GPU work whose launch is not recorded."""
     trace = facts.trace
     unlinked, total = _unlinked(trace), len(trace.gpu)
@@ -203,7 +203,7 @@ def _span_ns(trace: Trace) -> int:
     return int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
 
 
-def _ends_step(trace: Trace, launches: Launches) -> bool:
+def _ends_step(trace: Trace, launches: LaunchCalls) -> bool:
     """Return whether work is lost that begins or ends the GPU's part of a step."""
     complete = np.flatnonzero(trace.steps.complete)
     if not len(complete):
@@ -218,7 +218,7 @@ def _ends_step(trace: Trace, launches: Launches) -> bool:
     return False
 
 
-def _place(trace: Trace, launches: Launches, lost: Bools) -> tuple[str, str]:
+def _place(trace: Trace, launches: LaunchCalls, lost: Bools) -> tuple[str, str]:
     """Return where in the recording all lost work was launched, to follow the number, and the way out."""
     start, kinds = trace.calls.start_ns, (launches.kernel, launches.copy)
     there = [start[kind & launches.linked] for kind in kinds if (kind & lost).any()]
@@ -231,7 +231,7 @@ def _place(trace: Trace, launches: Launches, lost: Bools) -> tuple[str, str]:
     return "", RECORD_AGAIN
 
 
-def _lost_steps(trace: Trace, launches: Launches) -> Int64s:
+def _lost_steps(trace: Trace, launches: LaunchCalls) -> Int64s:
     """Return the complete steps, of several, that lost most of the kernels and copies that they launched."""
     if len(trace.steps) == 1:
         return np.empty(0, np.int64)

@@ -13,7 +13,7 @@ from pinprof.measurement.trust.doubt import (
     OVERLAP,
     STALLS,
     Doubt,
-    TraceFacts,
+    TrustFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import launches_of, launching
@@ -50,7 +50,7 @@ OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
 AGAIN = "copy the file again, or record it again"
 
 
-def no_gpu(facts: TraceFacts) -> Doubt | None:
+def no_gpu(facts: TrustFacts) -> Doubt | None:
     """Report a trace of the host alone."""
     if len(facts.trace.gpu):
         return None
@@ -89,7 +89,7 @@ def _way_to_gpu_work(trace: Trace) -> str:
     return "record with ProfilerActivity.CUDA on a machine with a GPU"
 
 
-def no_calls(facts: TraceFacts) -> Doubt | None:
+def no_calls(facts: TrustFacts) -> Doubt | None:
     """Report a trace of the GPU alone."""
     if not len(facts.trace.gpu) or len(facts.trace.calls):
         return None
@@ -103,7 +103,7 @@ def no_calls(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def truncated(facts: TraceFacts) -> Doubt | None:
+def truncated(facts: TrustFacts) -> Doubt | None:
     """Report a file that ended too early."""
     trace, cut = facts.trace, facts.trace.cut
     if cut is None:
@@ -121,7 +121,7 @@ def truncated(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def repaired_events(facts: TraceFacts) -> Doubt | None:
+def repaired_events(facts: TrustFacts) -> Doubt | None:
     """Report events that were not JSON and have been repaired."""
     repaired = facts.trace.repaired
     if not repaired:
@@ -133,7 +133,7 @@ def repaired_events(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def unusable_events(facts: TraceFacts) -> Doubt | None:
+def unusable_events(facts: TrustFacts) -> Doubt | None:
     """Report events that the reader could not use."""
     skipped = facts.trace.skipped
     if not skipped:
@@ -151,7 +151,7 @@ def unusable_events(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def no_step_marks(facts: TraceFacts) -> Doubt | None:
+def no_step_marks(facts: TrustFacts) -> Doubt | None:
     """Report that no step was found."""
     if facts.trace.steps.source != WHOLE_TRACE:
         return None
@@ -162,7 +162,7 @@ def no_step_marks(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def irregular_steps(facts: TraceFacts) -> Doubt | None:
+def irregular_steps(facts: TrustFacts) -> Doubt | None:
     """Report steps that are unlike the others and so not measured."""
     if not facts.irregular:
         return None
@@ -192,7 +192,7 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
 KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: they may not keep up without it"
 
 
-def profiler_cost(facts: TraceFacts) -> Doubt | None:
+def profiler_cost(facts: TrustFacts) -> Doubt | None:
     """Report how much longer the profiler made the step, and whether that is only estimated."""
     step, traced = facts.step.step_ns, facts.times.traced_ns
     known = facts.step.is_sure or not len(facts.trace.gpu)
@@ -222,7 +222,7 @@ def profiler_cost(facts: TraceFacts) -> Doubt | None:
     return Doubt("the step without profiler", effect + (f"; {KEEPING_UP}" if facts.by_workers else ""), remedy)
 
 
-def host_memory(facts: TraceFacts) -> Doubt | None:
+def host_memory(facts: TrustFacts) -> Doubt | None:
     """Report copies whose kind of host memory was not recorded."""
     if not (facts.trace.gpu.host_memory == UNKNOWN).any():
         return None
@@ -234,7 +234,7 @@ def host_memory(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def copy_sizes(facts: TraceFacts) -> Doubt | None:
+def copy_sizes(facts: TrustFacts) -> Doubt | None:
     """Report copies whose size is not recorded, or is one that no copy can have."""
     gpu, absurd = facts.trace.gpu, facts.trace.absurd_sizes
     copies = gpu.bytes[gpu.category == MEMCPY]
@@ -250,7 +250,7 @@ def copy_sizes(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def copy_times(facts: TraceFacts) -> Doubt | None:
+def copy_times(facts: TrustFacts) -> Doubt | None:
     """Report copies that took no time, as no copy does: none of 104 recordings, of this project and others, has one."""
     gpu = facts.trace.gpu
     copies = gpu.duration_ns[gpu.category == MEMCPY]
@@ -266,7 +266,7 @@ def copy_times(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def waits_apart(facts: TraceFacts) -> Doubt | None:
+def waits_apart(facts: TrustFacts) -> Doubt | None:
     """Report waits on threads without op or launch in the trace: it is unknown what waits."""
     trace, calls = facts.trace, facts.syncs.stalls.call[~facts.syncs.stalls.profiler]
     known = np.zeros(len(trace.threads), bool)
@@ -283,7 +283,7 @@ def waits_apart(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def source_lines(facts: TraceFacts) -> Doubt | None:
+def source_lines(facts: TrustFacts) -> Doubt | None:
     """Report that it is unknown where waits and copies of host memory were called, if there are any."""
     trace = facts.trace
     waits = [site for site in facts.syncs.sites if site.is_wait]

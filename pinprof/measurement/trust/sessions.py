@@ -14,7 +14,7 @@ from pinprof.measurement.trust.doubt import (
     PER_STEP,
     STEP,
     Doubt,
-    TraceFacts,
+    TrustFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import launching
@@ -53,7 +53,7 @@ def step_numbers(trace: Trace) -> Int64s:
     return number[marks.name[marked]]
 
 
-def several_processes(facts: TraceFacts) -> Doubt | None:
+def several_processes(facts: TrustFacts) -> Doubt | None:
     """Report several processes that launch GPU work: a profiler records its own process only."""
     trace = facts.trace
     process = _process_of_calls(trace)
@@ -76,7 +76,7 @@ def several_processes(facts: TraceFacts) -> Doubt | None:
     )
 
 
-def several_sessions(facts: TraceFacts) -> Doubt | None:
+def several_sessions(facts: TrustFacts) -> Doubt | None:
     """Report steps whose numbers repeat, and pauses that no program makes."""
     trace = facts.trace
     again = int((np.diff(step_numbers(trace)) <= 0).sum())
@@ -119,7 +119,7 @@ def _longest_pause(trace: Trace) -> int:
     return int((idle.end - idle.start).max(initial=0))
 
 
-def one_time(facts: TraceFacts) -> Doubt | None:
+def one_time(facts: TrustFacts) -> Doubt | None:
     """Report steps in which the host starts CUDA, loads modules, launches for the first time, compiles or captures."""
     trace, steps = facts.trace, facts.trace.steps
     if not len(trace.calls) or not steps.on_host:

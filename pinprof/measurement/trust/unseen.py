@@ -12,7 +12,7 @@ from pinprof.measurement.trust.doubt import (
     OVERLAP,
     STEP,
     Doubt,
-    TraceFacts,
+    TrustFacts,
     only_if,
 )
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
@@ -47,7 +47,7 @@ FEWEST = 3
 # Work that was queued before: the host's own work cannot be compared with it
 
 
-def queued_before(facts: TraceFacts) -> Doubt | None:
+def queued_before(facts: TrustFacts) -> Doubt | None:
     """Report that the GPU did, while the host launched, what was queued before and is not in the trace, or of no step.
 
     The ends of the work of several steps show whether the GPU sets the pace; nothing shows what came before a single
@@ -74,7 +74,7 @@ def queued_before(facts: TraceFacts) -> Doubt | None:
     return None
 
 
-def lost_start(facts: TraceFacts) -> Doubt | None:
+def lost_start(facts: TrustFacts) -> Doubt | None:
     """Report that the GPU stood still at first, though work was queued: what it did then is not in the trace.
 
     Work that was queued before the recording began has no launch in the trace, so nothing else shows that its records
@@ -127,7 +127,7 @@ def _queued(what: str, why: str) -> Doubt:
     )
 
 
-def _unseen_ns(facts: TraceFacts, stepped: Bools) -> tuple[int, int]:
+def _unseen_ns(facts: TrustFacts, stepped: Bools) -> tuple[int, int]:
     """Return how long after the first of these launches the GPU begins to work, and how long they go on, in ns."""
     trace = facts.trace
     launched = trace.calls.end_ns[trace.links.launch[stepped]]
@@ -135,7 +135,7 @@ def _unseen_ns(facts: TraceFacts, stepped: Bools) -> tuple[int, int]:
     return int(trace.gpu.start_ns.min()) - first, int(launched.max()) - first
 
 
-def _earlier_ns(facts: TraceFacts) -> int:
+def _earlier_ns(facts: TrustFacts) -> int:
     """Return how long work in flight runs in the only step, if the host sets its length, in ns.
 
     If the whole trace is the step, all work is its own; and a length taken from the GPU holds none of that work.
@@ -152,7 +152,7 @@ def _earlier_ns(facts: TraceFacts) -> int:
 # Ops that launch nothing, though all others of their names do
 
 
-def lost_calls(facts: TraceFacts) -> Doubt | None:
+def lost_calls(facts: TrustFacts) -> Doubt | None:
     """Report ops in a row that seem to have lost launches and kernels: elsewhere, those of their names launch."""
     trace = facts.trace
     launched = _launched(trace)
@@ -212,7 +212,7 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
 # Work of other programs on the same GPU
 
 
-def shared_gpu(facts: TraceFacts) -> Doubt | None:
+def shared_gpu(facts: TrustFacts) -> Doubt | None:
     """Report kernels that started late although the GPU had nothing to do for this program.
 
     Programs that share a GPU take turns of a ms or two, in which nothing of the others runs (NVIDIA's documentation of

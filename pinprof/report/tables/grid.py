@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.by_name.names import Names, Origins
+from pinprof.analyses.by_name.names import NamedRows, Origins
 from pinprof.report.words import place, with_more
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Bools, Int32s, Int64s
@@ -135,10 +135,10 @@ class Groups:
         return order[last]
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> NamedRows:
         """The groups as names, to ask what leads in each."""
         total = np.bincount(self.which, self.time_ns, minlength=len(self))[: len(self)].astype(np.int64)
-        return Names(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MOST_ROWS)
+        return NamedRows(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MOST_ROWS)
 
     def _of_scopes(self, values: np.ndarray) -> Scopes:
         size = len(self) + 1

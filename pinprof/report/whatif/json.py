@@ -11,7 +11,8 @@ from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, 
 from pinprof.documents.fields import Blocker, Bound, Guards, Library, Placed, Source, WaitCause, blockers, library
 from pinprof.trace.tables import Trace
 from pinprof.units import ms
-from pinprof.whatif import Prediction, Scenario, fixes
+from pinprof.whatif import Prediction, Scenario
+from pinprof.whatif.options import OPTIONS, OptionChange
 from pinprof.whatif.verification import Verification
 
 
@@ -27,7 +28,7 @@ class Wait(Placed):
 class Change(Document):
     """What one option changes in the program."""
 
-    option: Annotated[str, one_of(fixes.FIXES), doc("the option of `pinprof whatif` that it is")]
+    option: Annotated[str, one_of(OPTIONS), doc("the option of `pinprof whatif` that it is")]
     per_step: Annotated[float, doc("waits, copies or calls that it changes")]
     bytes_per_step: Annotated[Bytes | None, doc("bytes of the copies that it changes")]
     sites: Annotated[Sequence[Wait], doc("the waits that it is about")]
@@ -88,7 +89,7 @@ class Verify(Predicted, tag_field="schema", tag="pinprof.verify/1"):
 
 
 def to_json(
-    ranks: Sequence[tuple[Trace, Sequence[fixes.Change]]],
+    ranks: Sequence[tuple[Trace, Sequence[OptionChange]]],
     prediction: Prediction,
     named: Sequence[tuple[str, str, Prediction]] | None = None,
 ) -> str:
@@ -120,7 +121,7 @@ def _step(prediction: Prediction) -> dict[str, Any]:
     return asdict(filled(Predicted, prediction, baseline_step_ms=before, predicted_step_ms=after))
 
 
-def _change(change: fixes.Change) -> Change:
+def _change(change: OptionChange) -> Change:
     sites = [_wait(site) for site in change.sites]
     return filled(Change, change, sites=sites, blockers=blockers(change.blockers))
 

@@ -16,14 +16,14 @@ from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
-from pinprof.whatif.fixes import FIXES, Change
+from pinprof.whatif.options import OPTIONS, OptionChange
 from pinprof.whatif.verification import Verification
 
 MAX_SITES = 5
 """More places of one change than this are counted, not listed."""
 MAX_RANKS = 8
 """More ranks than this are counted, not listed."""
-RankChanges = tuple[Trace, Sequence[Change]]
+RankChanges = tuple[Trace, Sequence[OptionChange]]
 """The trace of a rank, and what changes in it."""
 SOURCES = {
     "measured": "measured without profiler",
@@ -71,7 +71,7 @@ def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[Ren
     yield from (bullet(f"the {SPEEDS[name][0]} is {factor:.3g} times as fast") for name, factor in speeds.items())
     yield section("What this assumes")
     edited = (change.option for _, changes in ranks for change in changes if change.per_step or change.sites)
-    yield from (bullet(FIXES[option].assumes) for option in dict.fromkeys(edited))
+    yield from (bullet(OPTIONS[option].assumes) for option in dict.fromkeys(edited))
     yield from (bullet(SPEEDS[name][1]) for name in speeds)
     yield bullet(f"the rest of the {whole} stays as recorded")
 
@@ -123,9 +123,9 @@ def difference(
     return saved(before_ns, after_ns, whole) + (", at most" if at_most and after_ns < before_ns else "")
 
 
-def change_lines(trace: Trace, change: Change, scenario: Scenario | None = None) -> Iterator[str]:
+def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None = None) -> Iterator[str]:
     """Yield how many things a change is about per step, and at which places."""
-    fix = FIXES[change.option]
+    fix = OPTIONS[change.option]
     if not change.per_step and not change.sites:
         yield fix.none
         return

@@ -14,7 +14,7 @@ from pinprof.server import commands
 from pinprof.server.inputs import WhatifInput
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif import Prediction, Scenario, predict
-from pinprof.whatif.fixes import EVERYTHING, FIXES, Change, changes_of
+from pinprof.whatif.options import EVERYTHING, OPTIONS, OptionChange, changes_of
 from pinprof.whatif.verification import verify
 
 WIDTH = 110
@@ -25,7 +25,7 @@ CONTRACT = {
 }  # fmt: skip
 
 
-def predicted(name: str, scenario: Scenario) -> tuple[list[tuple[Trace, tuple[Change, ...]]], Prediction]:
+def predicted(name: str, scenario: Scenario) -> tuple[list[tuple[Trace, tuple[OptionChange, ...]]], Prediction]:
     trace = trace_of(TRACES / f"{name}.json.gz")
     return [(trace, changes_of(details_of(trace), scenario))], predict(trace, scenario)
 
@@ -94,7 +94,7 @@ def test_the_names_are_those_that_scripts_rely_on() -> None:
 
 def test_every_option_of_a_scenario_is_a_fix_or_sets_a_speed() -> None:
     speeds = {"pinned_gbps", "machine", "host_speed", "gpu_speed"}
-    assert FIXES.keys() == set(Scenario.__struct_fields__) - speeds
+    assert OPTIONS.keys() == set(Scenario.__struct_fields__) - speeds
 
 
 def test_agents_and_the_guide_have_every_option_of_a_scenario() -> None:
@@ -108,6 +108,6 @@ def test_agents_and_the_guide_have_every_option_of_a_scenario() -> None:
 def test_an_option_that_changes_nothing_says_so() -> None:
     scenario = replace(EVERYTHING, cuda_graph=None)  # any step launches something
     text = whatif_text.to_text(*predicted("clean", scenario))
-    for option in set(FIXES) - {"cuda_graph", "fused_optimizer"}:
-        assert FIXES[option].none in text
+    for option in set(OPTIONS) - {"cuda_graph", "fused_optimizer"}:
+        assert OPTIONS[option].none in text
     assert "no measurable change" in text

@@ -61,7 +61,7 @@ def agreed(lines: Iterable[SourceLine | None]) -> SourceLine | None:
 # The ops around waits
 
 
-class Waits(NamedTuple):
+class OpWaits(NamedTuple):
     """The waits of a trace; all stalls within one outermost op are one wait."""
 
     wait: Int64s
@@ -72,14 +72,14 @@ class Waits(NamedTuple):
     """Per wait: its context, `FAR` ops on each side at most."""
 
 
-def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> Waits:
+def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
     """Return the waits of a trace with their contexts, in which ops are indices into `names`."""
     op = outermost_op(trace, stalls.call).astype(np.int64)
     key, first, wait = np.unique(
         np.where(op != NONE, op, len(trace.ops) + stalls.call), return_index=True, return_inverse=True
     )
     around = _ops_around(_sequence(trace, key, stalls.call[first]), names)
-    return Waits(wait.ravel(), kinds_of_calls(trace, stalls.call), around)
+    return OpWaits(wait.ravel(), kinds_of_calls(trace, stalls.call), around)
 
 
 class _Sequence(NamedTuple):
@@ -210,7 +210,7 @@ def _marks_of_stalls(trace: Trace, stalls: Stalls) -> Int64s:
     """Return per stall the number of the line mark that follows it, -1 for none.
 
     The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
-    is part of the same outermost op. Waits of the autograd threads are marked on the main thread, after `backward`.
+    is part of the same outermost op. OpWaits of the autograd threads are marked on the main thread, after `backward`.
     """
     annotations = trace.annotations
     marks = np.flatnonzero(annotations.named(lambda name: name.startswith(LINE_MARK)))

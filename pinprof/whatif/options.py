@@ -1,4 +1,4 @@
-"""The fixes that people make: as scenarios, and what each changes in a trace."""
+"""The options of scenarios: in words, and what each changes in a trace."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from pinprof.whatif.predict import Prediction, predict_scenario
 from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
 
-class Fix(NamedTuple):
+class OptionWords(NamedTuple):
     """An option of a scenario in words: one thing that it changes, several, and how; if there is none; its premise."""
 
     one: str
@@ -30,8 +30,8 @@ class Fix(NamedTuple):
     """Whether these things are copies, or waits for them, which have a size."""
 
 
-FIXES: Mapping[str, Fix] = {
-    "drop_syncs": Fix(
+OPTIONS: Mapping[str, OptionWords] = {
+    "drop_syncs": OptionWords(
         "wait of the host",
         "waits of the host",
         "dropped",
@@ -41,7 +41,7 @@ FIXES: Mapping[str, Fix] = {
             " that decides what to launch cannot"
         ),
     ),
-    "pin": Fix(
+    "pin": OptionWords(
         "copy of pageable memory",
         "copies of pageable memory",
         "pinned",
@@ -52,7 +52,7 @@ FIXES: Mapping[str, Fix] = {
         ),
         is_sized=True,
     ),
-    "non_blocking": Fix(
+    "non_blocking": OptionWords(
         "blocking copy",
         "blocking copies",
         "made non-blocking",
@@ -60,7 +60,7 @@ FIXES: Mapping[str, Fix] = {
         assumes="nothing on the host reads or overwrites the memory until the copy is done",
         is_sized=True,
     ),
-    "overlap_copies": Fix(
+    "overlap_copies": OptionWords(
         "HtoD copy",
         "HtoD copies",
         "made one step ahead on a stream of its own",
@@ -68,14 +68,14 @@ FIXES: Mapping[str, Fix] = {
         assumes="the next batch is ready one step early, and the GPU has memory for two batches",
         is_sized=True,
     ),
-    "drop_allocs": Fix(
+    "drop_allocs": OptionWords(
         "allocating or freeing call",
         "allocating or freeing calls",
         "dropped",
         "no allocation to drop: none is in the trace",
         assumes="the caching allocator keeps the memory, so that no step asks the driver for it",
     ),
-    "fused_optimizer": Fix(
+    "fused_optimizer": OptionWords(
         "launch of optimizers",
         "launches of optimizers",
         "made by one",
@@ -85,7 +85,7 @@ FIXES: Mapping[str, Fix] = {
             " what the fused kernel saves on the GPU"
         ),
     ),
-    "cuda_graph": Fix(
+    "cuda_graph": OptionWords(
         "launch",
         "launches",
         "made by CUDA graphs",
@@ -118,11 +118,11 @@ USUAL = (
 
 
 @dataclass(frozen=True)
-class Change:
+class OptionChange:
     """What one option of a scenario changes in a trace."""
 
     option: str
-    """One of FIXES."""
+    """One of OPTIONS."""
     per_step: float
     """Waits, copies or calls that it changes."""
     bytes_per_step: float | None
@@ -135,28 +135,28 @@ class Change:
     """What forbids that a region becomes one CUDA graph."""
 
 
-def changes_of(details: Details, scenario: Scenario) -> tuple[Change, ...]:
+def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:
     """Return what each option of a scenario that edits the program changes, also where that is nothing."""
     return tuple(_change(option, details, alone) for option, alone in _each_alone(scenario))
 
 
-def _change(option: str, details: Details, alone: Scenario) -> Change:
+def _change(option: str, details: Details, alone: Scenario) -> OptionChange:
     if alone.fused_optimizer:
         calls = calls_to_fuse(details.trace, details.syncs)
-        return Change(option, len(calls) / max(int(details.trace.steps.complete.sum()), 1), None, ())
+        return OptionChange(option, len(calls) / max(int(details.trace.steps.complete.sum()), 1), None, ())
     if not alone.cuda_graph:
         return change_of(option, details, edits_of(details, alone))
     capture = capture_of(details.trace, details.syncs, alone.cuda_graph)
-    return Change(option, capture.launches, None, (), blockers=capture.blockers)
+    return OptionChange(option, capture.launches, None, (), blockers=capture.blockers)
 
 
 def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     for option in Scenario.__struct_fields__:
-        if option in FIXES and (value := getattr(scenario, option)):
+        if option in OPTIONS and (value := getattr(scenario, option)):
             yield option, replace(Scenario(), **{option: value})
 
 
-def change_of(option: str, details: Details, edits: Edits) -> Change:
+def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
     """Return what the edits that an option makes change, per complete step."""
     trace, syncs = details.trace, details.syncs
     stalls, steps = syncs.stalls, max(int(trace.steps.complete.sum()), 1)
@@ -171,7 +171,7 @@ def change_of(option: str, details: Details, edits: Edits) -> Change:
         count = int((stalls.copy[inside] == NONE).sum()) + len(copies)
     known, unsized = total_bytes(trace.gpu.bytes[copies])
     sites = tuple(syncs.sites[number] for number in np.unique(syncs.site[rows]).tolist())
-    return Change(option, count / steps, None if known is None else known / steps, sites, unsized)
+    return OptionChange(option, count / steps, None if known is None else known / steps, sites, unsized)
 
 
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
