@@ -51,13 +51,13 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
         ("e9.pinned-with-pin_memory", 0, 0, HTOD_PINNED, "PIN401"),
         ("e10.plain-loop", 0, 0, HTOD_PINNED, "PIN301"),
         ("e10.prefetcher", 0, 1, HTOD_PINNED, None),
-        ("e10.prefetcher-blocking", 1, 1, HTOD_PINNED, "PIN107"),
+        ("e10.prefetcher-blocking", 1, 1, HTOD_PINNED, None),
         ("e10.prefetcher-pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e10.no-copy", 0, None, None, None),
-        ("e11.pageable", 1, 0, HTOD_PAGEABLE, "PIN101"),
+        ("e11.pageable.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e11.pinned-as-it-arrives.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e11.pinned-as-it-arrives.process1", 1, 0, HTOD_PAGEABLE, "PIN101"),
-        ("e11.pinned-in-the-child", 0, 0, HTOD_PINNED, None),
+        ("e11.pinned-in-the-child.process0", 0, 0, HTOD_PINNED, "PIN107"),
         ("e12.pageable.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e12.pageable.process1", 1, 0, HTOD_PAGEABLE, "PIN101"),
         ("e12.pinned-sent-to-the-child.process0", 1, 0, HTOD_PAGEABLE, "PIN101"),
@@ -71,17 +71,18 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
         ("e13.dtod", 0, 0, None, None),
         ("e14.as-written", 2, 0, HTOD_PINNED, "PIN201"),
         ("e14.without-item", 0, 0, HTOD_PINNED, "PIN301"),
-        ("e15.allocate-pageable", 0, None, None, None),
+        ("e15.allocate-pageable", None, None, None, None),
         ("e15.allocate-pinned", 2, None, None, "PIN211"),
-        ("e15.allocate-pinned-again", 0, None, None, None),
+        ("e15.allocate-pinned-again", None, None, None, None),
     ],
 )
 def test_a_recorded_experiment_shows_what_it_is_about(
-    name: str, waits: int, overlapped: float | None, htod: tuple[str, str] | None, rule: str | None
+    name: str, waits: int | None, overlapped: float | None, htod: tuple[str, str] | None, rule: str | None
 ) -> None:
     analysis = analysis_of(RECORDED / f"{name}.json.gz")
     profile, findings = analysis.profile, analysis.findings
-    assert SYNCS.of(profile) == Known(waits)
+    syncs = SYNCS.of(profile)
+    assert (syncs.value if isinstance(syncs, Known) else None) == waits
     fraction = profile.overlap.value.fraction if isinstance(profile.overlap, Known) else None
     assert fraction == (overlapped if overlapped is None else pytest.approx(overlapped, abs=0.02))
     assert {(group.direction, group.host_memory) for group in profile.copies if group.direction == "HtoD"} == (
@@ -166,10 +167,9 @@ def test_batches_that_are_not_pinned_as_asked_are_in_the_short_report() -> None:
     assert "persistent_workers=True if it lacks that" in brief["PIN401"]
 
 
-@pytest.mark.parametrize("case", ["e5.read-at-once", "e7.pin-in-threads-then-copy", "e15.allocate-pinned-again"])
-def test_of_more_pinned_memory_than_the_machine_has_nothing_is_said(case: str) -> None:
-    """torch 2.11 counts each tensor that pins the block of another one anew: here 150 to 300 GiB, of 126."""
-    analysis = analysis_of(RECORDED / f"{case}.json.gz")
+def test_of_more_pinned_memory_than_the_machine_has_nothing_is_said() -> None:
+    """torch 2.11 counts each tensor that pins the block of another one anew: here more than the machine has."""
+    analysis = analysis_of(RECORDED / "e15.allocate-pinned-again.json.gz")
     assert analysis.trace.info.host_memory is None
     assert "PIN109" not in {each.rule.id for each in analysis.findings}
 

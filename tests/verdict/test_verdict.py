@@ -180,7 +180,7 @@ def test_copies_that_cost_by_the_waits_behind_them_are_said_to_be_awaited(tmp_pa
 @pytest.mark.parametrize(
     ("memory", "advised"),
     [
-        ("e11.pinned-in-the-child", "copy one batch ahead, or copy less: uint8 or float16, converted on the GPU"),
+        ("e13.htod-pinned", "copy one batch ahead, or copy less: uint8 or float16, converted on the GPU"),
         ("e5.read-after-synchronize", "copy less to the host: compute on the GPU what is read of it"),
     ],
 )
