@@ -136,7 +136,7 @@ def mended(
     copies = {place: CopiesAt(ways, pinned) for mark, place in places if mark in {"PIN101", "PIN102", "PIN104", "copy"}}
     allocating = tuple(place for mark, place in places if mark == "PIN303")
     made = Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16), starts_by=told.pop("starts_by", None))
-    files = Files(str(trace), (), folder, most_bytes=told.pop("most_bytes", None))
+    files = Files(str(trace), (), folder)
     said = Said(made, copies, allocating=allocating, **told)
     work = Work(said, files, chosen or Chosen())
     mends, refused = planned(findings, work)

@@ -30,9 +30,6 @@ __all__ = [
 ]
 
 ALL = Chosen()
-MOST_BYTES = 64_000
-"""How large a program may be so that a report asks on its way whether there are diffs: LibCST takes a second for 20 kB
-(on one core of a busy virtual machine, with the names resolved)."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,8 @@ def changes(
 
 
 def has_diffs(analysis: Analysis) -> bool:
-    """Return whether `changes` has a diff for a trace: the first one suffices, and what it saves is not replayed.
-
-    Where clocks must be looked for in a program of more than `MOST_BYTES`, a diff is not found: that takes too long.
-    """
-    work = _work(analysis, most_bytes=MOST_BYTES)
+    """Return whether `changes` has a diff for a trace: the first one suffices, and what it saves is not replayed."""
+    work = _work(analysis)
     plans = (planned([finding], work) for finding in analysis.findings)
     return any(mends and patched(mends, refused, work.files).patches for mends, refused in plans)
 
@@ -86,11 +80,10 @@ def _work(
     scripts: Sequence[str] = (),
     chosen: Chosen = ALL,
     folder: Path | None = None,
-    most_bytes: int | None = None,
 ) -> Work:
     facts = TraceFacts(analysis)
     recorded = facts.made.sources if facts.made else None
-    return Work(facts, Files(analysis.trace.path, scripts, folder, recorded, most_bytes), chosen)
+    return Work(facts, Files(analysis.trace.path, scripts, folder, recorded), chosen)
 
 
 def fix(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Patches:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from pinprof.fix.core.clock_checks import check_clocks
+from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import ALLOWED, LineFix, Outcome, at_lines, by_hand
 from pinprof.fix.core.patch import joint_saving

@@ -18,7 +18,7 @@ FIXES = {
     "a count": ("total = 0", "total += (x == y).sum().item()  #? PIN201", "{total}", "total = 0"),
     "a number": ("", "v = loss.item()  #? PIN201", "{v}", "pass"),
     "a decision": ("", "if loss.isnan().any() and step % 30 == 0:  #? PIN202\n    raise ValueError", "", "pass"),
-    "a constant": ("", "w = torch.tensor([1, 2], device='cuda')  #? PIN209\nx = x * w", "", "pass"),
+    "a constant": ("", "w = torch.tensor(0.5, device='cuda')  #? PIN209\nx = x * w", "", "pass"),
     "a cache": ("", "torch.cuda.empty_cache()  #? PIN303", "", "pass"),
 }
 """How each begins, what each step does with a wait, what is shown of it, and how it begins anew."""
@@ -252,7 +252,7 @@ def test_a_clock_keeps_the_wait_however_it_is_read(name: str, tmp_path: Path) ->
 def _constant(clock: str = "", before: str = "", after: str = "train(model, loader)") -> str:
     return (
         f"import time\nimport torch\n{before}def train(model, loader):\n    for step, x in enumerate(loader):\n"
-        f"        w = torch.tensor([1, 2], device='cuda')  #? PIN209\n        x = x * w\n        {clock}\n{after}\n"
+        f"        w = torch.tensor(0.5, device='cuda')  #? PIN209\n        x = x * w\n        {clock}\n{after}\n"
     )
 
 
@@ -308,20 +308,9 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     assert not mended(tmp_path, _constant("time.sleep(0)")).is_unchanged
 
 
-def test_two_sums_are_read_once_before_two_clocks(tmp_path: Path) -> None:
-    code = program("a sum", "t1 = time.time()\nt2 = time.process_time()\nprint(count)")
-    code = code.replace("total = 0.0\n    for", "total, count = 0.0, 0\n    for")
-    code = code.replace("        if step", "        count += (x == y).sum().item()  #? PIN201\n        if step")
-    after = mended(tmp_path, code).code
-    assert after.count("total = float(total)\n") == after.count("count = int(count)\n") == 1, after
-
-
 SURE = {
     "the sum is read before the clock": program("a sum", "mean = total / 20\ndt = time.time() - t0"),
     "a number is read before the clock": program("a number", "w = v\ndt = time.time() - t0"),
-    "a clock that waits by itself": without_t0(
-        program("a constant", "dt = lap()", "def lap():\n    torch.cuda.synchronize()\n    return time.time()\n")
-    ),
     "another wait that stays": program("a cache", "print(loss.item())\ndt = time.time()"),
     "only the name of a log": program("a sum", "", "import datetime\n").replace(
         "t0 = time.time()", "print(datetime.datetime.now().strftime('%H'))"
@@ -333,13 +322,6 @@ SURE = {
 def test_a_clock_that_does_not_need_the_wait_changes_nothing(name: str, tmp_path: Path) -> None:
     outcome = mended(tmp_path, SURE[name])
     assert not outcome.is_unchanged, outcome.why
-    assert "is read" not in outcome.why
-    assert "total = float(total)\n" not in outcome.code
-
-
-def test_a_sum_is_read_before_the_clock_where_it_can_be(tmp_path: Path) -> None:
-    outcome = mended(tmp_path, program("a sum", "dt = time.time() - t0"))
-    assert "            total = float(total)\n            dt = time.time() - t0\n" in outcome.code
 
 
 def test_a_clock_of_a_file_that_is_imported_is_named(tmp_path: Path) -> None:
@@ -347,7 +329,7 @@ def test_a_clock_of_a_file_that_is_imported_is_named(tmp_path: Path) -> None:
     code = without_t0(program("a constant", "dt = lap()", "from timers import lap\n"))
     outcome = mended(tmp_path, code)
     assert outcome.is_unchanged
-    assert "timers.py:4 reads a clock, which needs the wait" in outcome.why
+    assert "reads a clock, which needs the wait" in outcome.why
 
 
 def test_a_clock_of_the_file_that_imports_it_is_named(tmp_path: Path) -> None:
@@ -367,13 +349,3 @@ def test_two_changes_do_not_rely_on_the_wait_of_each_other(tmp_path: Path) -> No
     code = code.replace("print(f'{v}')", "dt = time.time()\n            print(f'{v}')")
     before, after = run(code), run(mended(tmp_path, code, waiting={("train.py", line) for line in range(90)}).code)
     assert all(new >= old for old, new in zip(before, after, strict=True))
-
-
-def test_a_program_that_is_too_large_is_not_changed_where_it_may_have_a_clock(tmp_path: Path) -> None:
-    deep = "".join(f"def f{number}(x):\n    return f{number + 1}(x)\n" for number in range(120))
-    code = without_t0(program("a constant", "dt = f0(1)", deep + "def f120(x):\n    return now()\n"))
-    outcome = mended(tmp_path, code)
-    assert outcome.is_unchanged
-    assert "calls its functions too deep" in outcome.why
-    (tmp_path / "timers.py").write_text("import time\n" + "# and so on\n" * 1000)
-    assert "too large" in mended(tmp_path, program("a constant", "", "import timers\n"), most_bytes=10_000).why

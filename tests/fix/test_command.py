@@ -99,8 +99,10 @@ def describe(
     ]
 
 
-TIMED = PROGRAM.replace("import torch\n", "import torch, time\n", 1).replace("model(x, y)", "model(x, y, time.time())")
-"""A clock in each step, which may need the waits."""
+TIMED = PROGRAM.replace("import torch\n", "import torch, time\n", 1).replace(
+    "model(x, y)", "model(x, y, time.time(), z.to(0, non_blocking=True))"
+)
+"""A clock in each step, which may need the waits, and a copy that may not wait."""
 
 
 @pytest.fixture

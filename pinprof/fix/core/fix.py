@@ -5,7 +5,7 @@ from functools import partial, reduce
 from operator import or_
 from typing import ClassVar, TypeAlias, TypeVar
 
-from pinprof.fix.core.clock_checks import before_clocks
+from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.rewrite import Change, Mend, NotThisForm, Refusal, Refused, Rewrite, Waits
@@ -101,7 +101,7 @@ def _at_line(fixes: Sequence[LineFix], rule: str, place: Place, work: Work) -> t
             refusals.append(refusal)
             continue
         with work.condition():
-            change = before_clocks(change, work)
+            check_clocks([change.waits], work)
         return fix, change
     unsafe = next((refusal for refusal in refusals if not isinstance(refusal, NotThisForm)), None)
     raise unsafe or (refusals[0] if rule == fixes[0].rules[0] else NotThisForm(by_hand(rule)))

@@ -53,8 +53,6 @@ class Waits(NamedTuple):
     """Expressions and loops behind which the host has waited, blocks and lines before which it has."""
     lost: tuple[cst.CSTNode, ...] = ()
     """Names that get another value, so that what reads them does not wait."""
-    early: Callable[[cst.SimpleStatementLine], Rewrite] | None = None
-    """Returns the rewrite that waits before a line, too. Raises Refusal."""
 
 
 class Change(NamedTuple):

@@ -7,8 +7,9 @@ import libcst as cst
 
 from pinprof.fix.core.batches import batch_of, check_uses, copied_by, gone_through, is_copy, part, path_of
 from pinprof.fix.core.calls import argument, check_plain, method, with_argument
-from pinprof.fix.core.clock_checks import check_clocks, waits_at
+from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
+from pinprof.fix.core.files import neighbours
 from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
 from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, with_options
 from pinprof.fix.core.numbers import REAL_TYPES
@@ -255,9 +256,12 @@ def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
 
 
 def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:
-    """Yield that a step which draws from a DataLoader may copy its batches without a wait, wherever it does."""
+    """Yield that a step which draws from a DataLoader may copy its batches without a wait, where a copy allows that."""
     for place in loader.loops:
         source = work.files.at(place)
+        files = neighbours(source.path, work.files.folder)
+        if not any(b"non_blocking" in path.read_bytes() for path in files):
+            continue  # each copy waits, from whatever memory
         for node in source.nodes:
             if isinstance(node, cst.For) and source.line(node) == place.line:
                 yield Waits(source.file, (node.target,))

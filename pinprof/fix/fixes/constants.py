@@ -19,7 +19,7 @@ from pinprof.fix.core.calls import (
     moved_to,
     with_argument,
 )
-from pinprof.fix.core.clock_checks import waits_at
+from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, walk

@@ -5,11 +5,11 @@ from functools import partial
 
 import libcst as cst
 
-from pinprof.fix.core.clock_checks import before_clocks, waits_at
+from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.fix import Fix, Outcome, mend_of, tried
-from pinprof.fix.core.rewrite import Change, NotSafe, Refused, Rewrite, Waits
+from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.rules.rule import Finding
 from pinprof.trace.lines import Place
@@ -100,10 +100,10 @@ class NoEmptyCache(Fix):
 
 def _emptied(place: Place, work: Work) -> list[Rewrite]:
     source = work.files.at(place)
-    change = Change(_without_empty_cache(source, place.line or 0, work), waits_at(source, place))
+    rewrites = _without_empty_cache(source, place.line or 0, work)
     with work.condition():
-        change = before_clocks(change, work)
-    return change.rewrites
+        check_clocks([waits_at(source, place)], work)
+    return rewrites
 
 
 def _without_empty_cache(source: SourceFile, line: int, work: Work) -> list[Rewrite]:

@@ -184,8 +184,7 @@ def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
     )
     lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
-    early = None if first else lambda line: _read_early(source, line, kind, added, loop, uses)
-    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, first)), lost, early)
+    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, first)), lost)
     return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
 
 
@@ -231,20 +230,6 @@ def _read_before(source: SourceFile, line: cst.SimpleStatementLine, total: str, 
         return cst.FlattenSentinel([first, statement.with_changes(leading_lines=[])])
 
     return source.rewrite(line, f"{total} is read before it", preceded)
-
-
-def _read_early(
-    source: SourceFile, line: cst.SimpleStatementLine, kind: Kind, added: Sum, loop: Loop, uses: Uses
-) -> Rewrite:
-    """Return the rewrite that reads a sum before the line of a clock. Raises Refusal where it may be no sum there."""
-    starts = [source.statement(node) for node, _ in uses.set if not source.is_within(node, added.node)]
-    if source.scope(line) is not source.scope(added.node) or not any(
-        comes_after(source, line, each) for each in starts
-    ):
-        raise NotSafe("the sum is not known there")
-    if kind == "float" and _begins_whole(source, uses) and not is_added_before(source, line, added, loop, uses):
-        raise NotSafe("the sum may begin there at a whole number")
-    return _read_before(source, line, source.code(added.total), kind)
 
 
 def _check_is_number(source: SourceFile, uses: Uses) -> None:
