@@ -30,27 +30,24 @@ HITS_OF_FOR: dict[str, str] = {
         COPY, "def test(data):\n    for x, y in data:\n        x.add_(1)\n    x, n = data[0], lambda x: x.add_(1)\n"
     ),
     "the name anew before the loop of each epoch": epochs(COPY, "x = None\n"),
-    "a copy on one of two conditions": loop(
-        "if one:\n    x = x.cuda(0)  #! copy\nelse:\n    x = x.cuda()  #? PIN102\nx.add_(1)"
-    ),
     "a use behind the loop of what was moved": loop(MOVED, after="x.add_(1)\n"),
 }
 MISSES_OF_FOR: dict[str, tuple[str, str]] = {
     "the last batch of another epoch": (
         epochs(COPY, "if epoch:\n    x.add_(1)\n"),
-        "x is used before its loop, in line",
+        "x is used outside of its loop, in line",
     ),
     "the last batch in what ends the loop": (
         loop(COPY, after="else:\n    x.add_(1)\n"),
-        "x is used after its loop, in line 7",
+        "x is used outside of its loop, in line 7",
     ),
     "a function that sees the batch": (
         loop(COPY, "def augment():\n    x.add_(1)\n"),
-        "a function or a class uses x, in line 4",
+        "x is used in a nested function",
     ),
     "a function that says so": (
         loop(COPY, "def augment():\n    global x\n    x = x.add_(1)\n"),
-        "a function or a class uses x, in line 4",
+        "x is global",
     ),
     "what the name means behind a copy": (
         loop("x = x.to(device)  #! copy\nx = staging\nz = x.to(device)  #? PIN102\nx.add_(1)"),
@@ -58,7 +55,7 @@ MISSES_OF_FOR: dict[str, tuple[str, str]] = {
     ),
     "a use behind the loop of what was not moved in each step": (
         loop(COPY + "\nif i:\n    break\nx = x.to(device)  #! copy\n", after="x.add_(1)\n"),
-        "x is used after its loop",
+        "x is used outside of its loop",
     ),
 }
 

@@ -27,10 +27,8 @@ def train(loader, epochs=3):
         total_loss = 0
         for step, (x, y) in enumerate(loader):
             x, y = x.to(device).float(), y.to(device)  #? PIN104
-            # the classes are not alike
-            weight = torch.tensor([0.2, 0.5, 0.3], device=device)  #? PIN209
             out = model(x) * torch.tensor(0.5, device=device)  #? PIN209
-            loss = F.cross_entropy(out, y, weight=weight)
+            loss = F.cross_entropy(out, y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -43,8 +41,7 @@ def train(loader, epochs=3):
                 print("nan")
             if step % 4 == 3:
                 print(f"{step}: {running / seen!r} {value!r} {correct}/{seen}", value)
-        total_loss /= len(loader)
-        history.append((running / seen, correct, total_loss / 3))
+        history.append((running / seen, correct, total_loss / len(loader)))
     return history
 
 

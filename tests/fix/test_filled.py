@@ -42,25 +42,34 @@ HITS = {
     ),
 }
 MISSES = {
-    "several numbers": ("w = torch.tensor([1., 2.]).cuda()  #? PIN209", "no loop of the same function"),
-    "one zero of each sign": ("w = torch.tensor([0., -0.]).cuda()  #? PIN209", "no loop of the same function"),
-    "a whole number beside a real one": ("w = torch.tensor([1, 1.]).cuda()  #? PIN209", "no loop of the same"),
-    "nothing": ("w = torch.tensor([]).cuda()  #? PIN209", "no loop of the same function"),
+    "several numbers": ("w = torch.tensor([1., 2.]).cuda()  #? PIN209", "is not one number"),
+    "one zero of each sign": ("w = torch.tensor([0., -0.]).cuda()  #? PIN209", "is not one number"),
+    "a whole number beside a real one": ("w = torch.tensor([1, 1.]).cuda()  #? PIN209", "is not one number"),
+    "nothing": ("w = torch.tensor([]).cuda()  #? PIN209", "is not one number"),
     "a type that may not hold it": (
         "w = torch.tensor([300], dtype=torch.uint8, device=DEVICE)  #? PIN209",
-        "no loop of the same function",
+        "its dtype may not hold the number",
     ),
-    "a GPU that may be none": ("w = f(torch.tensor(1.).cuda(gpu))  #? PIN209", "no name of its own"),
-    "what may be a tensor or a type": ("w = f(torch.tensor(1.).to(other))  #? PIN209", "no name of its own"),
-    "a copy with a word more": ("w = f(torch.tensor(1.).to(DEVICE, torch.half))  #? PIN209", "no name of its own"),
-    "a number with gradients": ("w = torch.tensor(1., requires_grad=True).cuda()  #? PIN209", "no loop of the same"),
+    "a GPU that may be none": (
+        "w = f(torch.tensor(1.).cuda(gpu))  #? PIN209",
+        "not show that it goes to",
+    ),
+    "what may be a tensor or a type": (
+        "w = f(torch.tensor(1.).to(other))  #? PIN209",
+        "not show that it goes to",
+    ),
+    "a copy with a word more": (
+        "w = f(torch.tensor(1.).to(DEVICE, torch.half))  #? PIN209",
+        "not show that it goes to",
+    ),
+    "a number with gradients": ("w = torch.tensor(1., requires_grad=True).cuda()  #? PIN209", "or has gradients"),
     "a comment in the call": (
         "w = f(torch.tensor(1.).to(  #? PIN209\n    DEVICE  # the GPU\n))",
-        "no name of its own",
+        "comments stand in the call",
     ),
     "a comment in the list": (
         "w = torch.tensor([  #? PIN209\n    1.,  # the first\n], device=DEVICE)",
-        "no loop of the same function",
+        "comments stand in the call",
     ),
     "random numbers": ("x = torch.rand(3).to(DEVICE)  #? PIN104", "no name of a batch"),
     "a batch beside ones": ("x = y.to(DEVICE) * torch.ones(3).to(DEVICE)  #? PIN104", ""),

@@ -92,12 +92,6 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {},
         "step may not be a number each time",
     ),
-    "a constant that a function may keep": (
-        "import torch\nfor x in loader:\n    w = torch.tensor([1, 2], device='cuda')  #? PIN209\n    f(w)\n",
-        "import torch\nw = torch.tensor([1, 2], device='cuda')\nfor x in loader:\n    f(w)\n",
-        {},
-        "line 4 may change w, or keep it",
-    ),
     "a single synchronization": (
         "import torch\nfor x in loader:\n    train(x)\n    torch.cuda.synchronize()  #? PIN210\n",
         "import torch\nfor x in loader:\n    train(x)\n",

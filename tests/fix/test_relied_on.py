@@ -132,12 +132,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "copies without its own wait",
     ),
     # numbers
-    "0 times a number": (steps(SUM, "total *= 2\nreturn total", "total = 0"), {}, "times a number is a whole one"),
-    "a share to which more is added, after it was multiplied": (
-        steps("for x, y in parts:\n" + indent(COUNT, "    ") + "total *= 100\ntotal /= n", start="total, n = 0, 3"),
-        {},
-        "a share of one later",
-    ),
+    "0 times a number": (steps(SUM, "total *= 2\nreturn total", "total = 0"), {}, "total is also changed"),
     "a float of the program's own": (steps(SUM, before="from mine import float"), {}, "has a float of its own"),
     "an int of the program's own": (
         steps(COUNT, start="total = 0", before="def int(x):\n    return 3"),
@@ -259,15 +254,6 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "last may not be a number",
     ),
     # constants
-    "a device that a function sets": (
-        "import torch\ndevice = 'cuda'\ndef swap():\n    global kept, device\n    device = 'cpu'\n"
-        "for x in loader:\n    swap()\n" + indent(CONSTANT.replace("'cuda'", "device"), "    "),
-        {},
-        "device=device may change in the loop",
-    ),
-    "a device that the loop sets": (steps("torch.cuda.set_device(step)\n" + CONSTANT), {}, "the loop sets the device"),
-    "a constant that plus returns": (steps(CONSTANT.replace("x * w", "+w\nx += 1")), {}, "may change w, or keep it"),
-    # memory given back
     "after an error": (
         emptied("try:\n    f(x)\nexcept RuntimeError:\n    " + EMPTY),
         {},
@@ -337,7 +323,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "batches whose parts may share memory": (
         drawn("x = x.to(device)  #? PIN104\ny[y == 0] = -100\nmodel(x)", "num_workers=2, collate_fn=f"),
         {"loader": replace(LOADER, own_collate=True)},
-        "line 6 writes to a part of a batch",
+        "parts may share memory",
     ),
     "a generator of the program's own that draws": (
         drawn(COPIED)
@@ -385,16 +371,6 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "return float(total)",
     ),
-    "a share that is multiplied": (
-        steps(COUNT, "total /= len(loader)\ntotal *= 100\nreturn total", "total = 0"),
-        {},
-        "total = int(total)\n    total /= len(loader)\n    total *= 100\n    return total",
-    ),
-    "a product that becomes a share": (
-        steps(COUNT, "total *= 100\ntotal /= 7\nreturn total", "total = 0"),
-        {},
-        "total = int(total)\n    total *= 100\n    total /= 7\n    return total",
-    ),
     "a loss that has gradients in each step": (
         steps("loss = lossy(x, y)\ntotal += float(loss)  #? PIN201\nloss.backward()"),
         {},
@@ -409,11 +385,6 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         drawn("f(x)  #? PIN401", "num_workers=2", "sampler.set_epoch(3)\n"),
         {},
         "DataLoader(data, num_workers=4, persistent_workers=True)",
-    ),
-    "batches of the program's own code that are written to on the GPU": (
-        drawn("x = x.to(device)  #? PIN104\nx.div_(255)\nmodel(x)", "num_workers=2, collate_fn=f"),
-        {"loader": replace(LOADER, own_collate=True)},
-        "x.to(device, non_blocking=True)",
     ),
     "a bar of one of two libraries": (
         "try:\n    from tqdm.notebook import tqdm\nexcept ImportError:\n    from tqdm import tqdm\n"

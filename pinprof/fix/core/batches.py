@@ -1,14 +1,23 @@
 """Batches of a DataLoader in the source of a loop: their parts, and whether the host may write to their memory."""
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 import libcst as cst
 
 from pinprof.fix.core.calls import VIEWS, last_name, method
 from pinprof.fix.core.rewrite import NotSafe, Refusal
-from pinprof.fix.core.source import Loop, Scope, SourceFile
-from pinprof.fix.core.uses import binds, bound_to, check_is_builtin, check_is_not_looked_at, is_target, uses_in
+from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.uses import (
+    binds,
+    bound_to,
+    check_is_builtin,
+    check_is_local,
+    check_is_not_looked_at,
+    is_target,
+    uses_in,
+)
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
 """What passes on the batches of a DataLoader, as the last part of its name."""
@@ -150,37 +159,6 @@ def copied_by(call: cst.Call) -> cst.BaseExpression:
     return node
 
 
-class Through(NamedTuple):
-    """A batch that a comprehension goes through: `[t.to(device) for t in batch]`."""
-
-    node: cst.BaseComp
-    path: tuple[str, list[str | int]]
-    kind: type
-    """`dict` for one with `.items()`, else `list`."""
-
-
-def gone_through(source: SourceFile, call: cst.Call) -> Through | None:
-    """Return the batch whose parts a comprehension copies by a call, one by one. Raises Refusal."""
-    around = next((each for each in source.around(call) if isinstance(each, cst.BaseComp | cst.BaseStatement)), None)
-    if not isinstance(around, cst.BaseComp):
-        return None
-    name = cst.ensure_type(call.func, cst.Attribute).value
-    clause = around.for_in
-    if clause.inner_for_in or clause.ifs or clause.asynchronous or not isinstance(name, cst.Name):
-        raise NotSafe("the comprehension is more than a copy of each part")
-    drawn = clause.iter
-    target: cst.BaseExpression = clause.target
-    kind: type = list
-    if isinstance(drawn, cst.Call) and method(drawn) == "items" and not drawn.args:
-        if not (isinstance(target, cst.Tuple) and len(target.elements) == 2):  # noqa: PLR2004  key and value
-            raise NotSafe("the comprehension is more than a copy of each part")
-        drawn, target, kind = cst.ensure_type(drawn.func, cst.Attribute).value, target.elements[1].value, dict
-    made = around.value if isinstance(around, cst.DictComp) else getattr(around, "elt", None)
-    if not (isinstance(target, cst.Name) and target.value == name.value and made is call):
-        raise NotSafe("the comprehension is more than a copy of each part")
-    return Through(around, path_of(drawn), kind)
-
-
 def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
     """Return the name in `name`, `name["key"]` or `name[0]`, and the keys."""
     if isinstance(node, cst.Name):
@@ -210,14 +188,14 @@ def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, co
         if moved is not None and (bound is not None or line > source.end(moved)):
             continue  # what the name means from there on is on the GPU, or was never copied
         if bound is not None:
-            is_moved = _is_copied_of(source, bound, name) and copies(source.line(bound[0]))
-            if not _is_certain(source, node, loop, name, is_moved=is_moved):
+            is_moved = _is_copied_of(bound, name) and copies(source.line(bound[0]))
+            if not _is_certain(source, node, loop, at):
                 raise NotSafe(f"{name} is bound anew in line {line}, on a condition")
             if is_moved:
                 moved = source.statement(node)
             elif not (bound[1] and isinstance(bound[0], cst.Name) and binds(loop.target, bound[0].value)):
                 raise NotSafe(f"{name} is bound anew in line {line}")
-        elif not (_is_taken(source, node, at) or _only_looks(source, node, copies)):
+        elif not (node is at or _only_looks(source, node, copies)):
             raise NotSafe(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
     if moved is None or source.line(at) < source.line(moved):
         check_outside(source, loop, name)
@@ -226,47 +204,24 @@ def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, co
 def _check_is_not_anew(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> None:
     """Raise Refusal where a copied name means another thing before it is copied once more, at `at`."""
     bound, line = bound_to(source, node), source.line(node)
-    if line < source.line(at) and is_target(source, node) and not (bound and _is_copied_of(source, bound, node.value)):
+    if line < source.line(at) and is_target(source, node) and not (bound and _is_copied_of(bound, node.value)):
         raise NotSafe(f"{node.value} is bound anew in line {line}, and the copy is of that")
 
 
-def _is_taken(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> bool:
-    """Return whether a use of a batch is where it is taken apart, or that of a comprehension that copies its parts."""
-    return node is at or (isinstance(at, cst.BaseComp) and source.is_within(node, at.for_in))
-
-
-def _is_copied_of(source: SourceFile, bound: tuple[cst.BaseExpression, list[str | int]], name: str) -> bool:
+def _is_copied_of(bound: tuple[cst.BaseExpression, list[str | int]], name: str) -> bool:
     """Return whether what is bound to a name is a copy of it, whole."""
-    return is_copy_of(source, bound[0], name) and not bound[1]
+    return is_copy_of(bound[0], name) and not bound[1]
 
 
-def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, name: str, *, is_moved: bool) -> bool:
-    """Return whether a name means another thing from a line on, in each step or where it was copied at all."""
+def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, at: cst.CSTNode) -> bool:
+    """Return whether a name means another thing from a line on in each step: by a line of the loop's body.
+
+    Or by the copy itself on a condition, `if use_cuda:`, without which the memory is free to be changed.
+    """
     statement = source.statement(node)
-    if source.parent(statement) is loop.body:
-        return True
-    inside: list[cst.CSTNode] = []
-    for each in source.around(statement):
-        if each is loop:
-            break
-        inside.append(each)
-    only_if = all(isinstance(each, cst.If | cst.Else | cst.IndentedBlock) for each in inside)
-    return is_moved and only_if and _is_only_copied_to_itself(source, loop, name)
-
-
-def _is_only_copied_to_itself(source: SourceFile, loop: Loop, name: str) -> bool:
-    """Return whether each copy of a name in a loop is bound to it: without a copy, it is free to be changed."""
-    return all(
-        is_copy_of(source, bound[0], name)
-        for use in uses_in(source, loop.body, name)
-        if bound_to(source, use) is None and _is_copied(source, use)
-        for bound in _targets(source, use, name)
-    )
-
-
-def _is_copied(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether a copy is among the methods that are called on a node, and on what they return."""
-    return any(is_copy(each) for each in _chain(source, node))
+    within = list(takewhile(lambda each: each is not loop.body, source.around(statement)))
+    on_condition = all(isinstance(each, cst.If | cst.Else | cst.IndentedBlock) for each in within)
+    return not within or (on_condition and source.is_within(at, statement))
 
 
 def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
@@ -288,19 +243,8 @@ def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
         parent = source.parent(node)
 
 
-def _targets(source: SourceFile, use: cst.Name, name: str) -> list[tuple[cst.BaseExpression, list[str | int]]]:
-    """Return what the statement of a use binds to a name; to nothing, where it does not."""
-    statement = source.statement(use)
-    found = [bound_to(source, each) for each in uses_in(source, statement, name)]
-    return [each for each in found if each is not None] or [(use, [])]
-
-
-def is_copy_of(source: SourceFile, value: cst.BaseExpression, name: str) -> bool:
-    """Return whether an expression is a copy of a name: `x.to(...)`, which may go on, or of each of its parts."""
-    if isinstance(value, cst.BaseComp):
-        made = value.value if isinstance(value, cst.DictComp) else getattr(value, "elt", None)
-        through = gone_through(source, made) if isinstance(made, cst.Call) and is_copy(made) else None
-        return through is not None and through.path == (name, [])
+def is_copy_of(value: cst.BaseExpression, name: str) -> bool:
+    """Return whether an expression is a copy of a name: `x.to(...)`, which may go on."""
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         of = copied_by(value)
         if is_copy(value) and isinstance(of, cst.Name):
@@ -333,49 +277,14 @@ def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool
 
 def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
     """Raise Refusal where something else than a loop's body may use the last batch, or the one that it copies."""
-    scope = source.scope(loop)
-    for node in uses_in(source, scope, name):
+    own = next(uses_in(source, loop, name))
+    check_is_local(source, own)
+    comes_again = source.loop(loop) is not None
+    for node in uses_in(source, source.scope(loop), name):
         around = [node, *source.around(node)]
-        if loop.body in around or _is_bound_around(loop, name, around):
+        is_bound = any(isinstance(each, cst.For) and binds(each.target, name) and each is not loop for each in around)
+        is_other = source.variables(node) is not source.variables(own)
+        if is_other or is_bound or loop.body in around or is_target(source, node):
             continue
-        line = source.line(node)
-        if source.scope(node) is not scope:
-            if not _is_of_another(source, node, scope):
-                raise NotSafe(f"a function or a class uses {name}, in line {line}, and may write to it")
-        elif line > source.end(loop.body) or loop in around:
-            raise NotSafe(f"{name} is used after its loop, in line {line}")
-        elif not is_target(source, node) and _comes_again(source, loop, around):
-            raise NotSafe(f"{name} is used before its loop, in line {line}, where it may be the batch of another pass")
-
-
-def _is_bound_around(loop: Loop, name: str, around: list[cst.CSTNode]) -> bool:
-    """Return whether a use is in what a for loop binds, or behind it in another one: there the name is that one's."""
-    return any(
-        isinstance(each, cst.For) and binds(each.target, name) and (each is not loop or each.target in around)
-        for each in around
-    )
-
-
-def _comes_again(source: SourceFile, loop: Loop, around: list[cst.CSTNode]) -> bool:
-    """Return whether one more loop is around a loop, and a node that comes before it."""
-    return any(isinstance(each, cst.For | cst.While) and each in around for each in source.around(loop))
-
-
-def _is_of_another(source: SourceFile, node: cst.Name, scope: Scope) -> bool:
-    """Return whether a name in a function or a class within a scope is a variable of that one's own."""
-    inner = source.scope(node)
-    while inner is not scope:
-        if _has_own(source, inner, node.value):
-            return True
-        inner = source.scope(inner)
-    return False
-
-
-def _has_own(source: SourceFile, scope: Scope, name: str) -> bool:
-    """Return whether a function or a class binds a name for itself, not for the program or for what is around it."""
-    uses = [each for each in uses_in(source, scope, name) if source.scope(each) is scope]
-    around = [source.parent(each) for each in uses]
-    is_param = any(isinstance(each, cst.Param) and each.name in uses for each in around)
-    return not any(isinstance(each, cst.NameItem) for each in around) and (
-        is_param or any(is_target(source, each) for each in uses)
-    )
+        if comes_again or source.line(node) > source.line(loop):
+            raise NotSafe(f"{name} is used outside of its loop, in line {source.line(node)}")

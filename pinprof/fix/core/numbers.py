@@ -8,7 +8,7 @@ import libcst.matchers as m
 from pinprof.fix.core.calls import last_name
 from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, parts_of, walk
 from pinprof.fix.core.source import SourceFile, is_seldom
-from pinprof.fix.core.uses import check_is_builtin, is_builtin, uses_of
+from pinprof.fix.core.uses import check_is_builtin, is_builtin, is_target, uses_of
 
 TENSOR = m.SaveMatchedNode(m.DoNotCare(), "tensor")
 ITEM = m.Call(m.Attribute(TENSOR, m.Name("item")), [])
@@ -32,8 +32,7 @@ def read_at(source: SourceFile, line: int) -> Read:
     """Return the only expression on a line that reads a number. Raises Refusal if there are several, or none."""
     found = [read for call in source.calls(line) if (read := as_read(call))]
     if len(found) > 1:
-        said = _said_around(source, found[0].node) or "each needs a line of its own"
-        raise NotSafe(f"the line reads {len(found)} numbers, and {said.replace('the number', 'each')}")
+        raise NotSafe(f"the line reads {len(found)} numbers, and each needs a line of its own")
     if not found:
         raise source.not_one(0, ".item() or float()")
     if found[0].function != "item":
@@ -119,44 +118,25 @@ def _why_it_waits(source: SourceFile, read: Read) -> str:
     loop = source.loop(read.node)
     if loop is not None and is_seldom(source, read.node, loop):
         return "the program already reads it only every few steps"
-    said = _said_around(source, read.node)
-    return said or "the number goes neither into a sum nor into a list or a variable of its own"
+    return _use_of(source, read.node) or "the number goes neither into a sum nor into a list or a variable of its own"
 
 
-def _said_around(source: SourceFile, node: cst.CSTNode) -> str | None:
+def _use_of(source: SourceFile, node: cst.CSTNode) -> str | None:
     """Return what the statement around a number does with it; None for what does nothing."""
     for each in source.around(node):
-        said = None if _is_text(source, each) else _said_of(source, each)
-        if said:
-            return said
+        match each:
+            case cst.Call(func=cst.Attribute(value=cst.BaseString())):
+                continue  # "{}".format(x)
+            case cst.Call():
+                return f"the number goes to {source.code(each.func)}() in each step: call it every N steps"
+            case cst.Return():
+                return "the number is returned, and the caller may use it in each step: return the tensor"
+            case cst.Dict() | cst.List():
+                return "the number goes into an object with others, which may be used in each step"
+            case cst.If() | cst.While() | cst.Assert():
+                return "a decision in each step depends on the value"
         if isinstance(each, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             return None
-    return None
-
-
-def _is_text(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether something only makes a text of numbers: `"%f" % (a, b)`, `"{}".format(a)`."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
-        return isinstance(node.func.value, cst.BaseString)
-    around = source.parent(node)
-    if not (isinstance(around, cst.BinaryOperation) and around.right is node):
-        return False
-    return isinstance(around.operator, cst.Modulo) and isinstance(around.left, cst.BaseString)
-
-
-def _said_of(source: SourceFile, around: cst.CSTNode) -> str | None:
-    """Return what something around a number does with it; None for what does nothing."""
-    if isinstance(around, cst.Call):
-        called = source.code(around.func)
-        if called.endswith(".update"):
-            return f"{called}() may need the number in each step: what it keeps is in another object"
-        return f"the number goes to {called}() in each step: call it every N steps"
-    if isinstance(around, cst.Return):
-        return "the number is returned, and the caller may use it in each step: return the tensor, read it later"
-    if isinstance(around, cst.Dict | cst.Tuple | cst.List):
-        return "the number goes into an object with others, which may be used in each step: read it where that is used"
-    if isinstance(around, cst.If | cst.While | cst.Assert):
-        return "a decision in each step depends on the value"
     return None
 
 
@@ -267,25 +247,14 @@ def _is_loss(source: SourceFile, value: cst.BaseExpression, at: cst.CSTNode) -> 
 
 def _is_criterion(source: SourceFile, name: cst.Name) -> bool:
     """Return whether a name stands for a loss that torch made, everywhere in the file."""
-    made = [
-        value
-        for node in source.nodes
-        if isinstance(node, cst.Name) and node.value == name.value
-        for value in _bound_anywhere(source, node)
-    ]
-    return bool(made) and all(value is not None and _makes_criterion(source, value) for value in made)
-
-
-def _bound_anywhere(source: SourceFile, node: cst.Name) -> list[cst.BaseExpression | None]:
-    """Return what a use of a name binds to it: nothing for a read, None for what is no assignment of one value."""
-    parent = source.parent(node)
-    if isinstance(parent, cst.AssignTarget):
-        return [cst.ensure_type(source.parent(parent), cst.Assign).value]
-    if isinstance(parent, cst.Attribute | cst.Arg) or (isinstance(parent, cst.Call) and parent.func is node):
-        return []
-    if isinstance(parent, cst.BinaryOperation | cst.Return | cst.Expr | cst.Comparison):
-        return []
-    return [None]
+    made: list[cst.BaseExpression] = []
+    for node in source.named.get(name.value, ()):
+        parent = source.parent(node)
+        if isinstance(parent, cst.AssignTarget):
+            made.append(cst.ensure_type(source.parent(parent), cst.Assign).value)
+        elif isinstance(parent, cst.Param | cst.Element) or is_target(source, node):
+            return False
+    return bool(made) and all(_makes_criterion(source, value) for value in made)
 
 
 def _makes_criterion(source: SourceFile, value: cst.BaseExpression) -> bool:

@@ -283,11 +283,6 @@ def asks_remainder(test: cst.BaseExpression) -> bool:
     return m.matches(test, ONE_REMAINDER)
 
 
-def is_remainder(node: cst.CSTNode) -> bool:
-    """Return whether an expression is `a % b`."""
-    return m.matches(node, REMAINDER)
-
-
 def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:
     """Return the loop that reaches a node in each step; `does` says what it does there.
 

@@ -1,15 +1,13 @@
 """What may rely on a wait that a change removes: events, copies that nobody waits for, and other streams."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.core.batches import is_copy_of
 from pinprof.fix.core.calls import last_name
 from pinprof.fix.core.rewrite import NotSafe, walk
 from pinprof.fix.core.source import Loop, SourceFile, follows
 from pinprof.fix.core.uses import bound_to, uses_in
-from pinprof.trace.lines import Place
 
 COMPILING = ("compile", "jit", "script")
 """Words of decorators that compile a function."""
@@ -153,7 +151,8 @@ def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
     if not isinstance(target, cst.Assign):
         return False
     names = {source.code(each.target) for each in target.targets}
-    return any(written(source, source.module, names))
+    written = (_written_by(node) for node in source.nodes)
+    return any(target is not None and _root(source, target) in names for target in written)
 
 
 def _with_streams(source: SourceFile) -> Iterator[cst.With]:
@@ -167,42 +166,6 @@ def _with_streams(source: SourceFile) -> Iterator[cst.With]:
 
 NO_WRITES = {"requires_grad_", "share_memory_"}
 """Methods that end with an underscore, and leave the values as they are."""
-
-
-def written(source: SourceFile, within: cst.CSTNode, names: Collection[str]) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Yield where code writes to what one of some names is, with the name: `x[0] = 1`, `x += 1`, `x.add_(1)`."""
-    for node in walk(within):
-        target = _written_by(node)
-        name = _root(source, target) if target is not None else ""
-        if name in names:
-            yield node, name
-
-
-def check_parts_are_not_written(source: SourceFile, begun: Place) -> None:
-    """Raise Refusal where a loop that begins at a place writes to a part of a batch: others may share its memory."""
-    loops = [each for each in source.nodes if isinstance(each, cst.For) and source.line(each) == begun.line]
-    for loop in loops:
-        names, moved = _parts_of(source, loop)
-        for node, name in written(source, loop.body, names):
-            if source.line(node) <= moved.get(name, source.line(node)):
-                raise NotSafe(
-                    f"line {source.line(node)} writes to a part of a batch, and the program's own code makes the "
-                    "batches: the parts may share memory until they are pinned"
-                )
-
-
-def _parts_of(source: SourceFile, loop: cst.For) -> tuple[set[str], dict[str, int]]:
-    """Return the names of a batch and its parts in a loop, and the lines from which on they are copies."""
-    names, moved = set(source.names_in(loop.target)), dict[str, int]()
-    for node in walk(loop.body):
-        bound = bound_to(source, node) if isinstance(node, cst.Name) else None
-        if not (isinstance(node, cst.Name) and bound):
-            continue
-        if is_copy_of(source, bound[0], node.value):
-            moved.setdefault(node.value, source.line(node))
-        elif _root(source, bound[0]) in names:
-            names.add(node.value)
-    return names, moved
 
 
 def _written_by(node: cst.CSTNode) -> cst.BaseExpression | None:

@@ -5,7 +5,7 @@ from functools import partial
 
 import libcst as cst
 
-from pinprof.fix.core.batches import batch_of, check_uses, copied_by, gone_through, is_copy, part, path_of
+from pinprof.fix.core.batches import batch_of, check_uses, copied_by, is_copy, part, path_of
 from pinprof.fix.core.calls import argument, check_plain, method, with_argument
 from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
@@ -15,8 +15,8 @@ from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, wit
 from pinprof.fix.core.numbers import REAL_TYPES
 from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.waits import check_no_other, check_parts_are_not_written, check_runs_in_order
-from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_once_or_there
+from pinprof.fix.core.waits import check_no_other, check_runs_in_order
+from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_there
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.lines import Place
 from pinprof.trace.made import DENSE, MadeLoader
@@ -37,7 +37,7 @@ class BatchCopies(Fix):
         (
             (
                 "`pin_memory=True` where the DataLoader is made, `non_blocking=True` where its batches are copied: by "
-                "`.to()`, `.cuda()` or `.type()`, whole or part by part, in another shape, in a loop over the "
+                "`.to()`, `.cuda()` or `.type()`, whole or in another shape, in a loop over the "
                 "DataLoader"
             ),
             "equal",
@@ -183,8 +183,7 @@ def _check_arguments(source: SourceFile, call: cst.Call) -> None:
 def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> MadeLoader:
     """Return the DataLoader whose batch a call copies. Raises Refusal where the batch may come from elsewhere."""
     copied = copied_by(call)
-    each_of = gone_through(source, call)
-    name, keys = each_of.path if each_of else path_of(copied)
+    name, keys = path_of(copied)
     batch = batch_of(source, call, name)
     facts = work.facts
     loader = facts.loader_of(place, source.line(batch.loop))
@@ -192,9 +191,9 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> M
         raise NotSafe("the trace does not show that the loop draws from one DataLoader")
     kind = part(loader.batch, [*batch.keys, *keys])
     with work.condition():
-        if not (_are_dense(kind, each_of.kind) if each_of else kind == DENSE):
+        if kind != DENSE:
             raise NotSafe(f"{source.code(copied)} is not known to be a tensor of the batch")
-    names: list[tuple[str, cst.CSTNode]] = [(name, each_of.node if each_of else call)]
+    names: list[tuple[str, cst.CSTNode]] = [(name, call)]
     if batch.apart:
         names.append((batch.name, batch.apart))
     with work.condition():
@@ -203,16 +202,9 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> M
     return loader
 
 
-def _are_dense(batch: object, kind: type) -> bool:
-    """Return whether all parts of a list or a mapping, as it was recorded, are tensors."""
-    parts = batch.get("dict") if isinstance(batch, dict) and kind is dict else batch
-    values = list(parts.values()) if isinstance(parts, dict) and kind is dict else parts
-    return isinstance(values, list) and bool(values) and all(each == DENSE for each in values)
-
-
 def _constant(place: Place, work: Work) -> list[Rewrite]:
     source, line = work.files.at(place), place.line or 0
-    return tried(partial(made_once_or_there, source, line, work), []) or filled_there(source, line, work)
+    return tried(partial(made_there, source, line, work), []) or filled_there(source, line, work)
 
 
 def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
@@ -241,8 +233,10 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
                 check_gains_by_pinning(other)
             check_pinnable(other)
     with work.condition():
-        for place in loader.loops if loader.own_collate or loader.batch_size is None else ():
-            check_parts_are_not_written(work.files.at(place), place)
+        if loader.own_collate or loader.batch_size is None:
+            raise NotSafe(
+                "its batches are made by the program's own code: parts may share memory until they are pinned"
+            )
     return with_options(work.files, loader, {"pin_memory": "True"})
 
 

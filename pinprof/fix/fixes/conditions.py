@@ -7,7 +7,7 @@ from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
-from pinprof.fix.core.source import ONE_REMAINDER, SourceFile, is_remainder
+from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import binds, check_is_builtin, is_grown, is_target, uses_in
 from pinprof.fix.core.waits import check_no_other
 from pinprof.trace.lines import Place
@@ -15,6 +15,11 @@ from pinprof.trace.lines import Place
 DECIDES = "a decision in each step depends on the value"
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
+NUMBER = m.Integer(m.MatchRegex("[1-9][0-9]*"))
+COUNT = m.BinaryOperation(m.Name() | m.BinaryOperation(m.Name(), m.Add() | m.Subtract(), NUMBER), m.Modulo(), NUMBER)
+CHEAP = m.UnaryOperation(m.Not(), COUNT) | m.Comparison(COUNT, [m.ComparisonTarget(m.Equal(), m.Integer())])
+BOTH = m.BooleanOperation(operator=m.And(), right=CHEAP)
+"""`wait and (step + 1) % 50 == 0`."""
 
 
 class CheapConditionFirst(LineFix):
@@ -73,9 +78,7 @@ def _cheap_first(source: SourceFile, line: int, work: Work) -> Change:
     """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises Refusal."""
     found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
     test = found[0].test if len(found) == 1 else None
-    if not (isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And)):
-        raise NotThisForm(DECIDES)
-    if not is_counted(test.right):
+    if not (isinstance(test, cst.BooleanOperation) and m.matches(test, BOTH)):
         raise NotThisForm(DECIDES)
     with work.condition():
         _check_only_looks(source, test.left)
@@ -117,28 +120,6 @@ def _is_float(source: SourceFile, call: cst.Call) -> bool:
 def _swapped(node: cst.CSTNode) -> cst.CSTNode:
     test = cst.ensure_type(node, cst.BooleanOperation)
     return test.with_changes(left=test.right, right=test.left)
-
-
-COUNTED = (
-    *(cst.Name, cst.Integer, cst.BinaryOperation, cst.Add, cst.Subtract, cst.Modulo),
-    *(cst.LeftParen, cst.RightParen, cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.Newline),
-)
-"""What conditions on a number of steps are made of."""
-
-
-AROUND = (cst.Not, cst.ComparisonTarget, cst.Equal)
-
-
-def is_counted(test: cst.BaseExpression) -> bool:
-    """Return whether a condition is about a remainder of variables of the host."""
-    if not m.matches(test, ONE_REMAINDER):
-        return False
-    remainder = next(node for node in walk(test) if is_remainder(node))
-    divisor = cst.ensure_type(remainder, cst.BinaryOperation).right
-    if not (isinstance(divisor, cst.Integer) and divisor.evaluated_value):
-        return False
-    parts = [part for child in test.children for part in walk(child)]
-    return all(isinstance(part, (*COUNTED, *AROUND)) for part in parts)
 
 
 def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:

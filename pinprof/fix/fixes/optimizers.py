@@ -1,7 +1,6 @@
-"""Fused optimizers, and gradients that are given back instead of set to zero."""
+"""Optimizers that make few launches: fused, or for all parameters at once."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import libcst as cst
 
@@ -15,7 +14,7 @@ from pinprof.fix.core.calls import (
 )
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import Files
-from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of, tried
+from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of
 from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
@@ -44,14 +43,8 @@ LIBRARIES = ("apex", "deepspeed", "colossalai")
 """Libraries that put another optimizer in the place of one."""
 
 
-SAFE_GRADIENTS = (
-    "Each parameter gets a gradient in each step: the optimizer then skips one without a gradient, instead of "
-    "updating it with 0."
-)
-
-
 class FusedOptimizer(Fix):
-    """Lets an optimizer make few launches: fused, or for all parameters at once; and gives gradients back."""
+    """Lets an optimizer make few launches: fused, or for all parameters at once."""
 
     rules = ("PIN602",)
     what = "fused=True"
@@ -60,10 +53,6 @@ class FusedOptimizer(Fix):
         (
             "`fused=True` for Adam, AdamW and SGD; `foreach=False` is removed",
             "rounding",
-        ),
-        (
-            "with `--changes-numbers`: `zero_grad(set_to_none=False)` becomes `zero_grad()`",
-            "different",
         ),
     )
     INVALID = (
@@ -101,7 +90,7 @@ class FusedOptimizer(Fix):
     )
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
-        """Mend optimizers that launch much; and gradients that are set to zero, where that is allowed."""
+        """Mend optimizers that launch much."""
         made = work.facts.made
         if made is None or not made.optimizers:
             yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
@@ -112,11 +101,6 @@ class FusedOptimizer(Fix):
             what = ", ".join(dict.fromkeys(each.what for each in rewrites))
             safe_if, part = finding.rule.safe_if, bool(refused)
             yield mend_of(finding, what, rewrites, finding.sites, "rounding", safe_if, waits=(), part=part)
-        files = dict.fromkeys(each.file for each in made.optimizers)
-        zeroed = [each for file in files for each in tried(partial(_zeroed, file, work), [])]
-        if zeroed:
-            what = "gradients are set to None, not to zero"
-            yield mend_of(finding, what, zeroed, (), "different", SAFE_GRADIENTS, waits=(), part=True)
 
 
 def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile, cst.Call]:
@@ -218,25 +202,6 @@ def _is_optimizer(source: SourceFile, node: cst.BaseExpression, call: cst.Call) 
     return last in names or "optim" in last
 
 
-def _zero_grads(source: SourceFile) -> list[Rewrite]:
-    """Return the rewrites that let calls of `zero_grad` give gradients back."""
-    calls = [
-        node
-        for node in source.nodes
-        if isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value == "zero_grad"
-        and (given := argument(node, "set_to_none")) is not None
-        and source.code(given.value) == "False"
-        and "#" not in source.code(node)
-    ]
-    return [_without(source, call, "set_to_none") for call in calls]
-
-
 def _without(source: SourceFile, call: cst.Call, option: str) -> Rewrite:
     check_has_no_comments(source.code(call), f"take {option}=False out")
     return source.rewrite(call, f"without {option}=False", without_argument(option))
-
-
-def _zeroed(file: str, work: Work) -> list[Rewrite]:
-    return _zero_grads(work.files.taken(file))

@@ -12,7 +12,6 @@ from pinprof.rules.rule import Finding
 
 NO_FILE = "the trace does not show in which file of the program to allow it; record the program with pinprof run"
 SETTER = "torch.set_float32_matmul_precision"
-TURNED_OFF = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32")
 
 
 class Tf32(Fix):
@@ -74,10 +73,7 @@ class Tf32(Fix):
 
 
 def _with_tf32(source: SourceFile) -> list[Rewrite]:
-    """Return the rewrites that turn TF32 on, where a file turns it off, else behind its imports. Raises Refusal."""
-    found = list(_set_here(source))
-    if found:
-        return found
+    """Return the rewrite that turns TF32 on behind the imports of a file. Raises Refusal."""
     if source.mentions(("allow_tf32", "fp32_precision", SETTER.rpartition(".")[2])):
         raise NotSafe("the program sets the precision of float32 itself, in a way that the source does not show")
     last, torch = _last_import(source)
@@ -89,30 +85,6 @@ def _with_tf32(source: SourceFile) -> list[Rewrite]:
         return cst.FlattenSentinel([cst.ensure_type(node, cst.SimpleStatementLine), line])
 
     return [source.rewrite(last, "TF32", insert)]
-
-
-def _set_here(source: SourceFile) -> Iterator[Rewrite]:
-    for node in source.nodes:
-        if isinstance(node, cst.Call) and _says_highest(source, node):
-            yield source.anew(node.args[0].value, "high", cst.parse_expression('"high"'))
-        if isinstance(node, cst.Assign) and _turns_off(source, node):
-            yield source.anew(node.value, "True", cst.Name("True"))
-
-
-def _says_highest(source: SourceFile, call: cst.Call) -> bool:
-    return (
-        source.qualified(call.func) == SETTER
-        and len(call.args) == 1
-        and source.code(call.args[0].value).strip("'\"") == "highest"
-    )
-
-
-def _turns_off(source: SourceFile, assign: cst.Assign) -> bool:
-    return (
-        len(assign.targets) == 1
-        and source.qualified(assign.targets[0].target) in TURNED_OFF
-        and source.code(assign.value) == "False"
-    )
 
 
 def _last_import(source: SourceFile) -> tuple[cst.SimpleStatementLine | None, bool]:

@@ -1,6 +1,5 @@
 """Sums of numbers of the GPU that are read in each step and used every N steps: they stay on the GPU."""
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import libcst as cst
@@ -20,7 +19,7 @@ from pinprof.fix.core.numbers import (
     read_at,
     statement_of,
 )
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, parts_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, parts_of
 from pinprof.fix.core.source import Loop, SourceFile, comes_after, is_seldom, loop_of_read
 from pinprof.fix.core.uses import Uses, check_is_builtin, check_is_local, check_is_not_shown, local_uses
 from pinprof.fix.core.waits import check_is_of_one_mode, check_may_come_later
@@ -165,12 +164,7 @@ def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
     check_is_builtin(source, kind)
     with work.condition():
         check_has_float64(source, kind)
-    changed = [each for each in uses.changed if each is not added.node]
-    first = [each for each in changed if not _is_number(source, each, added, changed)]
-    reads = [node for node in uses.read if not source.is_within(node, added.node)]
-    waiting = [node for node in reads if not _is_number(source, node, added, first)]
-    for each in first:
-        _check_share(source, each, kind, added, uses)
+    waiting = [node for node in uses.read if not source.is_within(node, added.node)]
     with work.condition():
         for node in waiting:
             if not is_added_before(source, node, added, loop, uses):
@@ -178,13 +172,12 @@ def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     number = f"{kind}({{x}})"
     rewrites += [source.rewrite(node, "read here", lambda each: expression(number, x=each)) for node in waiting]
-    rewrites += [_read_before(source, source.statement(each), source.code(added.total), kind) for each in first]
-    outer, read_in = source.loop(loop), [*waiting, *first]
+    outer = source.loop(loop)
     still = outer is not None and any(
-        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in read_in
+        source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in waiting
     )
     lost = tuple(node for node, _ in uses.set if not source.is_within(node, added.node))
-    waits = Waits(source.file, (read.node,), (*waiting, *map(source.statement, first)), lost)
+    waits = Waits(source.file, (read.node,), tuple(waiting), lost)
     return Change(rewrites, waits, still, "rounding" if is_divided(added.value) else "equal")
 
 
@@ -192,44 +185,6 @@ def check_has_float64(source: SourceFile, kind: Kind) -> None:
     """Raise Refusal where a program may run on a GPU that cannot sum real numbers as Python does."""
     if kind == "float" and source.mentions(NO_FLOAT64):
         raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
-
-
-def _is_number(source: SourceFile, node: cst.CSTNode, added: Sum, changed: Sequence[cst.AugAssign]) -> bool:
-    """Return whether a node always follows a line such as `total /= n`, before which the sum is read."""
-    lines = [source.statement(each) for each in changed if each is not node]
-    return any(comes_after(source, node, line) and not comes_after(source, added.node, line) for line in lines)
-
-
-def _check_share(source: SourceFile, changed: cst.AugAssign, kind: Kind, added: Sum, uses: Uses) -> None:
-    """Raise Refusal where `total /= n` may make another kind of number of a sum than the one that is added to later."""
-    name, line = source.code(added.total), source.statement(changed)
-    if kind == "float":
-        if not isinstance(changed.operator, cst.DivideAssign) and _begins_whole(source, uses):
-            raise NotSafe(f"{name} begins at the whole number 0, which times a number is a whole one")
-        return
-    starts = [source.statement(node) for node, value in uses.set if _is_literal(value)]
-    begins_anew = any(
-        source.parent(start) is source.parent(line)
-        and comes_after(source, line, start)
-        and comes_after(source, added.node, start)
-        and not comes_after(source, added.node, line)
-        for start in starts
-    )
-    reads = [node for node in uses.read if not source.is_within(node, added.node)]
-    if not (begins_anew and all(comes_after(source, node, line) for node in reads)):
-        raise NotSafe(f"{name} is a whole number, and a share of one later")
-
-
-def _read_before(source: SourceFile, line: cst.SimpleStatementLine, total: str, kind: Kind) -> Rewrite:
-    """Return the rewrite that reads a sum before a line."""
-
-    def preceded(new: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
-        statement = cst.ensure_type(new, cst.SimpleStatementLine)
-        number = cst.ensure_type(cst.parse_statement(f"{total} = {kind}({total})"), cst.SimpleStatementLine)
-        first = number.with_changes(leading_lines=statement.leading_lines)
-        return cst.FlattenSentinel([first, statement.with_changes(leading_lines=[])])
-
-    return source.rewrite(line, f"{total} is read before it", preceded)
 
 
 def _check_is_number(source: SourceFile, uses: Uses) -> None:
@@ -294,11 +249,8 @@ def check_sum(source: SourceFile, uses: Uses, added: Sum, loop: Loop) -> None:
     name = source.code(added.total)
     _check_starts(source, uses, added, loop)
     for statement in uses.changed:
-        if statement is added.node:
-            continue
-        if not is_seldom(source, statement, loop):
+        if statement is not added.node:
             raise NotSafe(f"{name} is also changed in line {source.line(statement)}")
-        source.statement(statement)  # alone on its line
     for node in uses.read:
         check_is_not_shown(source, node)
         if not source.is_within(node, added.node) and not is_seldom(source, node, loop):
