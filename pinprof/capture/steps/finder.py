@@ -143,6 +143,8 @@ class StepFinder:
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:
         """Watch for a marker; `group` says whether optimizer steps may be found to be parts of a longer step."""
         self.choice: Choice | None = None
+        self.source = OPTIMIZER
+        """The source whose events make a step, as far as is known."""
         self.seen: Counter[Source] = Counter()
         self._optimizers = cache(optimizers)
         self._wanted = wanted
@@ -155,11 +157,6 @@ class StepFinder:
         self._has_trained = True
         """Whether an optimizer step came since the last marker; else a batch of its DataLoader is an evaluation's."""
         self._groups = Groups(wanted=group and wanted is None)
-
-    @property
-    def source(self) -> Source:
-        """The source whose events make a step."""
-        return self.choice.source if self.choice is not None else OPTIMIZER
 
     @property
     def place(self) -> int:
@@ -191,7 +188,7 @@ class StepFinder:
         self.seen[source] += 1
         self._all[event] += 1
         if source.is_certain:
-            self.choice = Choice(event, event, event.text)
+            self._take(Choice(event, event, event.text))
             return self.seen[source] >= source.enough
         if self.source.is_certain:
             return False
@@ -200,7 +197,7 @@ class StepFinder:
         ends_group = not is_step or self._groups.stepped(event, at_ns, draws=self.seen[LOADER] > 0)
         if choice is not None and event == choice.event:
             return self._marked() and ends_group
-        if choice is not None and source in CALLS and source in SOURCES[SOURCES.index(self.source) + 1 :]:
+        if choice is not None and source in CALLS and SOURCES.index(source) > SOURCES.index(self.source):
             if source is MODULE:
                 self._groups.iterations.called()
             return False
@@ -242,7 +239,7 @@ class StepFinder:
         choice = choose(list(self._since), self._optimizers, self._wanted)
         if choice is None:
             return False
-        self.choice, self._exhausted = choice, False
+        self._take(choice)
         at_end = self._groups.begin(choice.event, [one for one in self._since if one.source is OPTIMIZER])
         self._forget()
         return event == choice.event and at_end
@@ -284,7 +281,10 @@ class StepFinder:
             self._go_on_with(once, choice)
 
     def _go_on_with(self, draw: Event, choice: Choice) -> None:
-        self.choice, self._exhausted = replace(choice, event=draw), False
+        self._take(replace(choice, event=draw))
+
+    def _take(self, choice: Choice) -> None:
+        self.choice, self.source, self._exhausted = choice, choice.source, False
 
     def _is_lost(self) -> bool:
         """Return whether so many other events came since the marker that it will not come again."""

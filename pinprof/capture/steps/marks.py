@@ -11,7 +11,7 @@ from typing import Any, final
 
 from torch.nn import Module
 
-from pinprof.capture.steps.finder import StepFinder
+from pinprof.capture.steps.finder import Choice, StepFinder
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.sources import (
     BACKWARD,
@@ -74,6 +74,8 @@ class Marks(Observer):
         self._group = group
         self._process = 0
         self._owner = 0
+        self._choice: Choice | None = None
+        """That of the thread that counts, when it was last settled what to watch."""
         self._finders: dict[int, StepFinder] = {}
         self._is_by_hand = False
         self._modules = ExitStack()
@@ -164,17 +166,19 @@ class Marks(Observer):
         ends = finder.see(event, now_ns)
         if thread != self._owner and not self._moves_to(thread, finder):
             return
-        self._is_by_hand |= event.source is BY_HAND
-        if event.source is finder.source or not event.source.is_costly:
+        source = event.source
+        self._is_by_hand |= source is BY_HAND
+        if source is finder.source or not source.is_costly:
             self.longest_ns = max(self.longest_ns, now_ns - (self.last_ns or now_ns))
             self.last_ns = now_ns
-        self._settle(finder, event, subject)
+        if self._watched is not None or finder.choice is not self._choice or finder.wants_calls:
+            self._settle(finder, event, subject)
         if ends:
             self._end_step(finder.marker)
 
     def exhausted(self, draw: Event) -> None:
         """Note that a DataLoader had no batch left."""
-        if os.getpid() == self._process:
+        if _process == self._process:
             self._finder_here().exhausted(draw)
 
     def _new_finder(self) -> StepFinder:
@@ -201,7 +205,12 @@ class Marks(Observer):
         return thread == self._owner
 
     def _settle(self, finder: StepFinder, event: Event, subject: Any) -> None:
-        """Watch calls of modules only as long as they can tell something; of one class where its calls are steps."""
+        """Watch calls of modules only as long as they can tell something; of one class where its calls are steps.
+
+        Calls of backward can tell nothing more once optimizers or the program itself mark the steps.
+        """
+        self._choice = finder.choice
+        self.needs_backward = finder.choice is None or not (finder.source is OPTIMIZER or finder.source.is_certain)
         is_auto = self._wanted is None
         if is_auto and finder.wants_calls:
             self._watch(Module)
@@ -275,9 +284,20 @@ class FirstSteps(Observer):
             self.stop()
 
 
+_process = os.getpid()
+
+
+def _forked() -> None:
+    global _process  # noqa: PLW0603  one for the process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def here() -> tuple[int, int]:
-    """Return the process and thread; a forked process has the thread id of its parent."""
-    return os.getpid(), threading.get_ident()
+    """Return the process, without a call of the system, and the thread; a forked process has that of its parent."""
+    return _process, threading.get_ident()
 
 
 def worth_of(finder: StepFinder | None) -> int:

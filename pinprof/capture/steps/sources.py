@@ -30,6 +30,9 @@ AUTO = "auto"
 class Observer:
     """What gets the events of a program."""
 
+    needs_backward = True
+    """Whether calls of backward can tell anything; otherwise they are not reported."""
+
     def saw(self, event: "Event", subject: Any = None) -> None:
         """Note what the program does, and with what: the optimizer, the losses, or the module."""
         raise NotImplementedError
@@ -151,7 +154,7 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_and_note(*args: Any, **options: Any) -> Any:
-            if getattr(within, "now", False):
+            if not observer.needs_backward or getattr(within, "now", False):
                 return run(*args, **options)
             within.now = True
             try:
