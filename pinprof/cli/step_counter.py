@@ -19,6 +19,9 @@ WINDOW_NAMES = {
     "end": "waiting for the script to end",
 }
 
+WAITS_FOR = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
+"""For what a window goes on beyond its number of steps."""
+
 RECORDED = "recorded"
 NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
 """The windows without which there is no trace of measured steps."""
@@ -75,8 +78,8 @@ def step_counter(spent: Spent) -> Iterator[Callable[[str, int, int], None]]:
 
     def show(window: str, step: int, of: int) -> None:
         spent.step(window, step, of)
-        number = f", step {step}" + (f" of {of}" if step <= of else "") if step else ""
-        write(f"pinprof: {WINDOW_NAMES.get(window, window)}{number}")
+        number = f" of {of}" if step <= of else WAITS_FOR.get(window, "")
+        write(f"pinprof: {WINDOW_NAMES.get(window, window)}" + (f", step {step}{number}" if step else ""))
 
     try:
         yield show

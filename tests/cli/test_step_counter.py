@@ -1,8 +1,11 @@
 """What is said of a run that takes long beyond the steps that it needs."""
 
+import io
+
 import pytest
 
-from pinprof.cli.step_counter import Spent
+from pinprof.cli import step_counter as module
+from pinprof.cli.step_counter import Spent, step_counter
 
 
 class Clock:
@@ -59,3 +62,24 @@ def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> N
 def test_half_a_minute_is_not_long(clock: Clock) -> None:
     assert run(clock, ("watch", 1, 200, 30.0)).told() == ""
     assert run(clock, ("watch", 1, 200, 30.5)).told() != ""
+
+
+@pytest.mark.parametrize(
+    ("window", "step", "of", "text"),
+    [
+        ("plain", 20, 20, "timing without profiler, step 20 of 20"),
+        ("plain", 21, 20, "timing without profiler, step 21, until their mean is precise"),
+        ("warm-up", 11, 10, "warming up, step 11, until their time is steady"),
+        ("after", 9, 5, "after, step 9"),
+        ("end", 0, 0, "waiting for the script to end"),
+    ],
+)
+def test_the_terminal_shows_for_what_a_window_goes_on(
+    window: str, step: int, of: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(module, "own_error", lambda: terminal)
+    monkeypatch.setattr(module, "is_terminal", lambda _: True)
+    with step_counter(Spent()) as show:
+        show(window, step, of)
+        assert terminal.getvalue().endswith(f"\x1b[Kpinprof: {text}")

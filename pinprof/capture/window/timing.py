@@ -148,7 +148,7 @@ def _until_precise(
             if figure is not None and figure.precision <= bounds.precision:
                 return
             look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
-        yield Progress(PLAIN, before + steps + 1, before + steps + 1)
+        yield Progress(PLAIN, before + steps + 1, bounds.steps)
 
 
 MOST_STEPS = 100
