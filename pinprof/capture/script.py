@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.capture.bounds import ON_COMMAND_LINE, RecordingOptions
-from pinprof.capture.children.child import followed, told_of_departure
-from pinprof.capture.children.notes import NOT_TOLD, ChildConfig, ChildRun, Notes
+from pinprof.capture.children.child import followed, reporting_departure
+from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes
 from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.job import Agreement, Rank, leave_job
 from pinprof.capture.steps.marks import Marks
@@ -184,7 +184,7 @@ class _Recorder:
 
         stuck = StuckScript(lambda: not keep_going and notes.are_stopped, notes.remove)
         try:
-            with stuck.watched(), followed(self.config, stuck), told_of_departure(self._leave):
+            with stuck.watched(), followed(self.config, stuck), reporting_departure(self._leave):
                 yield ended
         finally:
             notes.remove()
@@ -276,17 +276,17 @@ class _Recorder:
             return (
                 f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
             )
-        seen, way_out = marks.finder.seen, self._way_out(program)
-        if not seen.total():
+        events, way_out = marks.finder.event_counts, self._way_out(program)
+        if not events.total():
             return (
                 "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no "
                 f"step was recorded; {way_out}"
             )
-        steps = f"{seen[OPTIMIZER]} optimizer steps"
-        if not seen[OPTIMIZER] and seen[BACKWARD]:
-            steps = counted(seen[BACKWARD], "call") + " of backward"
+        steps = f"{events[OPTIMIZER]} optimizer steps"
+        if not events[OPTIMIZER] and events[BACKWARD]:
+            steps = counted(events[BACKWARD], "call") + " of backward"
         return (
-            f"the program ended after {steps} and {seen[LOADER]} batches, too few to tell what one training step is. "
+            f"the program ended after {steps} and {events[LOADER]} batches, too few to tell what one training step is. "
             f"Run it longer, or {way_out}"
         )
 
@@ -302,7 +302,7 @@ class _Recorder:
 
 def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
     """Return the run of a script that was a rank itself, with its recording among those of the ranks."""
-    own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else NOT_TOLD, run.trains)
+    own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else ENDED_EARLY, run.trains)
     return replace(run, path=None, children=tuple(sorted((own, *run.children), key=ChildRun.place)))
 
 

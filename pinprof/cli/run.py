@@ -228,7 +228,7 @@ def run(
         _tell(outcome, outputs, agreement, machine, code, job_report=job_report)
     else:
         _say_times(outcome)
-    if outputs.is_first and not options["keep_going"] and (text := spent.told()):
+    if outputs.is_first and not options["keep_going"] and (text := spent.summary()):
         say(text)
     if status and repeat == 1:
         say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")

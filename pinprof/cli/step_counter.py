@@ -56,7 +56,7 @@ class Spent:
             self._seconds[self._doing] += now - self._since
         self._doing, self._since = doing, now
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return what took long, with its seconds, if all of it together did; else nothing."""
         self.begin(None)
         total = sum(self._seconds.values())

@@ -23,11 +23,11 @@ from pinprof.streams import own_error
 
 
 class Faults:
-    """The failures of pinprof in this process; `tell` gets a sentence on each."""
+    """The failures of pinprof in this process; `output` gets a sentence on each."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[str], None] = _say
-        self.told: list[str] = []
+        self.output: Callable[[str], None] = _say
+        self.sentences: list[str] = []
 
     def note(self, error: Exception) -> None:
         """Tell of an unexpected error, once; this fails never."""
@@ -38,9 +38,9 @@ class Faults:
 
     def say(self, text: str) -> None:
         """Tell this sentence, once."""
-        if text not in self.told:
-            self.told.append(text)
-            self.tell(text)
+        if text not in self.sentences:
+            self.sentences.append(text)
+            self.output(text)
 
 
 def _say(text: str) -> None:

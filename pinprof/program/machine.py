@@ -169,8 +169,8 @@ def _allocator_stats() -> Mapping[str, int]:
 
 def _memory_of_machine(machine: Path) -> tuple[int, int]:
     """Return the total and the available memory of the machine. Raises OSError or KeyError."""
-    told = dict(ENTRY.findall(machine.read_text()))
-    return int(told["MemTotal"]) * KIB, int(told["MemAvailable"]) * KIB
+    entries = dict(ENTRY.findall(machine.read_text()))
+    return int(entries["MemTotal"]) * KIB, int(entries["MemAvailable"]) * KIB
 
 
 def _limits(cgroup: Path, limits: Path) -> Iterator[int]:
@@ -187,9 +187,9 @@ def _limits(cgroup: Path, limits: Path) -> Iterator[int]:
 
 def own_workers() -> list[int]:
     """Return the processes that this one has started and that run, by whichever thread; none where Linux is not."""
-    found: list[int] = []
+    processes: list[int] = []
     with suppress(OSError):
         for task in Path("/proc/self/task").iterdir():
             with suppress(OSError, ValueError):  # the thread has ended meanwhile
-                found += map(int, (task / "children").read_text().split())
-    return found
+                processes += map(int, (task / "children").read_text().split())
+    return processes

@@ -191,13 +191,13 @@ def _is_awaited(thread: threading.Thread, only: Collection[int] | None) -> bool:
 def hide_own_frames(error: BaseException) -> BaseException:
     """Remove pinprof's frames from the tracebacks of an exception of the program, and of those that led to it."""
     todo: list[BaseException | None] = [error]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while todo:
-        now = todo.pop()
-        if now is not None and id(now) not in seen:
-            seen.add(id(now))
-            now.__traceback__ = _programs_frames(now.__traceback__)
-            todo += [now.__cause__, now.__context__]
+        current = todo.pop()
+        if current is not None and id(current) not in visited:
+            visited.add(id(current))
+            current.__traceback__ = _programs_frames(current.__traceback__)
+            todo += [current.__cause__, current.__context__]
     return error
 
 

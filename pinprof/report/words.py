@@ -215,7 +215,7 @@ def step_known(step: StepEstimate) -> tuple[str, str] | None:
     return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
 
 
-NOT_TOLD = "the saving is unknown"
+ENDED_EARLY = "the saving is unknown"
 HAZARD = "numbers may be wrong"
 
 
@@ -240,7 +240,7 @@ def untold(finding: Finding) -> str:
         of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
         return f"{duration(finding.most_ns)} of {of}"
     if not finding.evidence.cost_ns:
-        return HAZARD if finding.rule.is_hazard else NOT_TOLD
+        return HAZARD if finding.rule.is_hazard else ENDED_EARLY
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""
 
 

@@ -223,7 +223,7 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
     finder = StepFinder(lambda: 1)
     ends = sum(run_epochs(finder, repeat(TRAIN, 6), 10))
     assert ends == 60 - 3  # of the fourth to the last, which the last draw of all ends
-    assert finder.seen == {LOADER: 60, OPTIMIZER: 60}
+    assert finder.event_counts == {LOADER: 60, OPTIMIZER: 60}
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pinprof.capture.children.notes import NOT_TOLD, ChildEnd, ChildRun, ChildStart, Notes
+from pinprof.capture.children.notes import ENDED_EARLY, ChildEnd, ChildRun, ChildStart, Notes
 from pinprof.capture.job import Rank
 from pinprof.program.hooks import faults
 
@@ -49,18 +49,18 @@ def test_without_children_there_is_nothing(tmp_path: Path) -> None:
 
 
 def test_a_long_wait_for_a_process_is_said_once(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(faults, "tell", said.append)
-    monkeypatch.setattr(faults, "told", [])
-    monkeypatch.setattr("pinprof.capture.children.notes.SAID_AFTER_S", 0.1)
+    lines: list[str] = []
+    monkeypatch.setattr(faults, "output", lines.append)
+    monkeypatch.setattr(faults, "sentences", [])
+    monkeypatch.setattr("pinprof.capture.children.notes.SAY_AFTER_S", 0.1)
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         started_by(process.pid, notes, tmp_path / "out.json", None)
         (notes.folder / f"{process.pid}.followed").touch()
         notes.wait(0.05)
-        assert said == []
+        assert lines == []
         notes.wait(0.4)
         process.communicate()
-    assert said == ["pinprof waits for processes that the script has started, for 0 s at most"]
+    assert lines == ["pinprof waits for processes that the script has started, for 0 s at most"]
 
 
 def test_ranks_come_in_order_before_children_which_are_numbered(notes: Notes, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_killed_child_has_the_trace_that_it_wrote_and_no_older_one(notes: Note
     for rank in (0, 1):
         started_by(ended_process(), notes, tmp_path / "out.json.gz", Rank(rank, 2))
     new.touch()
-    assert [(child.path, child.why) for child in notes.children()] == [(None, NOT_TOLD), (new, NOT_TOLD)]
+    assert [(child.path, child.why) for child in notes.children()] == [(None, ENDED_EARLY), (new, ENDED_EARLY)]
 
 
 def test_what_a_killed_child_left_beside_its_trace_goes_with_the_notes(notes: Notes, tmp_path: Path) -> None:

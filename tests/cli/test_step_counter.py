@@ -37,7 +37,7 @@ def test_needed_steps_may_take_as_long_as_they_take(clock: Clock) -> None:
         ("profiler warm-up", 1, 2, 50.0),
         ("recorded", 1, 5, 50.0),
     ]
-    assert run(clock, *needed).told() == ""
+    assert run(clock, *needed).summary() == ""
 
 
 def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> None:
@@ -53,15 +53,15 @@ def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> N
     )
     spent.begin("reporting")
     clock.now += 1.0
-    assert spent.told() == (
+    assert spent.summary() == (
         "Beyond the steps that it needs, pinprof took 40 s: timing without profiler 13 s, "
         "waiting for regular steps 20 s, waiting for the script to end 4 s"
     )
 
 
 def test_half_a_minute_is_not_long(clock: Clock) -> None:
-    assert run(clock, ("watch", 1, 200, 30.0)).told() == ""
-    assert run(clock, ("watch", 1, 200, 30.5)).told() != ""
+    assert run(clock, ("watch", 1, 200, 30.0)).summary() == ""
+    assert run(clock, ("watch", 1, 200, 30.5)).summary() != ""
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,9 @@ class Child:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Mark the steps in the block as soon as torch is imported, and follow the processes that it starts."""
-        faults.tell = self.notes.remark
-        with ExitStack() as undo, followed(self.config), told_of_departure(lambda _: self._depart()):
-            when_imported("torch", lambda: undo.enter_context(self._late().placed()))
+        faults.output = self.notes.remark
+        with ExitStack() as undo, followed(self.config), reporting_departure(lambda _: self._depart()):
+            when_imported("torch", lambda: undo.enter_context(self._load_recording().placed()))
             yield
 
     def change_of_script(self) -> Change | None:
@@ -186,7 +186,7 @@ class Child:
         if ":" in self.config.step_marker or not is_function(self.config.step_marker):
             return None
         import_module("torch")  # first, for its import places the marks
-        return self._late().marks.change
+        return self._load_recording().marks.change
 
     def end(self, *, failed: bool) -> None:
         """End the recording, and note how it ended."""
@@ -198,7 +198,7 @@ class Child:
     def _depart(self) -> None:
         self.end(failed=False)
 
-    def _late(self) -> "ChildRecording":
+    def _load_recording(self) -> "ChildRecording":
         from pinprof.capture.children.recording import ChildRecording  # noqa: PLC0415  it imports torch
 
         if self.recording is None:
@@ -265,7 +265,7 @@ def _ending(program: UserProgram, child: Child) -> Ending:
 
 
 @contextmanager
-def told_of_departure(leaves: Callable[[str], None]) -> Iterator[None]:
+def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
     """Call `leaves` with what the program does before it leaves this process; nothing of pinprof runs after it.
 
     All functions of `os` that start another program in place of this one go through `execv` and `execve`.

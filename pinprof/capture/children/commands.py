@@ -100,7 +100,7 @@ def as_line(args: object) -> str:
 
 def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
     """Return a command as one of this Python; None for those of others, and for those without a script."""
-    program = _found(words[0], environment, folder) if words else None
+    program = _path_of(words[0], environment, folder) if words else None
     if program is None:
         return None
     if _is_this_python(program):
@@ -111,12 +111,12 @@ def python_command(words: Sequence[str], environment: Mapping[str, str], folder:
     return None
 
 
-def _found(program: str, environment: Mapping[str, str], folder: Path) -> Path | None:
+def _path_of(program: str, environment: Mapping[str, str], folder: Path) -> Path | None:
     if os.sep in program:
         path = folder / program
         return path if path.is_file() else None
-    found = shutil.which(program, path=environment.get("PATH", os.environ.get("PATH")))
-    return Path(found) if found else None
+    resolved = shutil.which(program, path=environment.get("PATH", os.environ.get("PATH")))
+    return Path(resolved) if resolved else None
 
 
 def _is_this_python(program: Path) -> bool:
@@ -134,8 +134,8 @@ def _shebang(program: Path) -> list[str]:
         return []
     words = os.fsdecode(first[2:]).split()
     if words[:1] == ["/usr/bin/env"]:
-        found = shutil.which(words[1]) if len(words) > 1 else None
-        return [found, *words[2:]] if found else []
+        program_of_env = shutil.which(words[1]) if len(words) > 1 else None
+        return [program_of_env, *words[2:]] if program_of_env else []
     return words
 
 

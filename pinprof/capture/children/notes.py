@@ -58,7 +58,7 @@ class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its steps train; a loop that only draws batches or calls modules evaluates."""
 
 
-NOT_TOLD = "it ended before it had recorded a step"
+ENDED_EARLY = "it ended before it had recorded a step"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ LEFT_S = 86_400.0
 LOOK_S = 0.05
 """How often to look whether a child has ended."""
 
-SAID_AFTER_S = 5.0
+SAY_AFTER_S = 5.0
 """After so long it says that it waits."""
 
 
@@ -201,7 +201,7 @@ class Notes:
             waited_s, most_s = time.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
             if waited_s >= most_s:
                 break
-            if waited_s >= SAID_AFTER_S:
+            if waited_s >= SAY_AFTER_S:
                 faults.say(f"pinprof waits for processes that the script has started, for {most_s:.0f} s at most")
             time.sleep(LOOK_S)
 
@@ -222,7 +222,7 @@ class Notes:
         rank, world_size = start.rank or (None, None)
         if end is None:  # it was killed; a trace that it has written is whole
             written = path if _is_newer(path, file) else None
-            return ChildRun(written, rank, world_size, "", stopped=False, why=NOT_TOLD)
+            return ChildRun(written, rank, world_size, "", stopped=False, why=ENDED_EARLY)
         recorded = path if end.recorded else None
         return ChildRun(recorded, rank, world_size, end.marker, end.stopped, end.why, end.trains)
 

@@ -144,5 +144,5 @@ def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[Co
 
 
 def _line(code: CodeType, instruction: int) -> int | None:
-    found = (line for start, end, line in code.co_lines() if start <= instruction < end)
-    return next(found, None)
+    lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
+    return next(lines, None)

@@ -145,7 +145,7 @@ class StepFinder:
         self.choice: Choice | None = None
         self.source = OPTIMIZER
         """The source whose events make a step, as far as is known."""
-        self.seen: Counter[Source] = Counter()
+        self.event_counts: Counter[Source] = Counter()
         self._optimizers = cache(optimizers)
         self._wanted = wanted
         self._all: Counter[Event] = Counter()
@@ -161,7 +161,7 @@ class StepFinder:
     @property
     def place(self) -> int:
         """How many optimizer steps the program has made, or what else makes a step; all ranks of a job count alike."""
-        return self.seen[self.source]
+        return self.event_counts[self.source]
 
     @property
     def wants_calls(self) -> bool:
@@ -171,12 +171,12 @@ class StepFinder:
     @property
     def provisional(self) -> int:
         """How many steps a program that has just begun has made, if its best source so far marks them."""
-        source = next((source for source in CYCLES if self.seen[source]), None)
+        source = next((source for source in CYCLES if self.event_counts[source]), None)
         return max((times for event, times in self._all.items() if event.source is source), default=0)
 
     def has_made(self, steps: int) -> bool:
         """Return whether a program has made so many provisional steps, and no better source can still come."""
-        return self.provisional >= steps and (self.seen[OPTIMIZER] > 0 or not self._optimizers())
+        return self.provisional >= steps and (self.event_counts[OPTIMIZER] > 0 or not self._optimizers())
 
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""
@@ -185,16 +185,16 @@ class StepFinder:
     def see(self, event: Event, at_ns: int = 0) -> bool:
         """Return whether a step ends with this event."""
         source, choice = event.source, self.choice
-        self.seen[source] += 1
+        self.event_counts[source] += 1
         self._all[event] += 1
         if source.is_certain:
             self._take(Choice(event, event, event.text))
-            return self.seen[source] >= source.enough
+            return self.event_counts[source] >= source.enough
         if self.source.is_certain:
             return False
         self._has_trained |= source is OPTIMIZER
         is_step = source is OPTIMIZER and (choice is None or choice.event.source is OPTIMIZER)
-        ends_group = not is_step or self._groups.stepped(event, at_ns, draws=self.seen[LOADER] > 0)
+        ends_group = not is_step or self._groups.stepped(event, at_ns, draws=self.event_counts[LOADER] > 0)
         if choice is not None and event == choice.event:
             return self._marked() and ends_group
         if choice is not None and source in CALLS and SOURCES.index(source) > SOURCES.index(self.source):
@@ -221,7 +221,7 @@ class StepFinder:
         If that draw ended a step, the first draw of the next epoch does not end one: the work between the two belongs
         to the step that uses the first batch.
         """
-        self.seen[LOADER] -= 1
+        self.event_counts[LOADER] -= 1
         if self._since and self._since[-1] == draw:
             self._since.pop()
             self._counts[draw] -= 1

@@ -67,8 +67,8 @@ class FunctionCalls:
         holder: Any = sys.modules["__main__"]
         *path, name = self.name.split(".")
         try:
-            for part in path:
-                holder = getattr(holder, part)
+            for attribute in path:
+                holder = getattr(holder, attribute)
             function = getattr_static(holder, name)
         except AttributeError:
             return  # a program of its own, whose code is changed
@@ -109,8 +109,8 @@ def _imported(place: str) -> tuple[Any, str]:
     *path, name = qualname.split(".")
     try:
         holder: Any = import_module(module)
-        for part in path:
-            holder = getattr(holder, part)
+        for attribute in path:
+            holder = getattr(holder, attribute)
         getattr_static(holder, name)
     except (ImportError, AttributeError, ValueError) as exc:
         raise CaptureError(f"--step-marker {place}: {exc}") from exc
@@ -122,7 +122,7 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
 
     It is the outermost decorator, because it must be around a compiled function, not in it. Line numbers do not change.
     """
-    found = False
+    is_defined = False
     todo: list[tuple[ast.AST, str]] = [(tree, "")]
     while todo:
         node, prefix = todo.pop()
@@ -132,10 +132,10 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
                 first = node.decorator_list[0] if node.decorator_list else node
                 name = ast.Name(DECORATOR, ast.Load())
                 node.decorator_list.insert(0, _at(name, first))
-                found = True
+                is_defined = True
             prefix = f"{here}."
         todo += [(child, prefix) for child in ast.iter_child_nodes(node)]
-    return found
+    return is_defined
 
 
 def _at(name: ast.Name, place: ast.expr | ast.stmt) -> ast.Name:

@@ -125,9 +125,9 @@ class Marks(Observer):
     def finder(self) -> StepFinder:
         """What finds the steps of the thread that counts; without events in it, of the one with most of them."""
         finder = self._finders.get(self._owner)
-        if finder is not None and finder.seen.total():
+        if finder is not None and finder.event_counts.total():
             return finder
-        others = max(self._finders.values(), key=lambda other: other.seen.total(), default=None)
+        others = max(self._finders.values(), key=lambda other: other.event_counts.total(), default=None)
         return others or self._finders.setdefault(self._owner, self._new_finder())
 
     @property
@@ -302,7 +302,7 @@ def here() -> tuple[int, int]:
 
 def worth_of(finder: StepFinder | None) -> int:
     """Return how good the steps of a thread are: one that trains goes before one that evaluates or prefetches."""
-    if finder is None or not finder.seen.total():
+    if finder is None or not finder.event_counts.total():
         return -1
     if finder.choice is None:
         return 0
