@@ -36,53 +36,32 @@ class RemoteFile:
     def __init__(self, url: str) -> None:
         self._url = url
         files, path = _file_system(url)
+        # Of a web server one request asks for the whole file: fsspec asks for its size first if it is not given.
+        self._is_web = url.startswith(WEB)
         with _translated(url):
-            self._file = _WebFile(files, path) if url.startswith(WEB) else files.open(path, "rb")
+            self._file = files.open(path, "rb", **({"block_size": 0, "size": 1} if self._is_web else {}))
+        self._since, self._received = monotonic(), 0
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
         with _translated(self._url):
-            return cast("bytes", self._file.read(size))
+            data = cast("bytes", self._file.read(size))
+            if self._is_web:
+                self._check_speed(data)
+            return data
+
+    def _check_speed(self, data: bytes) -> None:
+        """Raise TooSlow if fewer than `LEAST_BYTES` came in `SILENCE_S`: a server may send a byte now and then."""
+        self._received += len(data)
+        if monotonic() - self._since > SILENCE_S:
+            if data and self._received < LEAST_BYTES:
+                raise TooSlow
+            self._since, self._received = monotonic(), 0
 
     def close(self) -> None:
         """Give up the connection."""
         with _translated(self._url):
             self._file.close()
-
-
-class _WebFile:
-    """What a web server sends for one request; fsspec's own files ask for its size first, each time in vain for long.
-
-    The answer, redirects included, must begin within `SILENCE_S`, and `LEAST_BYTES` must come in each such time: a
-    server may send a byte now and then.
-    """
-
-    def __init__(self, files: Any, url: str) -> None:
-        from fsspec.asyn import sync
-
-        async def answer() -> Any:
-            session = await files.set_session()
-            found = await session.get(files.encode_url(url), **files.kwargs)
-            found.raise_for_status()
-            return found
-
-        self._loop = files.loop
-        self._answer = sync(self._loop, answer, timeout=SILENCE_S)
-        self._since, self._come = monotonic(), 0
-
-    def read(self, size: int) -> bytes:
-        from fsspec.asyn import sync
-
-        data = cast("bytes", sync(self._loop, self._answer.content.read, size, timeout=SILENCE_S))
-        self._come += len(data)
-        if monotonic() - self._since > SILENCE_S:
-            if data and self._come < LEAST_BYTES:
-                raise TooSlow
-            self._since, self._come = monotonic(), 0
-        return data
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._answer.close)
 
 
 class TooSlow(Exception):  # noqa: N818  only `_trouble` sees it
@@ -140,7 +119,7 @@ class RemoteFiles:
 
 def _file_system(url: str) -> tuple[Any, str]:
     """Return the file system behind a URL, and the path in it."""
-    schemes = [part.partition("://")[0] for part in url.split("::")]
+    schemes = [link.partition("://")[0] for link in url.split("::")]
     try:
         from fsspec.core import url_to_fs
 
@@ -182,10 +161,12 @@ def _translated(url: str) -> Iterator[None]:
 
 def _trouble(error: BaseException, url: str) -> str:
     """Return what went wrong, in words; to fsspec every failure of a web server is a missing file, with a cause."""
+    from asyncio import TimeoutError as AsyncTimeout  # before Python 3.11 a class of its own
+
     while isinstance(error, FileNotFoundError) and _is_of_the_web(error.__cause__):
         error = cast("BaseException", error.__cause__)
-    reason = _of_server(error) or next((said for kind, said in REASONS.items() if isinstance(error, kind)), None)
-    if isinstance(error, TimeoutError):
+    reason = _of_server(error) or next((why for kind, why in REASONS.items() if isinstance(error, kind)), None)
+    if isinstance(error, TimeoutError | AsyncTimeout):
         reason = f"the server has sent nothing for {SILENCE_S:.3g} s; try again"
     elif isinstance(error, TooSlow):
         reason = f"the server has sent less than {LEAST_BYTES >> 10} KiB in {SILENCE_S:.3g} s; try again"
