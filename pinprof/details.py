@@ -17,10 +17,9 @@ from pinprof.analyses.whole_run.irregular_work import OTHER, Irregular
 from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
 from pinprof.intervals import union
 from pinprof.trace.callers import call_places
-from pinprof.trace.lines import SourceLine
+from pinprof.trace.lines import SourceLine, period
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Trace
-from pinprof.trace.watched import period
 
 
 @dataclass(frozen=True, eq=False)

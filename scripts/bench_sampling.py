@@ -23,7 +23,7 @@ import torch
 
 from pinprof.capture.observe import sampler as module
 from pinprof.capture.observe.sampler import INTERVAL_S, HostSampler, sampling
-from pinprof.trace.host import HostProfile
+from pinprof.trace.sampled_stacks import HostProfile
 
 TURN_S = 0.1
 """How long steps of one kind take before it is the other's turn."""

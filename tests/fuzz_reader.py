@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.report.trace.text import to_text
     from pinprof.rules import find
     from pinprof.trace import read_trace
-    from pinprof.trace.scan import blocks
+    from pinprof.trace.reader import blocks
 
 RECORDINGS = Path(__file__).parents[1] / "traces"
 SEEDS = (

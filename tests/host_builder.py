@@ -1,6 +1,6 @@
 """Builds a `HostProfile` of stacks written as texts, so that its sums can be checked by eye."""
 
-from pinprof.trace.host import HostFrame, HostProfile, HostStack, Origin
+from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack, Origin
 
 
 def host_profile(*stacks: tuple[int, str], steps: int = 10, folded: int = 0) -> HostProfile:

@@ -19,7 +19,7 @@ from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
 from pinprof.program.user_program import UserProgram
 from pinprof.temporary import temporary_folder
-from pinprof.trace.run import RUN_KEY, run_of_metadata
+from pinprof.trace.run_log import RUN_KEY, run_of_metadata
 
 OUTCOME = "outcome"
 """The file of a worker that says how its program ended."""

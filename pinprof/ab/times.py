@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
 EVERY = re.compile(r"every \d+")

@@ -16,7 +16,7 @@ from pinprof.ab.tasks import Turns
 from pinprof.capture.bounds import Progress
 from pinprof.capture.observe.journal import Journal
 from pinprof.program.machine import own_workers
-from pinprof.trace.run import PLAIN, SETTLING
+from pinprof.trace.run_log import PLAIN, SETTLING
 
 
 def wait_for_turn(turns: Turns, cores: Cores) -> None:

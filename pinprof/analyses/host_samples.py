@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
-from pinprof.trace.host import HostFrame, HostProfile, Origin
 from pinprof.trace.lines import Place, Placed
+from pinprof.trace.sampled_stacks import HostFrame, HostProfile, Origin
 
 Kind: TypeAlias = Literal["user", "torch", "library", "input"]
 """What a sample is of: the innermost Python code is the program's, torch's, or another package's; or it is under a

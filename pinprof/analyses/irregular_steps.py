@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.intervals import Intervals, covered
 from pinprof.step_statistics import FEWEST, MOSTLY, unlike_others
 from pinprof.trace.links import NO_WORK, work_ends
-from pinprof.trace.run import RECORDED
+from pinprof.trace.run_log import RECORDED
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
 AHEAD = 0.9

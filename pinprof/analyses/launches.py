@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.trace.callers import outermost_op
+from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
-from pinprof.trace.modules import module_around, module_name
 from pinprof.trace.phases import PHASES, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened

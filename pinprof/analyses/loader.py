@@ -7,9 +7,9 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.calls import SMALL_COPY_BYTES
+from pinprof.trace.constructors import DENSE
 from pinprof.trace.frames import frame
 from pinprof.trace.links import step_at
-from pinprof.trace.made import DENSE
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 

@@ -73,8 +73,8 @@ def _export(file: str, name: str, output: str) -> None:
     from pinprof.report.words import begun
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
-    from pinprof.trace.insert import WithEvents
-    from pinprof.trace.scan.unpack import Unpacked
+    from pinprof.trace.reader.append import WithEvents
+    from pinprof.trace.reader.unpack import Unpacked
 
     with progress(f"reading {Path(name).name}"):
         try:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 from pinprof.analyses.host_samples import KINDS
 from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
 from pinprof.documents.fields import Blocker, Placed
-from pinprof.trace import host
+from pinprof.trace import sampled_stacks
 from pinprof.trace.phases import PHASES
 
 Samples: TypeAlias = Annotated[Count, doc("how many samples")]
@@ -132,7 +132,7 @@ class Called(Placed):
 class HostLine(Placed):
     """A line, or a function, of any code."""
 
-    origin: host.Origin
+    origin: sampled_stacks.Origin
     samples: Samples
     share: SampledShare
     error: SampledError
@@ -151,7 +151,7 @@ class Kind(Document):
     per_step_ms: SampledMs
 
 
-class HostProfile(host.HostProfile, frozen=True, kw_only=True):
+class HostProfile(sampled_stacks.HostProfile, frozen=True, kw_only=True):
     """Where the host's time goes, by Python stacks sampled while no profiler ran."""
 
     kinds: Annotated[Sequence[Kind], doc("by kind; they add up to all samples")]

@@ -10,7 +10,7 @@ from hta.common.trace import transform_correlation_to_index
 from hta.common.trace_symbol_table import TraceSymbolTable
 
 from pinprof.hta.recording import EventColumns, counters
-from pinprof.trace.scan.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
+from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
 
 US = 1000

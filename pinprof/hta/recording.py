@@ -14,9 +14,9 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.trace import Trace
 from pinprof.trace.assemble import recorded_rank, usable_times
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
-from pinprof.trace.reader import read_rows
-from pinprof.trace.scan.rows import KNOWN_CATEGORIES, Codes, Rows, Wanted, joined
-from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.reader.read import read_rows
+from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, Rows, Wanted, joined
+from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.threads import ThreadKey
 from pinprof.urls import HIDDEN, STANDARD_INPUT, is_url, shown

@@ -21,8 +21,8 @@ from torch.utils.data.dataloader import default_collate, default_convert
 from pinprof.program.datasets import makers_of
 from pinprof.program.frames import calling_line, is_users
 from pinprof.program.hooks import replaced
+from pinprof.trace.constructors import DENSE, Made, MadeLoader, MadeOptimizer
 from pinprof.trace.lines import Place, SourceLine
-from pinprof.trace.made import DENSE, Made, MadeLoader, MadeOptimizer
 from pinprof.units import shortened
 
 Described = TypeVar("Described", MadeLoader, MadeOptimizer)

@@ -40,7 +40,7 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.pauses import OWN, long_ops, long_pauses, usual_launch_ns
+from pinprof.trace.idle_times import OWN, long_ops, long_pauses, usual_launch_ns
 from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 

@@ -10,8 +10,8 @@ import numpy as np
 from pinprof.intervals import covered
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import STAGED, Call, Floats, Program
-from pinprof.trace.host import HostFrame, HostProfile
 from pinprof.trace.phases import optimizer_steps
+from pinprof.trace.sampled_stacks import HostFrame, HostProfile
 from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS
 

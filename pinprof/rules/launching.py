@@ -8,10 +8,10 @@ from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, subtract, union
 from pinprof.measurement.profile import Profile
 from pinprof.rules.sums import in_complete_steps, launched_kernels
-from pinprof.trace.compiling import GRAPH_LAUNCH, REGION, capture_times, compile_times
+from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
-from pinprof.trace.pauses import launching_threads, long_ops, long_pauses
+from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
 from pinprof.trace.serving import is_serving, serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import how_many

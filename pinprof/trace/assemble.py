@@ -10,13 +10,11 @@ import msgspec
 import numpy as np
 
 from pinprof.trace.calls import call_kind
-from pinprof.trace.host import host_of_metadata
-from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata
+from pinprof.trace.constructors import Made
+from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata, watched_of_metadata
 from pinprof.trace.links import find_links, launches
-from pinprof.trace.made import Made
-from pinprof.trace.run import run_of_metadata
-from pinprof.trace.scan.events import Metadata, Number
-from pinprof.trace.scan.rows import (
+from pinprof.trace.reader.events import Metadata, Number
+from pinprof.trace.reader.rows import (
     CALL_CATEGORIES,
     FIRST_WITH_IDS,
     HOST_CATEGORIES,
@@ -30,6 +28,8 @@ from pinprof.trace.scan.rows import (
     by_appearance,
     joined,
 )
+from pinprof.trace.run_log import run_of_metadata
+from pinprof.trace.sampled_stacks import host_of_metadata
 from pinprof.trace.sizes import MOST_BYTES
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
@@ -56,7 +56,6 @@ from pinprof.trace.tables import (
     Trace,
 )
 from pinprof.trace.threads import ThreadKey, name_threads
-from pinprof.trace.watched import watched_of_metadata
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
@@ -250,11 +249,11 @@ class _Columns:
 
         The arguments tell them, or else the name.
         """
-        name, told = self._name[self._file.name[rows]], self._text(rows, "copy")
+        name, by_args = self._name[self._file.name[rows]], self._text(rows, "copy")
         direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))
-        for code in np.unique(np.concatenate((name[is_copy], told[is_copy & (told != NONE)]))):
+        for code in np.unique(np.concatenate((name[is_copy], by_args[is_copy & (by_args != NONE)]))):
             direction[code], host_memory[code] = _copy_kind(self._names[code])
-        text = np.where((told != NONE) & (direction[told] != OTHER), told, name)
+        text = np.where((by_args != NONE) & (direction[by_args] != OTHER), by_args, name)
         return np.where(is_copy, direction[text], NONE), np.where(is_copy, host_memory[text], NONE)
 
 

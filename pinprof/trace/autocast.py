@@ -68,20 +68,20 @@ def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
     return bool((chosen & inside).any())
 
 
-def casts_of_weights(trace: Trace, each: Pass) -> Int64s | None:
+def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
     """Return those casts of a pass that are of weights and biases; None where the trace cannot tell them apart.
 
     The casts of an op come in the order of its arguments: the input, the weight, the bias, each only if it is cast.
     """
-    parent = trace.links.op_parent[each.casts]
+    parent = trace.links.op_parent[one_pass.casts]
     _, which, count = np.unique(parent, return_inverse=True, return_counts=True)
-    order = np.lexsort((trace.ops.start_ns[each.casts], which))
+    order = np.lexsort((trace.ops.start_ns[one_pass.casts], which))
     first = np.cumsum(count) - count
     from_end = np.empty(len(order), np.int64)
     from_end[order] = count[which[order]] - 1 - (np.arange(len(order)) - first[which[order]])
     for arguments in (2, 1):  # with bias, without
-        chosen = each.casts[from_end < arguments]
-        if len(chosen) == each.weights:
+        chosen = one_pass.casts[from_end < arguments]
+        if len(chosen) == one_pass.weights:
             return chosen
     return None
 
@@ -105,12 +105,12 @@ def _to_weights(trace: Trace) -> tuple[Int64s, Bools]:
     nodes = nodes[np.lexsort((ops.start_ns[nodes], ops.thread[nodes]))]
     back, to_weight = ops.named(lambda name: name in CAST_BACK), ops.named(lambda name: name == TO_WEIGHT)
     after = np.append(False, back[nodes[:-1]] & (ops.thread[nodes[1:]] == ops.thread[nodes[:-1]]))
-    found = np.sort(nodes[after & to_weight[nodes]])
+    to_weights = np.sort(nodes[after & to_weight[nodes]])
     adds = np.flatnonzero(ops.named(lambda name: name in ADDS))
-    within = np.zeros(len(found), bool)
-    for thread in np.unique(ops.thread[found]).tolist():
-        mine = np.flatnonzero(ops.thread[found] == thread)
+    within = np.zeros(len(to_weights), bool)
+    for thread in np.unique(ops.thread[to_weights]).tolist():
+        of_thread = np.flatnonzero(ops.thread[to_weights] == thread)
         times = ops.start_ns[adds[ops.thread[adds] == thread]]
-        row = found[mine]
-        within[mine] = np.searchsorted(times, ops.end_ns[row]) > np.searchsorted(times, ops.start_ns[row])
-    return found, within
+        row = to_weights[of_thread]
+        within[of_thread] = np.searchsorted(times, ops.end_ns[row]) > np.searchsorted(times, ops.start_ns[row])
+    return to_weights, within

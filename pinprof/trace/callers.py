@@ -1,18 +1,28 @@
-"""Where in the program a call was made: the ops and Python functions around it, and its line where the source tells."""
+"""Where in the program a call was made: ops, functions and modules around it, its line, and the way to it."""
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from pinprof.trace.frames import LONGEST, Frame, called_name, frame, is_user_code, tensor_method
+from pinprof.trace.frames import (
+    LONGEST,
+    Frame,
+    called_name,
+    frame,
+    is_outside_torch,
+    is_user_code,
+    package_file,
+    tensor_method,
+)
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources
 from pinprof.trace.syntax import call_line, fits
-from pinprof.trace.tables import NONE, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
 T = TypeVar("T")
@@ -31,8 +41,8 @@ def outermost_op(trace: Trace, call: Int64s) -> Int32s:
     """Return the outermost op around each call that is not a node of the autograd engine, -1 for none."""
     node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
     op = trace.links.op[call]
-    found = outermost(node, op, trace.links.op_parent)
-    return np.where(found != NONE, found, op)
+    outer = outermost(node, op, trace.links.op_parent)
+    return np.where(outer != NONE, outer, op)
 
 
 def calling_function(trace: Trace, call: Int64s) -> Int32s:
@@ -63,9 +73,9 @@ def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int6
     around = enclosing(trace.functions, meanwhile)
     backward = trace.functions.named(lambda name: BACKWARD in name)
     in_backward = within(backward, around, trace.links.function_parent)
-    found = function.copy()
-    found[lent[order]] = np.where(in_backward, around, NONE)
-    return found
+    result = function.copy()
+    result[lent[order]] = np.where(in_backward, around, NONE)
+    return result
 
 
 class UserCalls(NamedTuple):
@@ -88,14 +98,14 @@ def users_of(trace: Trace, function: Int32s) -> UserCalls:
     own_or_none = np.append(own, values=True)  # the last one for no function
     within_own = np.where(own_or_none[parent], NONE, parent)
     called = outermost(~own, np.where(own_or_none[function], NONE, function), within_own)
-    found = np.where(called != NONE, follow(parent, called), function)
-    return UserCalls(found, np.where(found == NONE, NONE, np.where(called != NONE, called, found)).astype(np.int32))
+    users = np.where(called != NONE, follow(parent, called), function)
+    return UserCalls(users, np.where(users == NONE, NONE, np.where(called != NONE, called, users)).astype(np.int32))
 
 
 def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
     """Return per call the user's function around it, None for none; with its line where only one fits."""
-    found, which = places_of(trace, user_calls(trace, call), sources)
-    return [found[index] for index in which.tolist()]
+    places, which = places_of(trace, user_calls(trace, call), sources)
+    return [places[index] for index in which.tolist()]
 
 
 def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
@@ -112,21 +122,21 @@ def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[Sou
     width = len(names) + 1
     pairs, which = np.unique((function_name + 1) * width + called_as + 1, return_inverse=True)
     frames = cache(partial(_frames_by_file, names))  # only where a source is at hand: there may be many names
-    recorded_one = cache(lambda file, source: _is_the_recorded_one(frames(), file, source))
-    found: list[SourceLine | None] = []
+    is_recorded = cache(lambda file, source: _is_recorded_source(frames(), file, source))
+    places: list[SourceLine | None] = []
     for of_function, of_called in zip((pairs // width - 1).tolist(), (pairs % width - 1).tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
-        found.append(None if of_function == NONE else _place(names[of_function], text, sources, recorded_one))
-    return found, which
+        places.append(None if of_function == NONE else _place(names[of_function], text, sources, is_recorded))
+    return places, which
 
 
-def _place(function: str, called: str, sources: Sources, recorded_one: Callable[[str, str], bool]) -> SourceLine | None:
+def _place(function: str, called: str, sources: Sources, is_recorded: Callable[[str, str], bool]) -> SourceLine | None:
     place, name = frame(function), called_name(called)
     if place is None:
         return None
     source = sources.text(place.file) if name else None
     line = None
-    if name and source is not None and recorded_one(place.file, source):
+    if name and source is not None and is_recorded(place.file, source):
         line = call_line(source, place.function, place.line, name, of_object=tensor_method(called) is not None)
     return SourceLine(place.file, line, place.function)
 
@@ -134,14 +144,14 @@ def _place(function: str, called: str, sources: Sources, recorded_one: Callable[
 def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:
     frames: dict[str, list[Frame]] = defaultdict(list)
     for name in names:
-        if each := frame(name):
-            frames[each.file].append(each)
+        if place := frame(name):
+            frames[place.file].append(place)
     return frames
 
 
-def _is_the_recorded_one(frames: Mapping[str, list[Frame]], file: str, source: str) -> bool:
+def _is_recorded_source(frames: Mapping[str, list[Frame]], file: str, source: str) -> bool:
     """Return whether a source has all recorded functions of its file at the recorded lines."""
-    return all(fits(source, each.function, each.line) for each in frames[file])
+    return all(fits(source, place.function, place.line) for place in frames[file])
 
 
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
@@ -166,11 +176,117 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     DEEPEST_STACK before it reaches that, it alone beyond.
     """
     stack: list[T] = []
-    found = False
-    for each in frames:
-        found = found or is_users(each)
-        if found or len(stack) < DEEPEST_STACK:
-            stack.append(each)
-        if found and len(stack) >= STACK_DEPTH:
+    reached_users = False
+    for entry in frames:
+        reached_users = reached_users or is_users(entry)
+        if reached_users or len(stack) < DEEPEST_STACK:
+            stack.append(entry)
+        if reached_users and len(stack) >= STACK_DEPTH:
             return stack
-    return stack if found else stack[:STACK_DEPTH]
+    return stack if reached_users else stack[:STACK_DEPTH]
+
+
+MODULE: Final = "nn.Module: "
+"""Before the name of a module whose call is recorded: `nn.Module: Linear_3`."""
+LONGEST_MODULE: Final = 200
+"""Characters of the name of a module that are kept."""
+
+
+def module_around(trace: Trace, function: Int32s) -> Int32s:
+    """Return the innermost call of a module around each Python function, -1 for none."""
+    flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE))
+    if not flagged.any():
+        return np.full(len(function), NONE, np.int32)
+    parent = trace.links.function_parent
+    around = np.where(flagged, np.arange(len(parent), dtype=np.int32), parent)
+    further = follow(around, around)
+    while (further != around).any():  # each round looks twice as far up
+        around, further = further, follow(further, further)
+    return follow(around, function)
+
+
+def module_name(name: str) -> str:
+    """Return what a call of a module is of, as torch numbers those of a class: `Linear_3`."""
+    return shortened(name.removeprefix(MODULE), LONGEST_MODULE)
+
+
+ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
+"""`FILE:LINE:FUNCTION`, an entry of a stack."""
+
+DYNAMO = "torch/_dynamo/"
+"""In the files of what stands between code that torch.compile made and what it calls."""
+
+
+class CallPath(NamedTuple):
+    """How the user's code came to a wait, if it called a library that waits."""
+
+    library: Place | None = None
+    """The innermost function outside of torch; None where that is the user's own, or not recorded."""
+    path: tuple[str, ...] = ()
+    """`FILE:LINE:FUNCTION` from the user's line to it, without the frames of torch and Python; none without it."""
+
+
+def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
+    """Return the way from the user's place through a stack to the innermost function outside of torch.
+
+    The stack begins with the innermost frame. Where its lines are not `certain`, they are those at which functions
+    begin, and the library's place has none; nor has that of a function that torch.compile made. A stack that does not
+    reach the user's place tells the way as far as it reaches.
+    """
+    inner: list[Frame] = []
+    called = ""
+    for entry in _frames(stack):
+        if (entry.file, entry.function) == (user.file, user.function):
+            break
+        if is_outside_torch(entry.file):
+            certain = certain and (bool(inner) or DYNAMO not in called)
+            inner.append(entry._replace(file=package_file(entry.file)))
+        called = entry.file
+    if not inner:
+        return CallPath()
+    library = Place(inner[0].file, inner[0].line if certain else None, inner[0].function)
+    return CallPath(library, (*_own_entry(stack, user), *(_entry(entry) for entry in reversed(inner))))
+
+
+def _frames(stack: Iterable[str]) -> Iterator[Frame]:
+    """Yield the frames of a stack that are functions of a file."""
+    for entry in stack:
+        if match := ENTRY.fullmatch(entry):
+            yield Frame(match["file"], int(match["line"]), match["function"])
+
+
+def _own_entry(stack: Sequence[str], user: Place) -> Iterator[str]:
+    if user.file is None or user.function is None:
+        return
+    if user.line is not None:
+        yield _entry(Frame(user.file, user.line, user.function))
+        return
+    own = (place for place in _frames(stack) if (place.file, place.function) == (user.file, user.function))
+    yield from (_entry(place) for place in list(own)[:1])
+
+
+def _entry(place: Frame) -> str:
+    return f"{place.file}:{place.line}:{place.function}"
+
+
+def library_function(trace: Trace, function: Int32s) -> Int32s:
+    """Return the innermost function outside of torch around each Python function; -1 where it is the user's own."""
+    own = trace.functions.named(is_user_code)
+    kept = own | trace.functions.named(_is_outside_torch)
+    parent = trace.links.function_parent
+    kept_or_none = np.append(kept, values=True)  # the last one for no function
+    within_kept = np.where(kept_or_none[parent], NONE, parent)
+    called = outermost(~kept, np.where(kept_or_none[function], NONE, function), within_kept)
+    result = np.where(called != NONE, follow(parent, called), function)
+    return np.where(np.append(own, values=True)[result], NONE, result).astype(np.int32)
+
+
+def library_place(name: str) -> Place | None:
+    """Return the place of a library's function from the name of its event: the line of the call is not in it."""
+    place = frame(name)
+    return Place(package_file(place.file), None, place.function) if place else None
+
+
+def _is_outside_torch(name: str) -> bool:
+    place = frame(name)
+    return place is not None and is_outside_torch(place.file)

@@ -36,7 +36,7 @@ def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meeting
     none with the first rank is reached through ranks that share some with both. Collectives that ranks may leave at
     different times are not used.
     """
-    meetings = [one for one in meetings if not ONE_SIDED.search(_name(tables, one))]
+    meetings = [meeting for meeting in meetings if not ONE_SIDED.search(_name(tables, meeting))]
     ends = [table.end_ns + (base - bases_ns[0]) for table, base in zip(tables, bases_ns, strict=True)]
     ahead = _ahead(ends, meetings)
     add = [base - bases_ns[0] - off for base, off in zip(bases_ns, ahead, strict=True)]
@@ -63,7 +63,9 @@ def _ahead(ends: Sequence[Int64s], meetings: Sequence[Meeting]) -> list[int]:
         for circle in circles[known]:
             for rank in circle:
                 if rank not in ahead:
-                    apart = [int(ends[rank][one[rank]] - ends[known][one[known]]) for one in of_ranks[circle]]
+                    apart = [
+                        int(ends[rank][meeting[rank]] - ends[known][meeting[known]]) for meeting in of_ranks[circle]
+                    ]
                     ahead[rank] = ahead[known] + int(np.median(apart))
                     waiting.append(rank)
     return [ahead.get(rank, 0) for rank in range(len(ends))]

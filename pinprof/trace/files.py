@@ -13,10 +13,9 @@ from typing import BinaryIO, Protocol, cast
 
 from pinprof.errors import TraceError
 from pinprof.streams import is_terminal
-from pinprof.trace.guess import refused_name
+from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
+from pinprof.trace.reader.unpack import is_packed
 from pinprof.trace.remote import WEB, RemoteFiles, open_url
-from pinprof.trace.scan.unpack import is_packed
-from pinprof.trace.start import START_BYTES, check_start
 from pinprof.units import listed
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
@@ -73,12 +72,12 @@ class LocalFiles:
             entries = list(os.scandir(folder))
         except OSError as error:
             raise TraceError(f"cannot be read ({error.strerror})") from error
-        seen = [entry for entry in entries if not entry.name.startswith(".")]
-        found = [entry.path for entry in seen if os.path.isfile(entry.path) or _leads_nowhere(entry.path)]  # noqa: PTH113  raises not
-        for entry in seen if depth else ():
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+        paths = [entry.path for entry in visible if os.path.isfile(entry.path) or _leads_nowhere(entry.path)]  # noqa: PTH113  raises not
+        for entry in visible if depth else ():
             if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.R_OK | os.X_OK):
-                found += self.below(entry.path, depth - 1)
-        return found
+                paths += self.below(entry.path, depth - 1)
+        return paths
 
 
 @contextmanager
@@ -209,14 +208,14 @@ def _expanded(argument: str) -> list[str]:
 
 def natural(path: str) -> tuple[list[str | int], str]:
     """Return a key that sorts numbers in names as numbers."""
-    parts = re.split(r"(\d+)", path)
-    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)], path
+    texts = re.split(r"(\d+)", path)
+    return [int(text) if place % 2 else text for place, text in enumerate(texts)], path
 
 
 def rank_in_name(path: str) -> int | None:
     """Return the number of the rank in the names of a file and its folders, None if there is none."""
-    found = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(path)))
-    return next(map(int, found), None)
+    ranks = (numbers[-1] for pattern in RANK_IN_NAME if (numbers := pattern.findall(path)))
+    return next(map(int, ranks), None)
 
 
 def _may_be_many(url: str) -> bool:
@@ -242,12 +241,12 @@ def _is_trace(path: str) -> bool:
 def _in_folder(files: Files, folder: str) -> list[str]:
     """Return the traces at the top of a folder, else of the only folder below it that has any."""
     for depth in (0, DEPTH):
-        found = [path for path in files.below(folder, depth) if _is_trace(path)]
-        folders = sorted({path.rpartition("/")[0] for path in found}, key=natural)
+        traces = [path for path in files.below(folder, depth) if _is_trace(path)]
+        folders = sorted({path.rpartition("/")[0] for path in traces}, key=natural)
         if len(folders) > 1:
             raise TraceError(f"no trace in this folder itself, but in {_listed(folders)}; name one of them")
-        if found:
-            return found
+        if traces:
+            return traces
     raise TraceError(f"no trace in this folder; traces end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 

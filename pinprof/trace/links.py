@@ -62,8 +62,8 @@ def launches(calls: Calls, gpu: Activities) -> Int32s:
     sure = (launch != NONE) & ~shared
     for device in np.unique(gpu.device[shared]) if sure.any() else ():
         threads = np.unique(calls.thread[launch[sure & (gpu.device == device)]])
-        theirs = _last_before(calls, gpu, usable[np.isin(calls.thread[usable], threads)])
-        launch = np.where(shared & (gpu.device == device) & (theirs != NONE), theirs, launch)
+        by_order = _last_before(calls, gpu, usable[np.isin(calls.thread[usable], threads)])
+        launch = np.where(shared & (gpu.device == device) & (by_order != NONE), by_order, launch)
     return launch
 
 
@@ -72,14 +72,14 @@ def _last_before(calls: Calls, gpu: Activities, usable: Int64s) -> Int32s:
     order = usable[np.argsort(calls.correlation[usable], kind="stable")]
     correlation = calls.correlation[order]
     first = np.searchsorted(correlation, gpu.correlation, side="left")
-    found = np.searchsorted(correlation, gpu.correlation, side="right") > first
+    is_found = np.searchsorted(correlation, gpu.correlation, side="right") > first
     # One number holds the correlation, as its first position, and the time, as the row: calls are sorted by start.
     rows = len(calls) + 1
     placed = np.searchsorted(correlation, correlation, side="left") * rows + order
     began = np.searchsorted(calls.start_ns, gpu.start_ns, side="right")
     position = np.maximum(np.searchsorted(placed, first * rows + began, side="left") - 1, first)
     launch = np.full(len(gpu), NONE, np.int32)
-    launch[found] = order[position[found]]
+    launch[is_found] = order[position[is_found]]
     return launch
 
 
@@ -159,9 +159,9 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     by_depth = np.argsort(own_depth[order], kind="stable")
     keys = own_depth[order][by_depth] * len(outer) + by_depth
     position = np.searchsorted(keys, (depth - 1) * len(outer) + begun) - 1
-    found = (depth > 0) & (position >= 0)
-    found[found] = keys[position[found]] >= (depth[found] - 1) * len(outer)
-    result[found] = order[by_depth[position[found]]]
+    is_found = (depth > 0) & (position >= 0)
+    is_found[is_found] = keys[position[is_found]] >= (depth[is_found] - 1) * len(outer)
+    result[is_found] = order[by_depth[position[is_found]]]
     badly_nested = (result != NONE) & (outer.end_ns[result] < inner.start_ns)
     return np.where(badly_nested, NONE, result)
 

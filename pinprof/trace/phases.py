@@ -58,13 +58,13 @@ def torch_times(trace: Trace, threads: Int32s) -> Intervals:
 def _in_backward(trace: Trace) -> Bools:
     calls = trace.calls
     roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
-    found = roles[calls.thread] if len(calls) else np.zeros(0, bool)
+    backward = roles[calls.thread] if len(calls) else np.zeros(0, bool)
     engine = trace.ops.named(lambda name: name.startswith(BACKWARD_OPS))
     for thread in np.unique(trace.ops.thread[engine]).tolist():
-        mine = engine & (trace.ops.thread == thread)
-        times = union(trace.ops.start_ns[mine], trace.ops.end_ns[mine])
-        found |= (calls.thread == thread) & contains(times, calls.start_ns)
-    return found
+        of_engine = engine & (trace.ops.thread == thread)
+        times = union(trace.ops.start_ns[of_engine], trace.ops.end_ns[of_engine])
+        backward |= (calls.thread == thread) & contains(times, calls.start_ns)
+    return backward
 
 
 def optimizer_steps(trace: Trace) -> Intervals:
@@ -93,5 +93,5 @@ def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
 
 def _marked(name: str) -> str | None:
     """Return the method of an optimizer that an annotation marks."""
-    found = OPTIMIZER_MARK.match(name)
-    return found[1] if found else None
+    match = OPTIMIZER_MARK.match(name)
+    return match[1] if match else None

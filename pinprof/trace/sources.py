@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pinprof.git import REPOSITORY
-from pinprof.trace.made import Made
+from pinprof.trace.constructors import Made
 
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran; files of one copy or checkout
@@ -23,7 +23,7 @@ MAX_BYTES = 10_000_000
 
 def project_of(folder: Path) -> Path:
     """Return the top folder of the program in a folder: the git repository around it, else the folder itself."""
-    return next((each for each in (folder, *folder.parents) if (each / REPOSITORY).exists()), folder)
+    return next((parent for parent in (folder, *folder.parents) if (parent / REPOSITORY).exists()), folder)
 
 
 class Sources:

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-from pinprof.trace.compiling import COMPILED_CODE, is_marked_capture
 from pinprof.trace.links import follow, step_at
+from pinprof.trace.one_time_work import COMPILED_CODE, is_marked_capture
 from pinprof.trace.serving import serving_marks
 from pinprof.trace.tables import (
     KERNEL,
@@ -39,10 +39,10 @@ DIGITS = re.compile(r"\d+")
 
 def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
-    found = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
-    if not found and not annotations.named(is_marked_capture).any():  # what a server captures at its start is no step
-        found = _annotated_steps(annotations, calls, launch) or _repeated_steps(calls, gpu, launch)
-    return found or _whole_trace(ops, annotations, calls, gpu)
+    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
+    if not steps and not annotations.named(is_marked_capture).any():  # what a server captures at its start is no step
+        steps = _annotated_steps(annotations, calls, launch) or _repeated_steps(calls, gpu, launch)
+    return steps or _whole_trace(ops, annotations, calls, gpu)
 
 
 def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
@@ -61,10 +61,10 @@ def _served_batches(annotations: HostEvents) -> Steps | None:
 
     Of the last batch that is not known, so it is not complete; it is where it is the only one.
     """
-    found = serving_marks(annotations)
-    if found is None:
+    batches = serving_marks(annotations)
+    if batches is None:
         return None
-    marker, rows = found
+    marker, rows = batches
     start, end = annotations.start_ns[rows], annotations.end_ns[rows]
     steps = _steps("annotation", marker, start, np.append(start[1:], end[-1:]))
     steps.complete[-1] = len(rows) == 1

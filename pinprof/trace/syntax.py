@@ -100,7 +100,7 @@ def _calling_lines(source: str) -> frozenset[int]:
             nodes.add(node.test)
         elif isinstance(node, LOOPS):
             nodes |= {node.iter, node.target}
-        elif isinstance(node, ast.Assign) and any(isinstance(each, ast.Tuple | ast.List) for each in node.targets):
+        elif isinstance(node, ast.Assign) and any(isinstance(target, ast.Tuple | ast.List) for target in node.targets):
             nodes |= {node.value, *node.targets}  # it iterates over the value
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             nodes |= set(node.decorator_list)

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.object_repr import as_table, one_line
-from pinprof.trace.host import HostProfile
-from pinprof.trace.lines import Contexts, RecordedLines
-from pinprof.trace.made import Made
-from pinprof.trace.run import RunLog
-from pinprof.trace.watched import Watched
+from pinprof.trace.constructors import Made
+from pinprof.trace.lines import Contexts, RecordedLines, Watched
+from pinprof.trace.run_log import RunLog
+from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import counted, duration
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pinprof.trace.scan.events import Number
+from pinprof.trace.reader.events import Number
 from pinprof.trace.tables import NONE, Bools, Calls, HostEvents, Thread
 
 ThreadKey: TypeAlias = tuple[Number, Number]

@@ -16,8 +16,8 @@ from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
 from pinprof.fix.plan import planned, proposed
 from pinprof.rules import Evidence, Finding, Saving, rule_of
+from pinprof.trace.constructors import Made, MadeLoader, MadeOptimizer
 from pinprof.trace.lines import Place
-from pinprof.trace.made import Made, MadeLoader, MadeOptimizer
 
 Row = dict[str, Any]
 Copies = dict[Place, CopiesAt]

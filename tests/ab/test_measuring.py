@@ -24,7 +24,7 @@ from pinprof.ab.tasks import NoteNumbers, StepOptions, WorkerConfig
 from pinprof.ab.times import Timed, read_times
 from pinprof.ab.versions import Wishes, measure_versions
 from pinprof.errors import MeasureError
-from pinprof.trace.run import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
 
 
 def run_log(windows: list[tuple[str, int]], steps: list[int], *work: Work, gpu: list[int] | None = None) -> RunLog:

@@ -9,7 +9,7 @@ from pinprof.ab.program import Program
 from pinprof.ab.recorded import NeverRecordedError, record_one
 from pinprof.ab.tasks import AUTO, StepOptions
 from pinprof.trace import read_trace
-from pinprof.trace.run import PLAIN
+from pinprof.trace.run_log import PLAIN
 
 PROGRAM = """
 import sys, time, torch

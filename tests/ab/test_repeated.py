@@ -25,7 +25,7 @@ from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.program.user_program import UserProgram
-from pinprof.trace.run import RUN_KEY, RunLog
+from pinprof.trace.run_log import RUN_KEY, RunLog
 
 MS = 1_000_000
 TASK = Record(step_marker="auto", options=RecordingOptions())

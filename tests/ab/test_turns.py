@@ -17,7 +17,7 @@ from pinprof.ab.tasks import Turns
 from pinprof.ab.turns import Delay, turn_window, wait_for_turn
 from pinprof.capture.observe.journal import Journal
 from pinprof.program.machine import Clock
-from pinprof.trace.run import PLAIN, SETTLING
+from pinprof.trace.run_log import PLAIN, SETTLING
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyses.host_samples import HostSums, measure_host
-from pinprof.trace.host import HostProfile
 from pinprof.trace.lines import Place
+from pinprof.trace.sampled_stacks import HostProfile
 
 STEP = host_profile(
     (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),

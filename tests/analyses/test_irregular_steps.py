@@ -12,7 +12,7 @@ from pinprof.measurement.measure import measure
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
 from pinprof.trace.collectives import match_collectives
-from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, RunLog, Work
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:

@@ -14,10 +14,9 @@ from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
 from pinprof.trace import read_trace
-from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, Contexts, SourceLine
-from pinprof.trace.run import EVALUATION, RECORDED, RUN_KEY, WATCH, RunLog, Work
+from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, SourceLine, Watched, WatchedWait
+from pinprof.trace.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH, RunLog, Work
 from pinprof.trace.tables import Trace
-from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
 
 CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
 

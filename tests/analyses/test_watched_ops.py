@@ -3,8 +3,7 @@
 import pytest
 
 from pinprof.analyses.syncs.lines.watched import is_of, may_be
-from pinprof.trace.lines import SourceLine
-from pinprof.trace.watched import WatchedWait
+from pinprof.trace.lines import SourceLine, WatchedWait
 
 
 def wait(waited: str | None) -> WatchedWait:

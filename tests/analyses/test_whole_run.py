@@ -10,7 +10,7 @@ from pinprof.analyses.whole_run.irregular_work import Expected, next_irregular_w
 from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
 from pinprof.analyses.whole_run.regular_step import timed_regular_step
 from pinprof.trace.lines import Place
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, Later, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, Later, RunLog, Work
 
 MS = 1_000_000
 VALIDATE = Place("train.py", 40, "validate")

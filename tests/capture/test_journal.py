@@ -15,7 +15,7 @@ from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import Clock, CudaClock, Mark
 from pinprof.trace.lines import Place
-from pinprof.trace.run import Later, Work
+from pinprof.trace.run_log import Later, Work
 
 MS = 1_000_000
 

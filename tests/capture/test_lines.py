@@ -14,8 +14,8 @@ from pinprof.capture.window.lines import LineRecorder
 from pinprof.capture.window.recording import profile
 from pinprof.capture.window.trace_file import store
 from pinprof.trace import read_trace
+from pinprof.trace.callers import call_path
 from pinprof.trace.lines import LINES_KEY, Place, RecordedLines, SourceLine
-from pinprof.trace.paths import call_path
 
 
 def read_deep(value: torch.Tensor) -> float:

@@ -10,7 +10,7 @@ import torch
 
 import pinprof
 from pinprof.capture.observe.stacks import RawStack, Sample, raw_stack, summed
-from pinprof.trace.host import DEEPEST, HostFrame, HostProfile
+from pinprof.trace.sampled_stacks import DEEPEST, HostFrame, HostProfile
 
 PACKAGE = Path(pinprof.__file__).parent
 TORCH = Path(torch.__file__).parent

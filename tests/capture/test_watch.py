@@ -19,7 +19,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.program.frames import REPLICAS
 from pinprof.program.waits import SYNC_WARNING, taking_warnings
 from pinprof.trace import read_trace
-from pinprof.trace.watched import Watched, WatchedWait, period
+from pinprof.trace.lines import Watched, WatchedWait, period
 
 
 def item() -> None:

@@ -20,8 +20,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.fix.fixes import every_fix
 from pinprof.rules import RULES
+from pinprof.trace.constructors import Made
 from pinprof.trace.lines import LINES_KEY, Place
-from pinprof.trace.made import Made
 
 PROGRAM = """\
 import torch

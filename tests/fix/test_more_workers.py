@@ -9,7 +9,7 @@ from fixing import LOADER, mended
 from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.fix import Chosen
-from pinprof.trace.made import MadeLoader
+from pinprof.trace.constructors import MadeLoader
 
 ANY = Chosen(changes_numbers=True)
 FIXED = replace(LOADER, num_workers=0, foreign=(), fixed=True, length=1000, begun=1)

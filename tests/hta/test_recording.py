@@ -6,7 +6,7 @@ import pytest
 from recordings import TRACES
 
 from pinprof.hta.recording import read_recording
-from pinprof.trace.scan import blocks
+from pinprof.trace.reader import blocks
 
 
 @pytest.mark.slow

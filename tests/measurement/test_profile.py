@@ -11,7 +11,7 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
-from pinprof.trace.made import Made
+from pinprof.trace.constructors import Made
 
 
 def profile_of(builder: TraceBuilder, folder: Path) -> Profile:

@@ -17,7 +17,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.program.constructors import constructors, described, noting_constructors
 from pinprof.program.machine import Clock
 from pinprof.trace import read_trace
-from pinprof.trace.made import MadeLoader, MadeOptimizer
+from pinprof.trace.constructors import MadeLoader, MadeOptimizer
 
 
 class Endless(IterableDataset[torch.Tensor]):

@@ -12,8 +12,8 @@ from pinprof.replay import Replay
 from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
 from pinprof.trace import read_trace
-from pinprof.trace.made import Made, MadeLoader
-from pinprof.trace.run import RunLog
+from pinprof.trace.constructors import Made, MadeLoader
+from pinprof.trace.run_log import RunLog
 from pinprof.whatif import Scenario, predict
 from pinprof.whatif.edits import Edits
 

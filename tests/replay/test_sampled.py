@@ -11,8 +11,8 @@ from pinprof.details import details_of
 from pinprof.replay import Replay
 from pinprof.replay.calibration import FEWEST, sampled_ns
 from pinprof.trace import read_trace
-from pinprof.trace.host import HOST_KEY, HostProfile
 from pinprof.trace.phases import OPTIMIZER, phase_of_calls
+from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 from pinprof.whatif import Scenario, predict
 from pinprof.whatif.graphs import LAUNCH_NS
 

@@ -15,7 +15,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.errors import TraceError
 from pinprof.trace import read_trace
-from pinprof.trace.arguments import TABLES, look_up
+from pinprof.trace.reader.arguments import TABLES, look_up
 from pinprof.trace.tables import Trace
 
 Told = dict[tuple[str, int], Any]

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from recordings import OF_OTHERS, TRACES, WORKLOADS, mostly_slow
 
 from pinprof.errors import TraceError
-from pinprof.trace import Trace, read_trace, reader
+from pinprof.trace import Trace, read_trace
 from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace
-from pinprof.trace.scan import blocks
-from pinprof.trace.scan.events import Event
-from pinprof.trace.scan.rows import Wanted
-from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.reader import blocks
+from pinprof.trace.reader import read as reader
+from pinprof.trace.reader.events import Event
+from pinprof.trace.reader.rows import Wanted
+from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import Table
 
 KERNEL = b"""\

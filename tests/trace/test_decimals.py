@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.scan.decimals import MAX_EXACT_US, InexactError, exact_nanoseconds, nanoseconds
+from pinprof.trace.reader.decimals import MAX_EXACT_US, InexactError, exact_nanoseconds, nanoseconds
 
 DIGITS = st.text("0123456789", min_size=1, max_size=16)
 FRACTIONS = st.text("0123456789", min_size=0, max_size=24)

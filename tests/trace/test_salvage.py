@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.scan.salvage import Salvaged, salvage, salvage_metadata
+from pinprof.trace.reader.salvage import Salvaged, salvage, salvage_metadata
 
 
 def event(name: str = "aten::add", **changes: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from pinprof.errors import TraceError
-from pinprof.trace.scan import unpack
-from pinprof.trace.scan.unpack import CHUNK_BYTES, Unpacked
+from pinprof.trace.reader import unpack
+from pinprof.trace.reader.unpack import CHUNK_BYTES, Unpacked
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.trace.callers import places_of, users_of
+from pinprof.trace.callers import module_around, module_name, places_of, users_of
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.links import follow
-from pinprof.trace.modules import module_around, module_name
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int32s, Int64s, Table, Trace
 

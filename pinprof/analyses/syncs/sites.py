@@ -13,11 +13,20 @@ from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.trace.callers import call_places, calling_function, outermost_op, stack_of, user_calls
+from pinprof.trace.callers import (
+    CallPath,
+    call_path,
+    call_places,
+    calling_function,
+    library_function,
+    library_place,
+    outermost_op,
+    stack_of,
+    user_calls,
+)
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
-from pinprof.trace.paths import CallPath, call_path, library_function, library_place
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, DTOH, NONE, Bools, Int32s, Int64s, Trace, rows_by
 

@@ -16,7 +16,7 @@ from pinprof.trace.calls import (
     PROFILER,
     STREAM,
 )
-from pinprof.trace.gaps import Gaps, gaps_of
+from pinprof.trace.idle_times import Gaps, gaps_of
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int32s, Int64s, Trace, rows_by
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.whole_run.regular_step import NotedSteps, noted_steps, period_of, regular_steps
 from pinprof.step_statistics import Bools, Times
 from pinprof.trace.lines import Place
-from pinprof.trace.run import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PROFILED, RunLog
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PROFILED, RunLog
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
 """Reasons besides the kinds of noted work; `logging` is any work that comes back at a regular distance."""

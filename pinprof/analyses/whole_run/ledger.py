@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.whole_run.irregular_work import Irregular, StepSplit, irregular_work, split_steps
 from pinprof.analyses.whole_run.regular_step import RegularStep, Runs, noted_steps, runs_of, timed_regular_step
 from pinprof.trace.lines import Place
-from pinprof.trace.run import RunLog
+from pinprof.trace.run_log import RunLog
 
 START_UP, REGULAR, INPUT, LATER, PINPROF, END = "start_up", "regular", "input", "later", "pinprof", "end"
 """Rows of the ledger besides the reasons of irregular work. `later` are steps of which pinprof noted only the sum,

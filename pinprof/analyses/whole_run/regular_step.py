@@ -15,7 +15,7 @@ from pinprof.step_statistics import (
     returning,
     unlike_others,
 )
-from pinprof.trace.run import EPOCH, PLAIN, RunLog
+from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005
 """The mean is never known better than to this share: GPU clocks change, and timing the steps costs something."""

@@ -23,7 +23,7 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.machine import Clock, Mark
 from pinprof.step_statistics import Times
 from pinprof.trace.lines import Place
-from pinprof.trace.run import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
 
 MOST_STEPS: Final = 20_000
 """Steps after so many are only summed: a run may have millions."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from pinprof.capture.observe.stacks import Sample, raw_stack, summed
 from pinprof.program.hooks import contained, faults, replaced
-from pinprof.trace.host import HostProfile
+from pinprof.trace.sampled_stacks import HostProfile
 
 INTERVAL_S = 0.01
 """Mean time between samples. On an idle virtual machine, whose interrupts alone take 40 us, a sample cost 35 us by the

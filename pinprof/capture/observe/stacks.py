@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 
 from pinprof.program.frames import is_users, shown_file
-from pinprof.trace.host import DEEPEST, MOST_STACKS, HostFrame, HostProfile, HostStack, Origin
+from pinprof.trace.sampled_stacks import DEEPEST, MOST_STACKS, HostFrame, HostProfile, HostStack, Origin
 from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]

@@ -31,9 +31,8 @@ from pinprof.program.hooks import contained
 from pinprof.program.machine import uses_cuda
 from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
-from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, SourceLine
-from pinprof.trace.run import WATCH
-from pinprof.trace.watched import WATCHED_KEY, Watched, WatchedWait
+from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, WATCHED_KEY, SourceLine, Watched, WatchedWait
+from pinprof.trace.run_log import WATCH
 
 
 class LineRecorder:

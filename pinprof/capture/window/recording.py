@@ -39,8 +39,8 @@ from pinprof.capture.window.trace_file import (
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
-from pinprof.trace.host import HOST_KEY, HostProfile
-from pinprof.trace.run import COMPILE, PLAIN, RUN_KEY
+from pinprof.trace.run_log import COMPILE, PLAIN, RUN_KEY
+from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
 SPARE = 3
 """So many steps more than the windows need are left to a program that is short of them."""

@@ -15,8 +15,8 @@ from pinprof.capture.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, Pla
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.program.machine import Clock, CudaClock
-from pinprof.trace.host import HostProfile
-from pinprof.trace.run import PLAIN
+from pinprof.trace.run_log import PLAIN
+from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5

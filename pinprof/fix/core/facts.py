@@ -11,8 +11,8 @@ from pinprof.analyses.syncs import ALLOCATIONS, WAITS
 from pinprof.analysis import Analysis
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.rewrite import NotSafe, Rewrite, Waits
+from pinprof.trace.constructors import Made, MadeLoader
 from pinprof.trace.lines import Place
-from pinprof.trace.made import Made, MadeLoader
 from pinprof.trace.tables import DIRECTIONS, HTOD, PINNED
 
 UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"

@@ -8,7 +8,7 @@ from pinprof.fix.core.calls import argument, check_plain, with_argument
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.rewrite import NotSafe, Rewrite
 from pinprof.fix.core.source import SourceFile
-from pinprof.trace.made import DENSE, MadeLoader
+from pinprof.trace.constructors import DENSE, MadeLoader
 
 CLASS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 KIND = "torch.utils.data.dataloader.DataLoader"

@@ -18,8 +18,8 @@ from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_no_other, check_runs_in_order
 from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_there
 from pinprof.rules.rule import Finding, FoundSite
+from pinprof.trace.constructors import DENSE, MadeLoader
 from pinprof.trace.lines import Place
-from pinprof.trace.made import DENSE, MadeLoader
 
 SAFE_COPIES = (
     "The host has memory for the pinned batches, which cannot be swapped. No code outside of the source shown writes "

@@ -18,7 +18,7 @@ from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of
 from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
-from pinprof.trace.made import MadeOptimizer
+from pinprof.trace.constructors import MadeOptimizer
 
 FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SGD"}
 """Classes that have a fused form on GPUs."""

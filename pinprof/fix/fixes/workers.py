@@ -12,7 +12,7 @@ from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.loading import workers_wanted
 from pinprof.rules.rule import Finding, Numbers
-from pinprof.trace.made import MadeLoader
+from pinprof.trace.constructors import MadeLoader
 from pinprof.units import listed
 
 MOST_NAMED = 3

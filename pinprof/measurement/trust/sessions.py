@@ -18,8 +18,7 @@ from pinprof.measurement.trust.doubt import (
     only_if,
 )
 from pinprof.measurement.trust.launches import launching
-from pinprof.trace.compiling import marked_captures
-from pinprof.trace.once import KINDS, NEVER, one_time_work
+from pinprof.trace.one_time_work import KINDS, NEVER, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 from pinprof.units import counted, duration, listed, percent

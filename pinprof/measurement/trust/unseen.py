@@ -19,7 +19,7 @@ from pinprof.measurement.trust.launches import launches_of, launching, may_await
 from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, lost_launches
 from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
 from pinprof.trace.collectives import is_collective_kernel
-from pinprof.trace.gaps import LATE_START_NS
+from pinprof.trace.idle_times import LATE_START_NS
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, listed, percent, shortened

@@ -13,9 +13,9 @@ from pinprof.report.charts.chart import Key
 from pinprof.report.timeline.kinds import KINDS, OF_ORIGIN
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
+from pinprof.trace.callers import ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
-from pinprof.trace.host import HostFrame, HostProfile, HostStack
-from pinprof.trace.paths import ENTRY
+from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
 from pinprof.units import counted
 
 LEAST = 1000

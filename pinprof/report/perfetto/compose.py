@@ -12,7 +12,7 @@ from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
 from pinprof.report.timeline.instances import worst_instance
 from pinprof.report.timeline.steps import shown_numbers, whole_window
 from pinprof.report.words import printable, worth
-from pinprof.trace.insert import ROOM
+from pinprof.trace.reader.append import ROOM
 from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by
 from pinprof.units import counted, duration
 

@@ -14,7 +14,7 @@ import numpy as np
 from pinprof.errors import TraceError
 from pinprof.report.timeline.lane import Columns, Lane, Rising
 from pinprof.report.words import cut
-from pinprof.trace.arguments import Found, look_up
+from pinprof.trace.reader.arguments import EventArgs, look_up
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import counted, how_many, listed, size
 
@@ -288,7 +288,7 @@ class Arguments:
         if event is None and not self.why and any(rows.any() for rows in wanted.values()):
             self.why = CHANGED
 
-    def _number(self, event: Found) -> int:
+    def _number(self, event: EventArgs) -> int:
         """Return the number of what is told of an event, and keep its own numbers."""
         if not event.args:
             return 0
@@ -302,7 +302,7 @@ class Arguments:
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
             return self._interned.number(UNREADABLE)
 
-    def _take_own(self, event: Found, args: dict[str, Any]) -> None:
+    def _take_own(self, event: EventArgs, args: dict[str, Any]) -> None:
         own = self._own[event.table]
         for key in OWN:
             value = args.get(key)

@@ -9,11 +9,10 @@ from pinprof.analyses.syncs import Stalls
 from pinprof.analysis import Analysis
 from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.words import cut, place
-from pinprof.trace.callers import user_calls
+from pinprof.trace.callers import module_around, module_name, user_calls
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import follow
-from pinprof.trace.modules import module_around, module_name
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
 
 MAX_OPS = 3

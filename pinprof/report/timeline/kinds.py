@@ -10,7 +10,7 @@ from pinprof import hues
 from pinprof.analyses.syncs import WAITS
 from pinprof.report.words import printable
 from pinprof.trace.frames import called_name
-from pinprof.trace.host import Origin
+from pinprof.trace.sampled_stacks import Origin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 

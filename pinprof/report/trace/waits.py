@@ -18,8 +18,7 @@ from pinprof.report.words import (
     waits_in_all,
     whole_place,
 )
-from pinprof.trace.lines import Placed
-from pinprof.trace.watched import WatchedWait, period
+from pinprof.trace.lines import Placed, WatchedWait, period
 from pinprof.units import counted
 
 MAX_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10

@@ -5,8 +5,8 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.trace.compiling import REGION, HostTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.links import step_at
+from pinprof.trace.one_time_work import REGION, HostTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, listed
 from pinprof.whatif.edits import Edits

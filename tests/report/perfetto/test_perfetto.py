@@ -28,8 +28,8 @@ from pinprof.report.perfetto.compose import hidden_of
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS
 from pinprof.report.perfetto.tracks import APART_NS, rows_of
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.insert import WithEvents
-from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.reader.append import WithEvents
+from pinprof.trace.reader.unpack import Unpacked
 
 FILES = [str(path.relative_to(TRACES)) for path in RECORDINGS]
 MANY = FILES[::3]

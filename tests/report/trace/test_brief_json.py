@@ -22,7 +22,7 @@ from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.json import to_json as to_whole_json
 from pinprof.rules import RULES
 from pinprof.trace import read_trace
-from pinprof.trace.host import HOST_KEY
+from pinprof.trace.sampled_stacks import HOST_KEY
 
 SAMPLES = host_profile(
     (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),

@@ -15,7 +15,7 @@ from pinprof.report.flame import host_flame, icicle
 from pinprof.report.trace import text
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
-from pinprof.trace.host import HOST_KEY, HostProfile
+from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 TITLE = "Where the host's time goes"

@@ -12,7 +12,7 @@ from pinprof.report.trace.course import precision, unsteady
 from pinprof.report.trace.headline import length_of
 from pinprof.report.view import Fact
 from pinprof.trace import read_trace
-from pinprof.trace.run import RunLog
+from pinprof.trace.run_log import RunLog
 
 MS = 1_000_000
 

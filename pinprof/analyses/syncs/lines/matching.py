@@ -11,10 +11,9 @@ import numpy as np
 from pinprof.analyses.syncs.lines.recorded import Around, WaitKind, agreed, kinds_of_calls, waits_of
 from pinprof.analyses.syncs.lines.watched import Candidates, WatchedWaits, candidate_lines
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.lines import Context, Contexts, RecordedLines, SourceLine
-from pinprof.trace.run import CHECKPOINT, EVALUATION, RECORDED, WATCH
+from pinprof.trace.lines import Context, Contexts, RecordedLines, SourceLine, Watched
+from pinprof.trace.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH
 from pinprof.trace.tables import NONE, Trace
-from pinprof.trace.watched import Watched
 
 Lines: TypeAlias = list[SourceLine | None]
 """Per stall."""

@@ -16,10 +16,9 @@ from pinprof.analyses.syncs.blocking_calls import WAITING_COPY
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
-from pinprof.trace.lines import EDGE, Place, SourceLine
+from pinprof.trace.lines import BACKWARD_CALL, EDGE, Place, SourceLine, Watched, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
-from pinprof.trace.watched import BACKWARD_CALL, Watched, WatchedWait
 
 ENOUGH_STEPS = 20
 """After this number of watched steps, a line that was not seen is taken not to wait: four times as many steps as are

@@ -7,7 +7,8 @@ more when a page is made, and nobody else pays for it.
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -15,13 +16,13 @@ import numpy.typing as npt
 
 from pinprof.errors import TraceError
 from pinprof.trace.files import open_trace
-from pinprof.trace.reader import LIST_START
-from pinprof.trace.scan.blocks import Blocks, as_list, list_end
-from pinprof.trace.scan.decimals import nanoseconds
-from pinprof.trace.scan.events import Event, LooseFile
-from pinprof.trace.scan.rows import CALL_CATEGORIES, category_name
-from pinprof.trace.scan.salvage import salvage
-from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.reader.blocks import Blocks, as_list, list_end
+from pinprof.trace.reader.decimals import nanoseconds
+from pinprof.trace.reader.events import Event, LooseFile
+from pinprof.trace.reader.read import LIST_START
+from pinprof.trace.reader.rows import CALL_CATEGORIES, category_name
+from pinprof.trace.reader.salvage import salvage
+from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s, Table, Trace
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
@@ -40,7 +41,7 @@ SEEDS = np.random.default_rng()
 Keys: TypeAlias = npt.NDArray[np.uint64]
 
 
-class Found(NamedTuple):
+class EventArgs(NamedTuple):
     """What the file says of an event."""
 
     table: str
@@ -55,7 +56,7 @@ class Recorded(Event, gc=False):
     args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # type: ignore[assignment]  # as they stand
 
 
-def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[Found]:
+def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[EventArgs]:
     """Yield what the trace's file says of the wanted rows of its tables (`TABLES`), in the order of the file.
 
     Raises TraceError, without the file's name, if the file cannot be read again: it is a pipe, a URL, or gone. Of a
@@ -64,10 +65,10 @@ def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[Found]:
     if not any(rows.any() for rows in wanted.values()):
         return
     _check_again(trace.path)
-    sought = _Sought(trace, wanted)
+    finder = _EventFinder(trace, wanted)
     with open_trace(trace.path) as stream:
         for events in _events(Unpacked(stream)):
-            yield from sought.among(events)
+            yield from finder.among(events)
 
 
 def _check_again(path: str) -> None:
@@ -84,7 +85,7 @@ def _check_again(path: str) -> None:
         raise TraceError(PIPE)
 
 
-class _Sought:
+class _EventFinder:
     """The events of a trace, found again by their table, name and times; of equal ones the order tells."""
 
     def __init__(self, trace: Trace, wanted: Mapping[str, Bools]) -> None:
@@ -108,7 +109,7 @@ class _Sought:
         self._given: dict[int, int] = {}
         """Of events that equal others, how many were given, by the place of the first."""
 
-    def among(self, events: list[Recorded]) -> Iterator[Found]:
+    def among(self, events: list[Recorded]) -> Iterator[EventArgs]:
         """Yield those of these events that are wanted; each of the file must be given once, in order."""
         events = [event for event in events if event.ph == "X"]
         table = np.array([self._table_of(event.cat) for event in events], np.int64)
@@ -120,15 +121,15 @@ class _Sought:
         is_sought = place != NONE
         is_sought[is_sought] = self._is_wanted[place[is_sought]]
         place, usable = place[is_sought], usable[is_sought]
-        found = zip(self._table[place].tolist(), self._row[place].tolist(), usable.tolist(), strict=True)
-        for of, row, number in found:
-            yield Found(self._tables[of], row, bytes(events[number].args))
+        rows = zip(self._table[place].tolist(), self._row[place].tolist(), usable.tolist(), strict=True)
+        for table_number, row, number in rows:
+            yield EventArgs(self._tables[table_number], row, bytes(events[number].args))
 
     def _table_of(self, category: str | None) -> int:
         if category not in self._of_category:
             name = category_name(category or "")
-            found = (number for number, table in enumerate(self._tables) if name in TABLES[table])
-            self._of_category[category] = next(found, NONE)
+            numbers = (number for number, table in enumerate(self._tables) if name in TABLES[table])
+            self._of_category[category] = next(numbers, NONE)
         return self._of_category[category]
 
     def _places(self, key: Keys) -> Int64s:
@@ -216,3 +217,39 @@ def _one(data: bytes | msgspec.Raw) -> Recorded | None:
 _ONE = msgspec.json.Decoder(Recorded)
 _LIST = msgspec.json.Decoder(list[Recorded])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+BYTES = {
+    **dict.fromkeys(("double", "long int", "long", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "unsigned int"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
+    **dict.fromkeys(("bool", "unsigned char", "signed char", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
+}
+"""Bytes of an element, by what torch.profiler calls its type."""
+
+
+def input_sizes(trace: Trace, ops: Int64s) -> Mapping[int, frozenset[int]]:
+    """Return the bytes of each input of these rows of `Trace.ops` that is a tensor.
+
+    Ops whose shapes were not recorded are left out, and all where the file of the trace cannot be read again.
+    """
+    wanted = np.zeros(len(trace.ops), bool)
+    wanted[ops] = True
+    try:
+        events = list(look_up(trace, {"ops": wanted}))
+    except TraceError:
+        return {}
+    args = ((event.row, msgspec.json.decode(event.args)) for event in events if event.args)
+    return {
+        row: frozenset(_sizes(values)) for row, values in args if isinstance(values, dict) and values.get("Input Dims")
+    }
+
+
+def _sizes(args: dict[str, Any]) -> Iterator[int]:
+    """Yield the bytes of each tensor among the inputs."""
+    shapes, types = args["Input Dims"], args.get("Input type") or []
+    if not (isinstance(shapes, list) and isinstance(types, list)):
+        return
+    for shape, name in zip(shapes, types, strict=False):
+        if isinstance(shape, list) and name in BYTES and all(isinstance(side, int) for side in shape):
+            yield prod(shape) * BYTES[name]

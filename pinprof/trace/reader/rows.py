@@ -10,9 +10,9 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from pinprof.trace.scan.blocks import as_list
-from pinprof.trace.scan.decimals import InexactError, exact_nanoseconds, nanoseconds
-from pinprof.trace.scan.events import (
+from pinprof.trace.reader.blocks import as_list
+from pinprof.trace.reader.decimals import InexactError, exact_nanoseconds, nanoseconds
+from pinprof.trace.reader.events import (
     NO_ARGS,
     NOT_EVENTS,
     Args,
@@ -22,7 +22,7 @@ from pinprof.trace.scan.events import (
     decode_events,
     decode_timed_events,
 )
-from pinprof.trace.scan.salvage import salvage
+from pinprof.trace.reader.salvage import salvage
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 
@@ -166,8 +166,8 @@ def part_of_block(block: bytes, shared: Shared) -> Part:
     try:
         return part_of_events(*decode_events(data), shared)
     except NOT_EVENTS:
-        found = salvage(block, is_last=False)
-        return part_of_events(found.events, found.malformed, shared, repaired=found.repaired)
+        salvaged = salvage(block, is_last=False)
+        return part_of_events(salvaged.events, salvaged.malformed, shared, repaired=salvaged.repaired)
 
 
 def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> Part:

@@ -92,17 +92,17 @@ class Made:
     @property
     def drawn(self) -> tuple[MadeLoader, ...]:
         """The DataLoaders from which the recorded steps drew."""
-        return tuple(each for each in self.loaders if each.drawn)
+        return tuple(loader for loader in self.loaders if loader.drawn)
 
 
 def _parts(batch: object) -> Iterator[str]:
     if isinstance(batch, str):
         yield batch
     elif isinstance(batch, list):
-        for part in batch:
-            yield from _parts(part)
+        for element in batch:
+            yield from _parts(element)
     elif isinstance(batch, dict) and "tuple" in batch:
         yield "tuple"
     elif isinstance(batch, dict):
-        for part in batch.get("dict", {}).values():
-            yield from _parts(part)
+        for element in batch.get("dict", {}).values():
+            yield from _parts(element)

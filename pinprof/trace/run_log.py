@@ -87,27 +87,27 @@ class RunLog:
 
     def noted_in(self, window: str) -> list[set[str]]:
         """Return for each step of a window, of its last occurrence, the kinds of irregular work in it."""
-        begin, found = 0, range(0)
+        begin, steps = 0, range(0)
         for name, count in self.windows:
-            found = range(begin, begin + count) if name == window else found
+            steps = range(begin, begin + count) if name == window else steps
             begin += count
-        return [{each.kind for each in self.work if each.step == step} for step in found]
+        return [{work.kind for work in self.work if work.step == step} for step in steps]
 
     @property
     def unusual_work(self) -> list[Work]:
         """The work that was noted, without what most steps have."""
         usual = self.in_most_steps({EVALUATION, CHECKPOINT})
-        return [each for each in self.work if each.kind not in usual]
+        return [work for work in self.work if work.kind not in usual]
 
     def in_most_steps(self, kinds: set[str]) -> set[str]:
         """Return which of these kinds of work were noted in so many of all steps that they are a part of the step."""
         most = USUAL * len(self.step_ns)
-        return {kind for kind in kinds if len({each.step for each in self.work if each.kind == kind}) > most}
+        return {kind for kind in kinds if len({work.step for work in self.work if work.kind == kind}) > most}
 
     def unusual_in(self, window: str) -> list[bool]:
         """Return for each step of a window, of its last occurrence, whether unusual work but a new epoch is in it."""
-        kinds = {each.kind for each in self.unusual_work} - {EPOCH}
-        return [bool(kinds & found) for found in self.noted_in(window)]
+        kinds = {work.kind for work in self.unusual_work} - {EPOCH}
+        return [bool(kinds & noted) for noted in self.noted_in(window)]
 
     @property
     def is_sound(self) -> bool:
@@ -118,17 +118,17 @@ class RunLog:
             *(self.start_up_ns, self.after_ns, self.own_after_ns),
             *vars(self.later).values(),
             *(count for _, count in self.windows),
-            *(each.ns for each in self.work),
+            *(work.ns for work in self.work),
             *self.runs_ns,
             *chain.from_iterable(times),
         )
         return (
             all(0 <= number <= MOST for number in numbers)
             and all(self.runs_ns)
-            and all(len(each) == steps for each in times)
+            and all(len(column) == steps for column in times)
             and sum(count for _, count in self.windows) == steps
             and all(0 <= step < steps for step in self.filling)
-            and all(0 <= each.step <= steps and NOWHERE <= each.place < len(self.places) for each in self.work)
+            and all(0 <= work.step <= steps and NOWHERE <= work.place < len(self.places) for work in self.work)
         )
 
 

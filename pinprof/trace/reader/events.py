@@ -8,11 +8,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from pinprof.trace.host import HOST_KEY
-from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY
-from pinprof.trace.run import RUN_KEY
+from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY
+from pinprof.trace.run_log import RUN_KEY
+from pinprof.trace.sampled_stacks import HOST_KEY
 from pinprof.trace.tables import NONE
-from pinprof.trace.watched import WATCHED_KEY
 
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises for a text that is not JSON, or not of the events that it is taken for."""

@@ -9,12 +9,12 @@ import msgspec
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace
-from pinprof.trace.guess import what_it_seems
-from pinprof.trace.scan.blocks import Blocks
-from pinprof.trace.scan.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.scan.rows import Part, Shared, Wanted, part_of_block, part_of_events
-from pinprof.trace.scan.salvage import salvage, salvage_metadata
-from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.reader.blocks import Blocks
+from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
+from pinprof.trace.reader.not_a_trace import what_it_seems
+from pinprof.trace.reader.rows import Part, Shared, Wanted, part_of_block, part_of_events
+from pinprof.trace.reader.salvage import salvage, salvage_metadata
+from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import Trace
 from pinprof.urls import shown
 
@@ -130,13 +130,13 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
 def _salvaged(data: bytes, wanted: Wanted, lost: str | None, error: Exception) -> Read:
     """Return what can be recovered from a file that is not JSON, event by event."""
     begin = LIST_START.search(data)
-    found = salvage(data[begin.end() :].lstrip(), is_last=True) if begin else None
-    if not begin or not found or not any(event.ph for event in found.events):
+    salvaged = salvage(data[begin.end() :].lstrip(), is_last=True) if begin else None
+    if not begin or not salvaged or not any(event.ph for event in salvaged.events):
         raise TraceError(lost or _broken_json(data, error)) from error
-    metadata = salvage_metadata(data[: begin.start()] + found.rest)
+    metadata = salvage_metadata(data[: begin.start()] + salvaged.rest)
     shared = Shared(wanted)
-    part = part_of_events(found.events, found.malformed, shared, repaired=found.repaired)
-    return Read(metadata, [part], shared, lost or (None if found.closed else ENDS_EARLY), b"")
+    part = part_of_events(salvaged.events, salvaged.malformed, shared, repaired=salvaged.repaired)
+    return Read(metadata, [part], shared, lost or (None if salvaged.closed else ENDS_EARLY), b"")
 
 
 def _broken_json(data: bytes, error: Exception) -> str:

@@ -1,11 +1,39 @@
-"""When the host runs no op and no call, and when it runs a long op that launches nothing."""
+"""When a device has no work, and when the host runs no op and no call."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pinprof.intervals import Intervals, gaps, union
-from pinprof.trace.tables import NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+
+LATE_START_NS = 100_000
+"""Work reaches an idle GPU within tens of microseconds after the call that launches it; work that starts later waits
+for other work."""
+
+
+class Gaps(NamedTuple):
+    """The gaps between the first and the last work of a device, in order."""
+
+    times: Intervals
+    following: Int64s
+    """Row of the first work after each."""
+    queued: Bools
+    """Whether that work was launched before the gap began, or waited for most of it: then no wait of the host caused
+    the gap."""
+
+
+def gaps_of(trace: Trace, device: int) -> Gaps:
+    """Return when a device had no work."""
+    gpu = trace.gpu
+    rows = gpu.of_device[device]
+    times = gaps(union(gpu.start_ns[rows], gpu.end_ns[rows]))
+    following = rows[np.searchsorted(gpu.start_ns[rows], times.end)] if len(times.start) else rows[:0]
+    launch = trace.links.launch[following]
+    waited = np.where(launch == NONE, 0, times.end - trace.calls.end_ns[launch]) if len(trace.calls) else 0
+    waited_most = (waited > LATE_START_NS) & (2 * waited > times.end - times.start)
+    return Gaps(times, following, (trace.launched_ns[following] <= times.start) | waited_most)
+
 
 LONG_NS: Final = 50_000
 """Between two ops, torch's own Python takes 5 to 30 us under a profiler; a longer pause is the program's."""
@@ -36,8 +64,8 @@ def long_ops(trace: Trace, threads: Int32s) -> Int64s:
     ops, calls = trace.ops, trace.calls
     long = (ops.duration_ns >= LONG_OP_NS) & (trace.links.op_parent == NONE) & np.isin(ops.thread, threads)
     rows = np.flatnonzero(long)
-    made = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
-    return rows[made == 0]
+    launches = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
+    return rows[launches == 0]
 
 
 def usual_launch_ns(trace: Trace) -> float:

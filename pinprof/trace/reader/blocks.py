@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinprof.trace.scan.events import Event, LooseFile, Metadata, decode_each, decode_events
-from pinprof.trace.scan.salvage import salvage, salvage_metadata
-from pinprof.trace.start import START_BYTES, check_start
+from pinprof.trace.reader.events import Event, LooseFile, Metadata, decode_each, decode_events
+from pinprof.trace.reader.not_a_trace import START_BYTES, check_start
+from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
 BLOCK_BYTES = 128 << 10
 """Large enough that the work on a block costs more than its calls, small enough for the caches of a core."""
@@ -98,11 +98,10 @@ class Blocks:
             end = list_end(text)
             events, malformed = decode_events(text[:end])
         except (ValueError, RecursionError, msgspec.MsgspecError):
-            found = salvage(self.rest, is_last=True)
-            tail = found.rest.lstrip(b" \t\r\n,") if found.closed else b""
-            return self._with_metadata(
-                Ending(*found[:1], found.malformed, found.repaired, Metadata(), found.closed), tail
-            )
+            salvaged = salvage(self.rest, is_last=True)
+            tail = salvaged.rest.lstrip(b" \t\r\n,") if salvaged.closed else b""
+            ending = Ending(salvaged.events, salvaged.malformed, salvaged.repaired, Metadata(), salvaged.closed)
+            return self._with_metadata(ending, tail)
         return self._with_metadata(Ending(events, malformed, 0, Metadata(), closed=True), b"]" + text[end:])
 
     def _with_metadata(self, ending: Ending, tail: bytes) -> Ending:
@@ -149,7 +148,7 @@ def _last_seam(text: bytes) -> int:
 def _is_event(text: bytes, begin: int) -> bool:
     """Return whether a whole object begins at this brace, and is an event."""
     try:
-        found, _ = json.JSONDecoder().raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
+        value, _ = json.JSONDecoder().raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "ph" in found
+    return isinstance(value, dict) and "ph" in value

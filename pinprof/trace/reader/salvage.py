@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from pinprof.trace.scan.events import Event, Metadata, decode_event
+from pinprof.trace.reader.events import Event, Metadata, decode_event
 
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
 """What lies between two events, if it is not within the arguments of one."""
@@ -123,11 +123,11 @@ def _with_quoted_name(text: bytes) -> bytes:
 def salvage_metadata(around: bytes) -> Metadata:
     """Return what can be read of the keys beside the events, from what lies around these."""
     text = around.decode("latin-1")
-    found = Metadata()
+    metadata = Metadata()
     for field in msgspec.structs.fields(Metadata):
         for value in _values_of(text, field.encode_name):
-            setattr(found, field.name, msgspec.Raw(value.encode("latin-1")))
-    return found
+            setattr(metadata, field.name, msgspec.Raw(value.encode("latin-1")))
+    return metadata
 
 
 def _values_of(text: str, key: str) -> Iterator[str]:

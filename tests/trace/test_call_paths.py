@@ -6,9 +6,17 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.trace import read_trace
-from pinprof.trace.callers import DEEPEST_STACK, STACK_DEPTH, calling_function, kept_frames, stack_of
+from pinprof.trace.callers import (
+    DEEPEST_STACK,
+    STACK_DEPTH,
+    CallPath,
+    call_path,
+    calling_function,
+    kept_frames,
+    library_function,
+    stack_of,
+)
 from pinprof.trace.lines import Place
-from pinprof.trace.paths import CallPath, call_path, library_function
 from pinprof.trace.tables import NONE
 
 USER = Place("train.py", 30, "main")

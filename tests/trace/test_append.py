@@ -11,10 +11,9 @@ import pytest
 from recordings import TRACES
 
 from pinprof.errors import TraceError
-from pinprof.trace import insert
-from pinprof.trace.insert import NUMBERS_FROM, ROOM, Unused, WithEvents
-from pinprof.trace.scan import blocks
-from pinprof.trace.scan.unpack import Unpacked
+from pinprof.trace.reader import append, blocks
+from pinprof.trace.reader.append import NUMBERS_FROM, ROOM, UnusedIds, WithEvents
+from pinprof.trace.reader.unpack import Unpacked
 
 RECORDED = sorted(TRACES.glob("*.json.gz"))[::5]
 ADDED = {"ph": "C", "name": "added", "ts": 1}
@@ -114,14 +113,14 @@ def test_ids_are_in_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers: list[int] = []
     put_into(b'[{"ph": "X", "pid": %d}, {"ph": "X", "tid": "%d"}]' % (NUMBERS_FROM + 3, NUMBERS_FROM + ROOM), numbers)
     assert numbers == [NUMBERS_FROM + 2 * ROOM]
-    monkeypatch.setattr(insert, "NUMBERS", ROOM)
+    monkeypatch.setattr(append, "NUMBERS", ROOM)
     with pytest.raises(TraceError, match="every process id"):
         put_into(b'[{"ph": "X", "pid": %d}]' % NUMBERS_FROM)
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_ids_are_seen_where_pieces_meet(cut: int) -> None:
-    text, unused = b'{"pid": %d, "tid": 0}' % NUMBERS_FROM, Unused()
+    text, unused = b'{"pid": %d, "tid": 0}' % NUMBERS_FROM, UnusedIds()
     for piece in (text[:cut], text[cut : cut + 3], text[cut + 3 :]):
         unused.look(piece)
     assert unused.first() == NUMBERS_FROM + ROOM

@@ -1,6 +1,8 @@
-"""Guesses what a file is that is not a trace, so that the user knows which file to give instead."""
+"""Refuses what is not a trace, and guesses what it is, so that the user knows which file to give instead."""
 
 import msgspec
+
+from pinprof.errors import TraceError
 
 STARTS = (
     (b"<", "an HTML or XML page; a download that needed a login ends as one"),
@@ -46,11 +48,11 @@ def refused_name(path: str) -> str:
 def what_it_seems(data: bytes) -> str:
     """Return " (it looks like ...)" if the bytes of a file tell what it is, else nothing."""
     text = data.lstrip()
-    found = next((what for start, what in STARTS if text.startswith(start)), None)
+    guess = next((what for start, what in STARTS if text.startswith(start)), None)
     if data[TAR_AT : TAR_AT + len(TAR_MAGIC)] == TAR_MAGIC:
-        found = "a tar archive; unpack it"
-    found = found or _of_document(data)
-    return f" (it looks like {found})" if found else ""
+        guess = "a tar archive; unpack it"
+    guess = guess or _of_document(data)
+    return f" (it looks like {guess})" if guess else ""
 
 
 def _of_document(data: bytes) -> str | None:
@@ -67,3 +69,26 @@ def _of_document(data: bytes) -> str | None:
     if isinstance(document, dict) and str(document.get("schema", "")).startswith("pinprof."):
         return "a report of pinprof, not the trace that it is about"
     return None
+
+
+START_BYTES = 1 << 19
+"""How much of a file is looked at: a trace begins somewhere in it, whatever was written before it."""
+BOM = b"\xef\xbb\xbf"
+CONTROL = bytes(set(range(32)) - set(b"\t\n\r"))
+MOST_CONTROL = 0.05
+"""Text holds a smaller share of control characters, be its names never so broken; random bytes hold 11 %."""
+
+
+def check_start(data: bytes) -> None:
+    """Raise TraceError if no trace begins with these unpacked bytes; a file that ends here is not judged."""
+    if len(data) < START_BYTES or (_is_text(data) and _may_begin_a_trace(data)):
+        return
+    raise TraceError(f"is not JSON{what_it_seems(data)}; a trace is what torch.profiler's export_chrome_trace writes")
+
+
+def _is_text(data: bytes) -> bool:
+    return len(data) - len(data.translate(None, CONTROL)) < MOST_CONTROL * len(data)
+
+
+def _may_begin_a_trace(data: bytes) -> bool:
+    return data.removeprefix(BOM).lstrip().startswith((b"{", b"[")) or b'"traceEvents"' in data

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
-from pinprof.trace.reader import LIST_START
-from pinprof.trace.scan.blocks import Blocks, list_end
-from pinprof.trace.scan.salvage import salvage
+from pinprof.trace.reader.blocks import Blocks, list_end
+from pinprof.trace.reader.read import LIST_START
+from pinprof.trace.reader.salvage import salvage
 
 NUMBERS_FROM = 1_886_000_000
 """Perfetto keeps process and thread ids as unsigned 32-bit numbers, and gives low ones to ids that are texts."""
@@ -20,24 +20,24 @@ NUMBER = re.compile(rb"1886[0-9]{6}")
 NUMBER_BYTES = 10
 
 
-class Unused:
+class UnusedIds:
     """Finds ids that no event has, by looking at every number in the text that passes."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._taken: set[int] = set()
         self._carried = b""
 
     def look(self, text: bytes | memoryview) -> None:
         """Look at a piece of the text, which follows the one before."""
         seam = self._carried + bytes(text[: NUMBER_BYTES - 1])
-        for found in (NUMBER.findall(seam), NUMBER.findall(text)):
-            self._seen.update(int(number) - NUMBERS_FROM for number in found)
+        for numbers in (NUMBER.findall(seam), NUMBER.findall(text)):
+            self._taken.update(int(number) - NUMBERS_FROM for number in numbers)
         end = bytes(text[1 - NUMBER_BYTES :])
         self._carried = (self._carried + end)[1 - NUMBER_BYTES :]
 
     def first(self) -> int:
         """Return the first of `ROOM` numbers in a row that did not occur."""
-        taken = {number // ROOM for number in self._seen}
+        taken = {number // ROOM for number in self._taken}
         free = next((block for block in range(NUMBERS // ROOM) if block not in taken), None)
         if free is None:
             raise TraceError("uses every process id that pinprof could take for its own tracks")
@@ -60,7 +60,7 @@ class WithEvents:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the file."""
-        unused, blocks = Unused(), Blocks(self._content)
+        unused, blocks = UnusedIds(), Blocks(self._content)
         first = True
         before = b""
         for block in blocks:
@@ -96,10 +96,10 @@ class WithEvents:
 
     def _split_broken(self, rest: bytes, header: bytes) -> tuple[bytes, bytes]:
         """Return the same of a text that is not JSON: it is cut off, or one of its events is broken."""
-        found = salvage(rest, is_last=True)
-        kept = rest[: len(rest) - len(found.rest)].rstrip()
-        if found.closed:
-            return kept, self._whole_tail(header, found.rest.lstrip(b" \t\r\n,"))
+        salvaged = salvage(rest, is_last=True)
+        kept = rest[: len(rest) - len(salvaged.rest)].rstrip()
+        if salvaged.closed:
+            return kept, self._whole_tail(header, salvaged.rest.lstrip(b" \t\r\n,"))
         self.cut = True
         return kept, _closing(header)
 

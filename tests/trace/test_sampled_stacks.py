@@ -8,7 +8,15 @@ from trace_builder import TraceBuilder
 
 from pinprof.analyses.host_samples import measure_host
 from pinprof.trace import read_trace
-from pinprof.trace.host import DEEPEST, HOST_KEY, MOST_STACKS, HostFrame, HostProfile, HostStack, host_of_metadata
+from pinprof.trace.sampled_stacks import (
+    DEEPEST,
+    HOST_KEY,
+    MOST_STACKS,
+    HostFrame,
+    HostProfile,
+    HostStack,
+    host_of_metadata,
+)
 
 FRAMES: list[dict[str, Any]] = [
     {"file": "train.py", "line": 7, "function": "<module>", "origin": "user"},

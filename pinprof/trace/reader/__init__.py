@@ -1,0 +1,1 @@
+"""Reads a trace file: bytes are unpacked, cut into blocks of events, decoded, and taken apart into columns."""
