@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 from recordings import ROOT
+from warm_python import warm_python
 
 
 @dataclass
@@ -50,7 +50,7 @@ def started(folder: Path, *options: str) -> Any:
     from mcp import StdioServerParameters  # noqa: PLC0415  slow to load, and each worker of pytest reads this file
 
     return StdioServerParameters(
-        command=sys.executable,
+        command=warm_python(),
         args=["-m", "pinprof", "mcp", "--folder", str(folder), *options],
         env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
         cwd=str(folder.parent),

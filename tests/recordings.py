@@ -1,7 +1,7 @@
-"""The recordings in traces/, each read and analysed once per process: dozens of tests look at every one of them."""
+"""The recordings in traces/, each read, analysed and reported on once per process: dozens of tests look at each."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,10 @@ from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.replay import Replay
+from pinprof.report.elements import Markup
+from pinprof.report.trace import text
+from pinprof.report.trace.json import to_json
+from pinprof.report.trace.page import to_html
 from pinprof.trace import Trace, read_trace
 
 ROOT = Path(__file__).parents[1]
@@ -73,3 +77,21 @@ def analysis_of(path: Path) -> Analysis:
 @cache
 def rank_part_of(path: Path) -> RankPart:
     return measure_rank(trace_of(path))
+
+
+@lru_cache(maxsize=2)  # tests come recording by recording
+def page_of(path: Path) -> Markup:
+    return to_html([analysis_of(path)])
+
+
+@lru_cache(maxsize=2)
+def json_of(path: Path) -> str:
+    analysis = analysis_of(path)
+    return to_json([(analysis.profile, analysis.findings)])
+
+
+@lru_cache(maxsize=2)
+def full_text_of(path: Path) -> str:
+    """Return the full report in lines that are as long as they like."""
+    analysis = analysis_of(path)
+    return text.to_text(analysis.profile, analysis.findings, width=10_000)

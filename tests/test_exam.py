@@ -284,6 +284,7 @@ def test_hooks_note_the_ends_of_steps_and_end_the_program(tmp_path: Path) -> Non
     assert of_run(json.loads(file.read_text()))["steps"] == 6  # nine ends, of which two are skipped
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_early_tells_its_steps_too(tmp_path: Path) -> None:
     place = Place(Program("steps", "", ("steps.py",)), tmp_path)
     (tmp_path / "steps.py").write_text(
@@ -296,6 +297,7 @@ def test_a_program_that_ends_early_tells_its_steps_too(tmp_path: Path) -> None:
     assert len(json.loads(file.read_text())["ends_ns"]) == 5
 
 
+@pytest.mark.slow
 def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_program(tmp_path: Path) -> None:
     place = Place(Program("lines", "", ("lines.py",)), tmp_path)
     (tmp_path / "site-packages").mkdir()

@@ -5,7 +5,7 @@ over its words, environment, folder and open files, passes on signals, and ends 
 other than `-u`, `-W`, `-c` and `-m`, or an environment that is read early, it becomes the real Python.
 All forks share PYTHONHASHSEED=0.
 
-What depends on a program loading torch itself is for tests with the real one.
+What depends on a program loading torch itself, or on how Python takes down its modules, is for tests with the real one.
 """
 
 import atexit
@@ -27,7 +27,7 @@ while words[first : first + 1] in (["-u"], ["-W"]):
     first += 1 + (words[first] == "-W")
 late = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 early = [key for key in os.environ if key.startswith(("CUDA_", "KINETO_", "LD_", "MKL_", "PYTHON")) and key not in late]
-early = {{key for key in early if (key, os.environ[key]) != ("PYTHONHASHSEED", "0")}}
+early = {{key for key in early if (key, os.environ[key]) not in (("PYTHONHASHSEED", "0"), ("PYTHONUTF8", "1"))}}
 other = first >= len(words) or words[first].startswith("-") and words[first] not in ("-c", "-m")
 if other or early or os.environ.get("OMP_NUM_THREADS", "1") != "1":
     os.execv({python!r}, [{python!r}, *words])

@@ -1,5 +1,6 @@
 """Forks for `warm_python`: `warm_server.py FOLDER` listens at a socket there until its standard input ends."""
 
+import atexit
 import fcntl
 import gc
 import io
@@ -9,6 +10,7 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -180,6 +182,18 @@ def run(words: list[str]) -> None:
         exec(compile(Path(first).read_bytes(), first, "exec"), vars(main))
 
 
+def leave(status: int) -> None:
+    """End the fork as Python does, but for the modules: to take them down would copy the pages of all."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(status)  # Python says what it says, and ends with a status of its own
+    os._exit(status)
+
+
 if __name__ == "__main__":
     given = Path(sys.argv[1])
     installed = [entry for entry in sys.path[1:] if entry != os.environ["PYTHONPATH"]]
@@ -192,11 +206,17 @@ if __name__ == "__main__":
     it = server.serve()
     del server
     become(it, installed, str(given / "python"))
+    status = 0
     try:
         run(it.words)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        status = end.code or 0
     except Exception as error:  # noqa: BLE001  shown as Python does, without the frames of this file
         shown = error.__traceback__
         for _ in range(2):
             shown = shown and shown.tb_next
         sys.excepthook(type(error), error.with_traceback(shown), shown)
-        sys.exit(1)
+        status = 1
+    leave(status)

@@ -85,6 +85,7 @@ def test_a_program_with_workers_takes_as_many_turns_as_its_steps_allow(
     assert asked.turn_steps >= 3 * settling or turns > 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
@@ -135,6 +136,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
     return timed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Timed]) -> None:
     """The worker makes a batch in 20 ms: if it went on in the other's turn, there were ten steps of 16 ms in each."""
@@ -153,6 +155,7 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
     assert f"in {made.plan.turns} turns of {whole} steps; the first 3 of each turn, whose batches the" in words
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(
     ("wanted", "why"), [("runs", ""), ("auto", "too few steps in --seconds for turns beside them")]

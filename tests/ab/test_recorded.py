@@ -27,6 +27,7 @@ for _ in range(int(sys.argv[1])):
 pytestmark = pytest.mark.usefixtures("warm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epochs", "fewest", "most"), [(8, 100, 400), (1, 20, 59)])
 def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
     epochs: int, fewest: int, most: int, tmp_path: Path

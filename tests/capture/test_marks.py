@@ -592,6 +592,7 @@ def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -
     assert ended == {"call of Outer": 24 - 11}
 
 
+@pytest.mark.slow
 def test_a_profiler_with_stacks_records_a_watched_module() -> None:
     """It looks for the module in the frame of `Module.__call__`, and ends the process where it finds none."""
     script = (

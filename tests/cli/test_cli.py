@@ -917,6 +917,7 @@ def test_the_page_of_a_job_names_the_slowest_and_has_its_timeline(tmp_path: Path
     assert is_one_line_error(invoke("report", *RANKS, "--html", page))
 
 
+@pytest.mark.slow
 def test_traces_that_are_no_job_have_a_page_of_their_own_too(tmp_path: Path) -> None:
     again = tmp_path / "again.rank0.json.gz"
     again.write_bytes(RANKS[0].read_bytes())
@@ -963,6 +964,7 @@ def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_p
     assert why in Page(page.read_text(encoding="utf-8")).text
 
 
+@pytest.mark.slow
 def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     for rank in (0, 1):
         builder = TraceBuilder()

@@ -139,6 +139,7 @@ def test_a_config_with_an_endless_number_is_one_line(trace: Path, tmp_path: Path
     assert is_one_line_error(invoke("check", trace, "--config", config))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [("report",), ("export", "-o", "-"), ("explain", "PIN201")])
 def test_a_full_disk_behind_standard_output_is_one_line(trace: Path, words: tuple[str, ...]) -> None:

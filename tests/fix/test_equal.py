@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from fixing import mended, plain
 
 TRAINING = '''\
@@ -77,6 +78,7 @@ def run(folder: Path, name: str, code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_changed_program_prints_the_same_numbers(tmp_path: Path) -> None:
     outcome = mended(tmp_path, TRAINING)
     for made in (

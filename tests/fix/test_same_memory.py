@@ -191,6 +191,7 @@ def recorded(code: str, ran: Ran) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 60)
 @given(programs())
 def test_a_copy_that_nobody_waits_for_copies_the_same(tmp_path_factory: pytest.TempPathFactory, code: str) -> None:

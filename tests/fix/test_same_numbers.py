@@ -190,6 +190,7 @@ def shown(code: str, steps: int) -> list[str]:
     return seen
 
 
+@pytest.mark.slow
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

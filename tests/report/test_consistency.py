@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordings import RECORDINGS, analysis_of, mostly_slow
+from recordings import RECORDINGS, analysis_of, full_text_of, json_of, mostly_slow, page_of
 
-from pinprof.analysis import Analysis
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
-from pinprof.report.trace.json import to_json
-from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
 from pinprof.rules import rule_of
 
@@ -96,13 +93,12 @@ def _of_joint(trace: dict[str, Any]) -> Iterator[str]:
         yield f"all fixes save {trace['joint']['saving_ms']} ms together, the best of them {best} ms"
 
 
-def disagreements(analysis: Analysis) -> list[str]:
-    """Return where text, brief and page say something else than the JSON report."""
-    entry = (analysis.profile, analysis.findings)
-    whole = json.loads(to_json([entry]))["traces"][0]
-    short, full = text.to_brief(*entry, width=10_000), text.to_text(*entry, width=10_000)
+def disagreements(path: Path, whole: dict[str, Any]) -> list[str]:
+    """Return where text, brief and page of a recording say something else than its trace of the JSON report."""
+    entry = (analysis_of(path).profile, analysis_of(path).findings)
+    short, full = text.to_brief(*entry, width=10_000), full_text_of(path)
     of_brief = json.loads(brief_json.to_json([entry]))["traces"][0]
-    page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(to_html([analysis])))))
+    page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(page_of(path)))))
     return [
         *_of_sentence(whole["verdict"]["headline"], short, full, of_brief["verdict"]["sentence"], page),
         *_of_advice(whole, short, full, of_brief["verdict"], page),
@@ -157,6 +153,5 @@ def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[st
 
 @pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
 def test_no_report_contradicts_itself(path: Path) -> None:
-    analysis = analysis_of(path)
-    whole = json.loads(to_json([(analysis.profile, analysis.findings)]))["traces"][0]
-    assert contradictions(whole) + disagreements(analysis) == []
+    whole = json.loads(json_of(path))["traces"][0]
+    assert contradictions(whole) + disagreements(path, whole) == []

@@ -178,6 +178,7 @@ def test_programs_are_run_only_where_that_is_allowed(agent: Agent) -> None:
 WAITING = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(str(pathlib.Path.cwd()))\ntime.sleep(600)\n"
 
 
+@pytest.mark.slow
 def test_a_cancelled_measurement_ends_with_all_that_it_started(tmp_path: Path) -> None:
     (tmp_path / "wait.py").write_text(WAITING)
 
@@ -212,6 +213,7 @@ def test_a_cancelled_measurement_ends_with_all_that_it_started(tmp_path: Path) -
         assert agent.answer("explain", topic="PIN201")["text"]
 
 
+@pytest.mark.slow
 def test_a_trial_of_nothing_answers_at_once_and_writes_nothing(folder: Path) -> None:
     before = (folder / "slow.py").read_bytes()
     with connected(folder, "--allow-running") as agent:
@@ -232,6 +234,7 @@ def _working_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_its_input(folder: Path) -> None:
     """A client of the older handshake, byte by byte; a line that is no message must not end the server."""
     how = started(folder)

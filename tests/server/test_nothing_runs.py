@@ -114,6 +114,7 @@ def started(canary: Path) -> set[str]:
     return {path.name for path in canary.parent.glob(f"{canary.name}.*")}
 
 
+@pytest.mark.slow
 def test_no_tool_runs_anything_of_the_folder(folder: Path, canary: Path, script: list[str]) -> None:
     with connected(folder, script, str(ROOT)) as agent:
         for name, given in CALLS:
@@ -126,6 +127,7 @@ def test_no_tool_runs_anything_of_the_folder(folder: Path, canary: Path, script:
     assert started(canary) == set()
 
 
+@pytest.mark.slow
 def test_a_path_into_the_folder_is_not_the_path_of_a_tool(folder: Path, canary: Path, script: list[str]) -> None:
     with connected(folder, script, f"{ROOT}{os.pathsep}src{os.pathsep}{folder}/src") as agent:
         for left in started(canary):

@@ -172,6 +172,7 @@ def test_wandb_gets_the_same_in_a_folder(said: list[str]) -> None:
     assert panel.read_text() == files["report.html"]
 
 
+@pytest.mark.slow
 def test_of_a_job_a_run_gets_the_rank_that_the_report_shows(mlflow: Any, tmp_path: Path) -> None:
     traces = [RANKS / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
     assert invoke("log", *traces, "--mlflow", "--experiment", "job", "--jobs", "1").exit_code == 0

@@ -84,6 +84,7 @@ def test_a_sum_that_is_kept_computes_the_same_bit_for_bit(run: Run) -> None:
     assert found.repeated is None, "the original need not run again"
 
 
+@pytest.mark.slow
 def test_a_fused_optimizer_differs_by_rounding(run: Run) -> None:
     found = training(run, FOREACH="None", FUSED="True")
     assert found.verdict == "rounding"
@@ -91,6 +92,7 @@ def test_a_fused_optimizer_differs_by_rounding(run: Run) -> None:
     assert 0 < (found.distance or 0) < 1e-6
 
 
+@pytest.mark.slow
 def test_updates_that_round_otherwise_are_rounding_where_the_change_is_known_to_do_so(run: Run) -> None:
     """Fused kernels on a GPU correct the means in float32, which is more than a last bit of an update.
 
@@ -106,6 +108,7 @@ def test_updates_that_round_otherwise_are_rounding_where_the_change_is_known_to_
     assert changed("updates", "1.001") == "different", "a thousandth is no rounding"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"LR": "0.01001"}, {"TOTAL": "[p.data.mul_(1.00001) for p in one.parameters()]"}])
 def test_a_small_change_of_the_numbers_is_not_taken_for_rounding(run: Run, change: dict[str, str]) -> None:
     found = training(run, "bits", **change)
@@ -113,11 +116,13 @@ def test_a_small_change_of_the_numbers_is_not_taken_for_rounding(run: Run, chang
     assert found.why.startswith(("parameters after step", "loss "))
 
 
+@pytest.mark.slow
 def test_other_random_numbers_are_different(run: Run) -> None:
     assert training(run, TOTAL="torch.rand(1)").verdict == "equal", "nothing depends on them"
     assert training(run, shuffle="drop_last").verdict == "different"
 
 
+@pytest.mark.slow
 def test_a_program_that_only_computes_is_compared_by_its_outputs(run: Run) -> None:
     one, same, other = (run(INFERENCE, again=again, SCALE=scale) for again, scale in ((0, "1"), (1, "1"), (0, "1.001")))
     assert one.kinds == ("output",)
@@ -125,6 +130,7 @@ def test_a_program_that_only_computes_is_compared_by_its_outputs(run: Run) -> No
     assert compared(one, other, lambda: (same, run(INFERENCE, nudged="bits", SCALE="1"))).verdict == "different"
 
 
+@pytest.mark.slow
 def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("print('nothing')")
     (tmp_path / "fails.py").write_text("import torch\nraise ValueError('no data')")

@@ -145,6 +145,7 @@ def test_a_proven_patch_is_printed_and_applies(folder: Path, speeds: Made, tmp_p
     assert len(compared) == 3
 
 
+@pytest.mark.slow
 def test_a_fix_that_brings_nothing_is_left_out_and_the_rest_measured_again(folder: Path, speeds: Made) -> None:
     compared = speeds(sum_counts)
     result = invoke(*WORDS, "--json", "try.json", "slow.py")
@@ -169,6 +170,7 @@ def test_a_patch_that_is_slower_is_refused_and_no_pipe_applies_it(folder: Path, 
     assert fitting((folder / "try.json").read_text())["numbers"] is None
 
 
+@pytest.mark.slow
 def test_other_numbers_are_caught(folder: Path, speeds: Made) -> None:
     speeds(both_count)
     recorded(folder, program(OTHER_NUMBERS))
@@ -185,6 +187,7 @@ def timed(text: str) -> str:
     return text.replace("return 20000", "return 20000 + 0 * int(time.time())")
 
 
+@pytest.mark.slow
 def test_proposals_are_taken_where_they_are_proven(folder: Path, speeds: Made) -> None:
     compared = speeds(both_count)
     recorded(folder, timed(program()))
@@ -204,6 +207,7 @@ def test_proposals_are_taken_where_they_are_proven(folder: Path, speeds: Made) -
     assert compared[-1][0] == "original"
 
 
+@pytest.mark.slow
 def test_a_proposal_with_other_numbers_is_found_among_the_others_and_left_out(folder: Path, speeds: Made) -> None:
     speeds(both_count)
     recorded(folder, timed(program(OTHER_NUMBERS)))
@@ -217,6 +221,7 @@ def test_a_proposal_with_other_numbers_is_found_among_the_others_and_left_out(fo
     assert "+    loader" not in result.stdout
 
 
+@pytest.mark.slow
 def test_proposals_of_which_none_is_proven_change_nothing(folder: Path, speeds: Made) -> None:
     speeds(lambda _: 100.0)
     recorded(folder, timed(program()))
@@ -227,6 +232,7 @@ def test_proposals_of_which_none_is_proven_change_nothing(folder: Path, speeds: 
     assert fitting((folder / "try.json").read_text())["verdict"] == "nothing_to_change"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("original_too", "exit_code"), [(False, 1), (True, 0)])
 def test_a_race_is_refused_if_the_original_does_not_have_it(
     folder: Path, speeds: Made, monkeypatch: pytest.MonkeyPatch, original_too: bool, exit_code: int
@@ -253,6 +259,7 @@ def test_a_race_is_refused_if_the_original_does_not_have_it(
     assert ("races that the original has, too: PIN503" if original_too else "RACE: PIN503") in result.stdout
 
 
+@pytest.mark.slow
 def test_a_proven_patch_is_written_with_a_way_back(folder: Path, speeds: Made) -> None:
     speeds(both_count)
     with (folder / "slow.py").open("a") as file:

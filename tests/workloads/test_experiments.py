@@ -274,6 +274,7 @@ def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, t
         assert int(trace.steps.complete.sum()) >= 4
 
 
+@pytest.mark.slow
 def test_a_process_of_pinprof_itself_is_not_one_of_the_program(tmp_path: Path) -> None:
     with Apart() as apart:
         (path,) = apart.call(record_case, "E2", tiny("E2"), "blocking", str(tmp_path / "e2.json"), "cpu", timeout_s=120)

@@ -77,6 +77,7 @@ def test_the_first_ones_are_seen_and_the_others_are_a_button_away(tmp_path: Path
     assert [each["aria-pressed"] for each in buttons] == ["true", "true", "false"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_others", [False, True])
 def test_the_page_leads_to_them(with_others: bool) -> None:
     ranks, analyses = sleeping()

@@ -118,6 +118,7 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     assert [pointed_at(whole, each["id"])["share"] for each in lines] == [0.6, 0.3, 0.1]
 
 
+@pytest.mark.slow
 def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
     paths = [TRACES / "ranks" / f"averaged_loss.rank{rank}.before.json.gz" for rank in (0, 1)]
     brief = fitting(invoke("report", *paths, "--json", "-", "--brief").stdout)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fitting import fitting
 from page_reader import Page
-from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow
+from recordings import OF_A_GPU, TRACES, analysis_of, full_text_of, json_of, mostly_slow, page_of
 from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
@@ -15,8 +15,6 @@ from pinprof.measurement.figures import STALL
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.json import to_json
-from pinprof.report.trace.page import to_html
 from pinprof.report.trace.step import SMALLEST, bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
 from pinprof.report.trace.text import to_text
 from pinprof.report.view import Fact
@@ -222,9 +220,9 @@ def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
     analysis = analysis_of(path)
     profile, found = analysis.profile, analysis.findings
-    told = fitting(to_json([(profile, found)]))["traces"][0]
-    page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")
-    terminal = " ".join(to_text(profile, found, width=1000).split())
+    told = fitting(json_of(path))["traces"][0]
+    page = Page(page_of(path)).text.replace("\N{NO-BREAK SPACE}", " ")
+    terminal = " ".join(full_text_of(path).split())
     mean, limit, facts = busiest(profile), bound(profile), list(where_it_goes(profile, found.verdict.cause))
     assert mean
     assert limit
