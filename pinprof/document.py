@@ -67,6 +67,16 @@ def encoded_briefly(document: Struct) -> str:
     return json.dumps(msgspec.to_builtins(document), allow_nan=False, ensure_ascii=False) + "\n"
 
 
+def encoded_within(most_bytes: int, documents: Iterable[Struct]) -> str:
+    """Return the first document, on one line, that has no more bytes of UTF-8; where all have more, the last one."""
+    text = ""
+    for document in documents:
+        text = encoded_briefly(document)
+        if len(text.encode()) <= most_bytes:
+            break
+    return text
+
+
 def maybe_ms(ns: float | None) -> float | None:
     """Return a time in milliseconds, if there is one."""
     return None if ns is None else ms(ns)

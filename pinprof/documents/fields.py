@@ -78,9 +78,9 @@ def library(place: Place | None) -> Library | None:
     return None if place is None else Library(*place)
 
 
-def blockers(found: Iterable[graphs.Blocker]) -> list[Blocker]:
+def blockers(of_graph: Iterable[graphs.Blocker]) -> list[Blocker]:
     """Return what forbids to capture a region as a CUDA graph."""
-    return [Blocker(*blocker.place, blocker.what, blocker.per_step) for blocker in found]
+    return [Blocker(*blocker.place, blocker.what, blocker.per_step) for blocker in of_graph]
 
 
 def saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _end(lines: Sequence[str], at: int) -> int:
         return at + 1
     stop = ("|",) if not first.startswith("|") else ()
     following = range(at + 1, len(lines))
-    new = (each for each in following if not lines[each] or lines[each].startswith(("#", "```", "- ", *stop)))
+    new = (place for place in following if not lines[place] or lines[place].startswith(("#", "```", "- ", *stop)))
     return next(new, len(lines))
 
 

@@ -118,6 +118,11 @@ def bullet(text: str) -> RenderableType:
     return hanging(Text("  - "), Text(printable(text)))
 
 
+def note(text: Text | str) -> RenderableType:
+    """Return a remark below a short report."""
+    return hanging(Text("Note: ", "bold"), Text(printable(text)) if isinstance(text, str) else text)
+
+
 def hanging(begin: Text, text: Text) -> Table:
     """Return a text whose further lines begin below its first word."""
     row = Table.grid()
@@ -129,11 +134,11 @@ def hanging(begin: Text, text: Text) -> Table:
 
 def table(*columns: str, text_columns: int = 2) -> Table:
     """Return an empty table of these columns, the first of them texts and the rest numbers."""
-    made = _Rows(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    rows = _Rows(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
         is_text = position < text_columns
-        made.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    return made
+        rows.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+    return rows
 
 
 def _fitted(rows: Table, width: int) -> RenderableType:
@@ -168,14 +173,14 @@ def _hold_words(rows: Table, width: int) -> None:
 
 def _shortened(rows: Table) -> Table:
     """Return the same table with short words in its texts."""
-    made = copy(rows)
-    made.columns = [
+    short = copy(rows)
+    short.columns = [
         column
         if _is_number(column)
         else replace(column, _cells=[whole_words(str(cell), SHORT_WORD) for cell in column.cells])
         for column in rows.columns
     ]
-    return made
+    return short
 
 
 def _needs(rows: Table) -> int:

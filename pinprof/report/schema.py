@@ -84,7 +84,7 @@ def _shape_of(shape: Mapping[str, Any], names: Mapping[str, str], notes: dict[st
         if isinstance(kept.get(name), dict):
             kept[name] = _shape_of(kept[name], names, notes)
     if "anyOf" in kept:
-        kind, *null = (_shape_of(each, names, notes) for each in kept.pop("anyOf"))
+        kind, *null = (_shape_of(choice, names, notes) for choice in kept.pop("anyOf"))
         return kept | (_or_null(kept | kind, null[0]) if null else kind)
     if "enum" in kept:
         kept.pop("type", None)

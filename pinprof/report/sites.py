@@ -41,8 +41,8 @@ def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
     for number, site in enumerate(listed):
         at = place_of(site)
         together.setdefault(at if at in in_libraries else number, []).append(site)
-    made = [Gathered(place_of(members[0]), tuple(members)) for members in together.values()]
-    return sorted(made, key=_rank)
+    groups = [Gathered(place_of(members[0]), tuple(members)) for members in together.values()]
+    return sorted(groups, key=_rank)
 
 
 def cause_of(site: BareSite) -> str:

@@ -74,8 +74,8 @@ class Quoting:
     def linked(self, at: Place, text: str) -> str:
         """Return the text of a place, as a link into the editor if there is one and the file is at hand."""
         link = self.link(at)
-        made = Markup('<a class="editor" href="{}" title="open in the editor">{}</a>')
-        return made.format(link, text) if link else text
+        anchor = Markup('<a class="editor" href="{}" title="open in the editor">{}</a>')
+        return anchor.format(link, text) if link else text
 
     def link(self, at: Place) -> str:
         """Return the address of a place in the editor; nothing without one, or where the file is not at hand."""

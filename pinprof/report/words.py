@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from pinprof.analyses.syncs import WAITS, BareSite, Cost
+from pinprof.analyses.syncs import WAITS, BareSite, Cost, by_line
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
@@ -46,7 +46,7 @@ def surprises(profile: Profile) -> Iterator[str]:
     if not count or not step:
         return
     yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
-    for members in _by_line(waits):
+    for members in by_line(waits, lambda wait: wait[0]):
         sites, cost = [site for site, _ in members], Cost.of(cost for _, cost in members)
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _named_together(sites)
         if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
@@ -71,15 +71,6 @@ def idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
     """Return which GPU is idle after waits, and "is", as `idle_gpu`."""
     costs = ((site, given(site.total_cost)) for site in sites)
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
-
-
-def _by_line(waits: Sequence[tuple[WaitSite, Cost]]) -> Iterable[list[tuple[WaitSite, Cost]]]:
-    """Return the waits, those in libraries that one place of the user calls together."""
-    together: dict[object, list[tuple[WaitSite, Cost]]] = {}
-    for number, (site, cost) in enumerate(waits):
-        at = site.place if site.library and site.place != Place() else number
-        together.setdefault(at, []).append((site, cost))
-    return together.values()
 
 
 def _is_beside_work(sites: Sequence[WaitSite], cost: Cost) -> bool:

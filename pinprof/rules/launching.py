@@ -110,8 +110,8 @@ def how_to_spare(details: Details, place: Place) -> str:
         return "Do it once, in another thread or process of the server, or with tensors on the GPU."
     if place.line is not None:
         return OF_LINE
-    made = details.trace.info.made
-    if details.loader.waits or (made and made.loaders):
+    construction = details.trace.info.made
+    if details.loader.waits or (construction and construction.loaders):
         return ""
     return "Do it once before the loop, every N steps, or with tensors on the GPU."
 
@@ -131,8 +131,8 @@ def _is_compiled(trace: Trace) -> bool:
     rows = launched_kernels(trace)
     if not len(rows):
         return False
-    made = gpu.named(lambda name: name.startswith(GENERATED))[rows]
+    is_generated = gpu.named(lambda name: name.startswith(GENERATED))[rows]
     if len(trace.ops):
         regions = trace.ops.named(lambda name: name.startswith(REGION))
-        made = made | within(regions, trace.links.op[launch[rows]], trace.links.op_parent)
-    return bool(made.mean() >= COMPILED)
+        is_generated = is_generated | within(regions, trace.links.op[launch[rows]], trace.links.op_parent)
+    return bool(is_generated.mean() >= COMPILED)

@@ -9,14 +9,13 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site
+from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site, by_line
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.rules.rule import Evidence, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
-from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
 from pinprof.verdict import LimitName
@@ -83,18 +82,10 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
         def groups(line: Sequence[int]) -> frozenset[int]:
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
 
-        yield from as_one(profile, [chosen] if are_one and chosen else _by_line(details, chosen), evidence_of, groups)
+        together = [chosen] if are_one and chosen else by_line(chosen, details.syncs.sites.__getitem__)
+        yield from as_one(profile, together, evidence_of, groups)
 
     return look
-
-
-def _by_line(details: Details, sites: Sequence[int]) -> Iterable[list[int]]:
-    """Return the sites, those that one place of the user calls in libraries together."""
-    together: dict[object, list[int]] = {}
-    for number in sites:
-        site = details.syncs.sites[number]
-        together.setdefault(site.place if site.library and site.place != Place() else number, []).append(number)
-    return together.values()
 
 
 def _fixed(details: Details, site: int) -> Edits:

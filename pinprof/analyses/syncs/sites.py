@@ -1,10 +1,10 @@
 """Stalls gathered by site: the same cause, called from the same line of the user through the same library function."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from pinprof.trace.tables import DIRECTIONS, DTOH, NONE, Bools, Int32s, Int64s, 
 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, str | None]
 """Cause, file, function and op; file and function of the library."""
+Member = TypeVar("Member")
+"""What is known of one site."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,15 @@ class BareSite(Placed):
     def names(self) -> tuple[str, ...]:
         """By what options take it: `FILE:LINE` and `FILE:FUNCTION`, of the user's place and of the library's."""
         return (*self.place.names, *(self.library.names if self.library else ()))
+
+
+def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) -> list[list[Member]]:
+    """Return what is known of sites, in their order: waits in libraries together that one place of the user calls."""
+    together: dict[object, list[Member]] = {}
+    for number, member in enumerate(members):
+        site = site_of(member)
+        together.setdefault(site.place if site.library and site.place != Place() else number, []).append(member)
+    return list(together.values())
 
 
 @dataclass(frozen=True, kw_only=True)

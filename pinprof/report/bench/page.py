@@ -85,7 +85,7 @@ def _claims(bench: Bench) -> Markup:
 
 
 def _charts(bench: Bench, known: Experiment, result: Result) -> Iterator[Chart]:
-    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
+    published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
     times = times_chart(result.figures, published)
     if times:
         yield times

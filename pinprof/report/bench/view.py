@@ -156,7 +156,7 @@ def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
 def rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
     """Return the figures without a size, each beside the published one of the same name."""
     marks = _marks(bench, result)
-    published = {} if known.texts_sizes(result.sizes) else {each.figure: each.value for each in known.published}
+    published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
     return [
         Row(figure.name, shown(figure) + marks(figure), spread(figure) or NOTHING, _published(figure, published))
         for figure in result.figures
@@ -173,9 +173,9 @@ def said(known: Experiment, result: Result) -> str:
     units = {figure.name: figure.unit for figure in result.figures if figure.size is not None}
     of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in known.texts_sizes(result.sizes).items())
     parts = [
-        f"{each.figure} at {size(each.size)} {amount(units[each.figure], each.value)}"
-        for each in known.published
-        if each.size is not None and each.figure in units
+        f"{figure.figure} at {size(figure.size)} {amount(units[figure.figure], figure.value)}"
+        for figure in known.published
+        if figure.size is not None and figure.figure in units
     ]
     parts += [f"figures for {of_other_sizes}"] if known.published and of_other_sizes and not parts else []
     return "; ".join(parts)

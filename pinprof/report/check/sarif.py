@@ -131,14 +131,14 @@ def to_sarif(checked: Sequence[Checked]) -> str:
     is the same one after the code around it has moved. The invocation has the exit code, and is no success where
     something could not be judged.
     """
-    found = [(trace, remark) for trace in checked for remark in remarks(trace)]
+    all_remarks = [(trace, remark) for trace in checked for remark in remarks(trace)]
     rules = {rule.id: _rule(rule.id, rule.title, rule.why, rule.fix) for rule in RULES}
-    for _, remark in found:
+    for _, remark in all_remarks:
         if remark.rule not in rules:
             rules[remark.rule] = _limit_rule(remark.rule, remark.verdicts[0].what)
     index = {rule: position for position, rule in enumerate(rules)}
-    seen: Counter[tuple[str, str]] = Counter()
-    results = [_result(trace, remark, index[remark.rule], seen) for trace, remark in found]
+    repeats: Counter[tuple[str, str]] = Counter()
+    results = [_result(trace, remark, index[remark.rule], repeats) for trace, remark in all_remarks]
     status = outcome(checked)
     driver = ToolComponent("pinprof", VERSION, list(rules.values()))
     return encoded(Log(runs=[Run(Tool(driver), [Invocation(status != NOT_JUDGED, status)], results)]))
@@ -153,17 +153,17 @@ def _limit_rule(name: str, what: str) -> ReportingDescriptor:
     return _rule(name, what, why, "pinprof report TRACE shows the figure and its causes.")
 
 
-def _result(trace: Checked, remark: Remark, index: int, seen: Counter[tuple[str, str]]) -> Result:
+def _result(trace: Checked, remark: Remark, index: int, repeats: Counter[tuple[str, str]]) -> Result:
     key = "|".join((remark.rule, remark.place.file or "", remark.place.function or "", remark.place.subject))
     fingerprint = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:32]
-    seen[trace.path, fingerprint] += 1
+    repeats[trace.path, fingerprint] += 1
     return Result(
         remark.rule,
         index,
         remark.level,
         Message(_plain(remark.message)),
         [_location(trace, remark)],
-        partial_fingerprints={FINGERPRINT: f"{fingerprint}:{seen[trace.path, fingerprint]}"},
+        partial_fingerprints={FINGERPRINT: f"{fingerprint}:{repeats[trace.path, fingerprint]}"},
         properties={"trace": _plain(trace.path)},
     )
 

@@ -37,10 +37,10 @@ def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
     yield unbroken(trace.path, "bold")
-    said: set[tuple[CodePlace, ...]] = set()
+    listed: set[tuple[CodePlace, ...]] = set()
     for verdict in trace.verdicts:
-        yield from _verdict(verdict, repeated=verdict.places in said)
-        said.add(verdict.places)
+        yield from _verdict(verdict, repeated=verdict.places in listed)
+        listed.add(verdict.places)
     yield Text("")
 
 

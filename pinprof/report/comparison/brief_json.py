@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import differing
-from pinprof.document import Count, Document, Words, doc, encoded_briefly, filled
+from pinprof.document import Count, Document, Words, doc, encoded_within, filled
 from pinprof.documents.fields import Placed, Pointer, WaitCause
 from pinprof.report.comparison import json as whole
 from pinprof.report.comparison.text import notes
@@ -75,11 +75,7 @@ class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.comp
 def to_json(comparison: Comparison) -> str:
     """Return the brief as JSON text of at most `MOST_BYTES`; an id is a JSON Pointer into the whole comparison."""
     document = whole.compared(comparison)
-    for room in ROOMS:
-        text = encoded_briefly(_brief(comparison, document, room))
-        if len(text.encode()) <= MOST_BYTES:
-            break
-    return text
+    return encoded_within(MOST_BYTES, (_brief(comparison, document, room) for room in ROOMS))
 
 
 def _brief(comparison: Comparison, document: whole.Compare, room: int) -> CompareBrief:

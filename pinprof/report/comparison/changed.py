@@ -1,6 +1,7 @@
 """What changed between two traces, as lanes of their timelines: waits, copies and kernels."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -41,12 +42,12 @@ class Changed(NamedTuple):
 def changed_lanes(comparison: Comparison, sides: Sequence[Analysis], side: int) -> list[Lane]:
     """Return the lanes of one of the two traces, `BEFORE` or `AFTER`."""
     analysis = sides[side]
-    found = {
+    by_label = {
         "waits": _waits(comparison, analysis, side),
         "copies": _copies(comparison, analysis),
         "kernels": _kernels(comparison, sides, side),
     }
-    return [lane for label, changes in found.items() for lane in _lanes(label, changes)]
+    return [lane for label, changes in by_label.items() for lane in _lanes(label, changes)]
 
 
 def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
@@ -60,12 +61,12 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
     order = np.argsort(start, kind="stable")
     start, end, kind, row = start[order], end[order], kind[order], row[order]
     level = levels(start, end, LEVELS)
+    ones = np.ones(len(start), np.int64)
+    lane = Lane(GROUP, label, CHANGES, start, end, kind, row, ones, end - start, names=names)
     for depth in range(LEVELS):
-        mine = level == depth
-        if mine.any():
-            ones, name = np.ones(int(mine.sum()), np.int64), label if depth == 0 else ""
-            times = start[mine], end[mine]
-            yield Lane(GROUP, name, CHANGES, *times, kind[mine], row[mine], ones, times[1] - times[0], names=names)
+        of_level = lane.taken(level == depth)
+        if len(of_level):
+            yield replace(of_level, label="" if depth else label)
 
 
 def _kind(status: Status, difference: float | None) -> int:
@@ -83,7 +84,7 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
         kind = _kind(change.status, figure.difference)
         rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
         what = f"{WAITS[change.members[0].cause].label}{_at(change.members[0])}"
-        yield _of_rows(_told(kind, what, change.stall, comparison.per), kind, calls, rows)
+        yield _of_rows(_sentence(kind, what, change.stall, comparison.per), kind, calls, rows)
 
 
 def _at(site: Site) -> str:
@@ -99,10 +100,10 @@ def _copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
             continue
         kind = _kind(change.status, change.time.difference)
         named = f"{change.direction} {change.host_memory if change.host_memory != 'none' else ''}".strip()
-        yield _of_rows(_told(kind, named, change.time, comparison.per), kind, gpu, rows)
+        yield _of_rows(_sentence(kind, named, change.time, comparison.per), kind, gpu, rows)
 
 
-def _told(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
+def _sentence(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
     one = {kinds.GONE: figure.before, kinds.NEW: figure.after}.get(kind)
     return f"{kinds.KINDS[kind].label}: {what}, {amount(figure.unit, one.value) if one else pair(figure)} {per}"
 

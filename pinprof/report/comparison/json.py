@@ -289,5 +289,5 @@ def _found(finding: rules.Finding) -> Found:
     )
 
 
-def _saved_ms(found: rules.Finding | rules.FoundSite) -> float | None:
-    return ms(found.saving.saving_ns) if found.saving else None
+def _saved_ms(one: rules.Finding | rules.FoundSite) -> float | None:
+    return ms(one.saving.saving_ns) if one.saving else None

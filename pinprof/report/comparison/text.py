@@ -13,7 +13,7 @@ from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.view import Changes, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, how_sure, verdict
-from pinprof.report.layout import hanging, laid_out, unbroken
+from pinprof.report.layout import hanging, laid_out, note, unbroken
 from pinprof.report.trace.step import bar_of, legend_of, step_parts
 from pinprof.report.view import in_terminal
 from pinprof.report.words import begun, doubts, printable
@@ -86,15 +86,14 @@ def _lines(changes: Changes) -> Iterator[RenderableType]:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Yield how sure the comparison is, and what the traces lack, without the last full stop."""
-    yield from (begun(note) for note in how_sure(comparison))
+    yield from (begun(remark) for remark in how_sure(comparison))
     for side, profile in comparison.sides:
-        if found := [entry.what for entry in doubts(profile) if entry.check != "profiler_cost"]:
-            yield f"the trace {side}: {'; '.join(found)}"
+        if doubtful := [entry.what for entry in doubts(profile) if entry.check != "profiler_cost"]:
+            yield f"the trace {side}: {'; '.join(doubtful)}"
 
 
 def _notes(comparison: Comparison) -> Iterator[RenderableType]:
-    said = list(notes(comparison))
-    if said:
+    remarks = list(notes(comparison))
+    if remarks:
         yield Text("")
-    for note in said:
-        yield hanging(Text("Note: ", "bold"), Text(printable(f"{note}.")))
+    yield from (note(f"{remark}.") for remark in remarks)

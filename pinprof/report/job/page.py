@@ -95,7 +95,7 @@ def _recorded(parts: Sequence[RankPart]) -> str:
     gpus = sorted({device.name for info in infos for device in info.devices if device.name})
     torch = sorted({f"torch {info.torch_version}" for info in infos if info.torch_version})
     recorded = sorted({steps(part.profile) for part in parts})
-    return " · ".join(", ".join(each) for each in (gpus, torch, recorded[:3]) if each)
+    return " · ".join(", ".join(values) for values in (gpus, torch, recorded[:3]) if values)
 
 
 def _choice(ranks: Ranks) -> Iterator[Markup]:
@@ -190,7 +190,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     return Markup(
         '{}<div class="steer ranks" role="group" aria-label="Ranks that are drawn">{}'
         '<output class="rank-note"></output></div>\n{}'
-    ).format(note(_said(ranks, len(drawn))), Markup().join(buttons), beside(lines(regions)))
+    ).format(note(_explanation(ranks, len(drawn))), Markup().join(buttons), beside(lines(regions)))
 
 
 def _button(rank: int, *, seen: bool) -> Markup:
@@ -199,8 +199,8 @@ def _button(rank: int, *, seen: bool) -> Markup:
 
 
 def _region(rank: int, timeline: Markup, *, seen: bool) -> Markup:
-    made = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
-    return made.format(rank, "" if seen else Markup(" hidden"), timeline)
+    region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
+    return region.format(rank, "" if seen else Markup(" hidden"), timeline)
 
 
 def _clock_ns(analysis: Analysis, row: RankRow) -> int:
@@ -212,7 +212,7 @@ def _title(ranks: Ranks, row: RankRow) -> str:
     return f"Rank {row.rank}" + (", which holds up the others" if row.rank == ranks.slowest_rank else "")
 
 
-def _said(ranks: Ranks, drawn: int) -> str:
+def _explanation(ranks: Ranks, drawn: int) -> str:
     aligned = clocks(ranks)
     own = "each from the start of its own step, as the ranks share no clock"
     axis = f"on one time axis: {aligned}" if aligned else own

@@ -17,7 +17,7 @@ from pinprof.report.job.words import (
     verdict_line,
     why,
 )
-from pinprof.report.layout import bullet, hanging, laid_out, section, table
+from pinprof.report.layout import bullet, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, begun, printable
 from pinprof.units import counted, duration, milliseconds, percent
@@ -97,7 +97,7 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     yield from _bars(ranks, width)
     known = doubts_by_rank(ranks, parts)
     for doubt in known[:MAX_DOUBTS]:
-        yield hanging(Text("Note: ", "bold"), Text(printable(f"{doubt}.")))
+        yield note(f"{doubt}.")
     if (left := len(known) - MAX_DOUBTS) > 0:
         yield Text(f"Note: {counted(left, 'more doubt')}: --full")
     yield Text(f"\n{below(ranks)}; --full has the table of all ranks, and their collectives.")

@@ -84,8 +84,8 @@ def nobody(ranks: Ranks) -> str:
 
 def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
     """Return why the step of the job is as long as it is: that of the rank that is shown; None if that is not known."""
-    part = next((each for place, each in enumerate(parts) if number_of(each, place) == ranks.shown_rank), None)
-    reason = why_long(part.profile, part.findings.verdict) if part else None
+    of_shown = next((part for place, part in enumerate(parts) if number_of(part, place) == ranks.shown_rank), None)
+    reason = why_long(of_shown.profile, of_shown.findings.verdict) if of_shown else None
     return f"on rank {ranks.shown_rank}, {reason}" if reason else None
 
 

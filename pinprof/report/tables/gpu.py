@@ -5,7 +5,7 @@ import numpy as np
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, length, union
-from pinprof.report.tables.grid import BYTES, RATE, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
+from pinprof.report.tables.grid import BYTES, RATE, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, short_name, timed
 from pinprof.report.words import cut
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
@@ -85,9 +85,9 @@ def collectives(analysis: Analysis) -> Grid | None:
     first = rows[work.groups.first]
     called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)[first]
     texts = {
-        "name": [shown(gpu.names[code]) for code in called.tolist()],
-        "group": [shown(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
-        "kernel": [shown(gpu.names[code]) for code in gpu.name[first].tolist()],
+        "name": [short_name(gpu.names[code]) for code in called.tolist()],
+        "group": [short_name(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
+        "kernel": [short_name(gpu.names[code]) for code in gpu.name[first].tolist()],
     }
     exposed = work.groups.sums(_alone(trace, rows))
     fields = (
@@ -104,8 +104,8 @@ def _alone(trace: Trace, rows: Int64s) -> Int64s:
     """Return how long each kernel of a collective runs with no other kernel beside it."""
     gpu, alone = trace.gpu, np.zeros(len(rows), np.int64)
     others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
-    for device, mine in gpu.of_device.items():
-        beside = mine[others[mine]]
+    for device, of_device in gpu.of_device.items():
+        beside = of_device[others[of_device]]
         at = np.flatnonzero(gpu.device[rows] == device)
         start, end = gpu.start_ns[rows[at]], gpu.end_ns[rows[at]]
         alone[at] = end - start - covered(union(gpu.start_ns[beside], gpu.end_ns[beside]), start, end)
@@ -146,9 +146,9 @@ class _Work:
             title,
             note,
             (*fields, *LAUNCHED),
-            {"name": list(map(shown, names)), "stream": on, **from_where, **(texts or {})},
+            {"name": list(map(short_name, names)), "stream": on, **from_where, **(texts or {})},
             {**groups.timed, **(numbers or {})},
-            {"name": [cut(each) for each in names], "device": device, "stream": lanes, **(seen or {})},
+            {"name": [cut(text) for text in names], "device": device, "stream": lanes, **(seen or {})},
             "gpu",
             (gpu.start_ns[longest], gpu.end_ns[longest]),
             places,
@@ -158,8 +158,8 @@ class _Work:
     def _busy(self, chosen: Bools) -> int:
         """Return how long GPUs work on what is chosen."""
         gpu = self._analysis.trace.gpu
-        rows = (mine[chosen[mine]] for mine in gpu.of_device.values())
-        return sum(length(union(gpu.start_ns[mine], gpu.end_ns[mine])) for mine in rows)
+        rows = (of_device[chosen[of_device]] for of_device in gpu.of_device.values())
+        return sum(length(union(gpu.start_ns[of_device], gpu.end_ns[of_device])) for of_device in rows)
 
     def _launchers(self) -> tuple[dict[str, list[str]], list[Place]]:
         """Return the columns that say what launches most of each group, and the places."""
@@ -167,8 +167,8 @@ class _Work:
         calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
         known = calls[calls != NONE].astype(np.int64)
 
-        def of_rows(found: Int32s) -> Int32s:
-            return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), found))[which]
+        def of_rows(of_calls: Int32s) -> Int32s:
+            return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), of_calls))[which]
 
         op = self.groups.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), trace.ops.names)
         origins = Origins(trace, of_rows(calling_function(trace, known)), self._analysis.details.sources)

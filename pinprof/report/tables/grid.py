@@ -144,27 +144,27 @@ class Groups:
         size = len(self) + 1
         which = np.minimum(self.which, len(self))
         sums = (np.bincount(which[rows], values[rows], minlength=size) for rows in (self.inside, slice(None)))
-        inside, whole = (each[: len(self)].astype(np.int64).tolist() for each in sums)
+        inside, whole = (scope[: len(self)].astype(np.int64).tolist() for scope in sums)
         return inside, whole
 
     def origins(self, origins: Origins) -> tuple[dict[str, list[str]], list[Place]]:
         """Return the columns that say where most of each group comes from, and the places."""
-        found = origins.of(self.names, self.time_ns) if len(self) else []
+        leading = origins.of(self.names, self.time_ns) if len(self) else []
         texts = {
-            "line": [with_more(place(origin.place), origin.places) for origin in found],
-            "module": [with_more(origin.module or "", origin.modules) for origin in found],
+            "line": [with_more(place(origin.place), origin.places) for origin in leading],
+            "module": [with_more(origin.module or "", origin.modules) for origin in leading],
         }
-        return texts, [each.place for each in found]
+        return texts, [origin.place for origin in leading]
 
     def leading(self, value: Int32s, names: Sequence[str]) -> list[str]:
         """Return of each group the name of most time; nothing where there is none."""
         if not len(self):
             return []
         leading, _ = self.names.leading(value, self.time_ns)
-        return [shown(names[at]) if at >= 0 else "" for at in leading[: len(self)].tolist()]
+        return [short_name(names[at]) if at >= 0 else "" for at in leading[: len(self)].tolist()]
 
 
-def shown(name: str) -> str:
+def short_name(name: str) -> str:
     """Return a name as a table has it."""
     return shortened(name, LONGEST_NAME)
 

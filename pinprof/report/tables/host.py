@@ -11,7 +11,7 @@ from pinprof.analyses.syncs import WAITS, Cost, Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
 from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather
-from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, shown, timed
+from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, short_name, timed
 from pinprof.report.words import PARTS, cut, in_short, place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
@@ -21,12 +21,16 @@ MOST_LEVELS = 64
 """Ops within ops that are looked through for one of the same name."""
 MOST_SEEN = 1000
 """Waits of a site that the timeline is told of one by one."""
-DRAINED = (
-    Field("drain", PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
-    Field("own", PARTS["own"], TIME, "waiting for the call's own copy", adds=True),
-    Field("rest", PARTS["rest"], TIME, "the call itself", adds=True),
-    Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True),
+PARTS_OF_WAITS: tuple[tuple[Field, Callable[[Cost], int]], ...] = (
+    (
+        Field("drain", PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
+        lambda cost: cost.drain_ns,
+    ),
+    (Field("own", PARTS["own"], TIME, "waiting for the call's own copy", adds=True), lambda cost: cost.own_ns),
+    (Field("rest", PARTS["rest"], TIME, "the call itself", adds=True), lambda cost: cost.overhead_ns),
+    (Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True), lambda cost: cost.idle_ns),
 )
+"""What is told of waits besides their length, unless it is withheld."""
 
 
 def ops(analysis: Analysis) -> Grid | None:
@@ -53,9 +57,9 @@ def ops(analysis: Analysis) -> Grid | None:
         "Ops of all host threads by name, as traced, with the profiler's cost in their times. Own time is without "
         "the ops that an op calls",
         (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *WHERE),
-        {"name": list(map(shown, names)), **texts},
+        {"name": list(map(short_name, names)), **texts},
         numbers,
-        {"name": [cut(each) for each in names]},
+        {"name": [cut(text) for text in names]},
         "ops",
         (table.start_ns[longest], table.end_ns[longest]),
         places,
@@ -103,29 +107,24 @@ def waits(analysis: Analysis) -> Grid | None:
         return None
     sites = [site for _, site in numbered]
     rows = [syncs.rows[number] for number, _ in numbered]
-    longest = [_longest(trace, syncs.stalls, mine) for mine in rows]
-    inside = [_longest(trace, syncs.stalls, mine[trace.steps.holds(syncs.stalls.call_step[mine])]) for mine in rows]
+    rows_in_steps = (of_site[trace.steps.holds(syncs.stalls.call_step[of_site])] for of_site in rows)
+    inside, longest = ([_longest(trace, syncs.stalls, of_site) for of_site in scope] for scope in (rows_in_steps, rows))
     costs = [(site.in_steps, site.total) for site in sites]
+    parts = () if why.drain else PARTS_OF_WAITS
     numbers: dict[str, Scopes] = {
-        "count": _each(costs, lambda cost: cost.count),
-        "total": _each(costs, lambda cost: cost.stall_ns),
-        "most": ([each.stall_ns for each in inside], [each.stall_ns for each in longest]),
+        "count": _of_sites(costs, lambda cost: cost.count),
+        "total": _of_sites(costs, lambda cost: cost.stall_ns),
+        "most": ([wait.stall_ns for wait in inside], [wait.stall_ns for wait in longest]),
+        **{field.key: _of_sites(costs, value) for field, value in parts},
     }
-    if not why.drain:
-        numbers |= {
-            "drain": _each(costs, lambda cost: cost.drain_ns),
-            "own": _each(costs, lambda cost: cost.own_ns),
-            "rest": _each(costs, lambda cost: cost.overhead_ns),
-            "idle": _each(costs, lambda cost: cost.idle_ns),
-        }
-    calls = [trace.calls.start_ns[syncs.stalls.call[mine[:MOST_SEEN]]].tolist() for mine in rows]
+    calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MOST_SEEN]]].tolist() for of_site in rows]
     return Grid(
         "waits",
         "Waits",
         "Calls in which the host can wait for the GPU, by cause and place, as traced",
         (
             Field("name", "cause"),
-            *timed(*(() if why.drain else DRAINED)),
+            *timed(*(field for field, _ in parts)),
             Field("op", "op or call"),
             Field("line", "line"),
             Field("library", "in"),
@@ -133,7 +132,7 @@ def waits(analysis: Analysis) -> Grid | None:
         ),
         {
             "name": [WAITS[site.cause].plain for site in sites],
-            "op": [shown(site.op or site.call) for site in sites],
+            "op": [short_name(site.op or site.call) for site in sites],
             "line": [place(site.place) for site in sites],
             "library": [place(in_short(site.library)) if site.library else "" for site in sites],
             "verdict": [site.verdict for site in sites],
@@ -141,7 +140,7 @@ def waits(analysis: Analysis) -> Grid | None:
         numbers,
         {"starts": calls},
         "stalls",
-        (np.array([each.start_ns for each in longest]), np.array([each.end_ns for each in longest])),
+        (np.array([wait.start_ns for wait in longest]), np.array([wait.end_ns for wait in longest])),
         [site.place for site in sites],
         stacks=[site.stack for site in sites],
         together=_together([analysis.profile.sites[number] for number, _ in numbered]),
@@ -178,5 +177,5 @@ def _longest(trace: Trace, stalls: Stalls, rows: Int64s) -> _Wait:
     return _Wait(length, int(trace.calls.start_ns[calls].min()), int(trace.calls.end_ns[calls].max()))
 
 
-def _each(costs: list[tuple[Cost, Cost]], value: Callable[[Cost], int]) -> Scopes:
+def _of_sites(costs: list[tuple[Cost, Cost]], value: Callable[[Cost], int]) -> Scopes:
     return [value(inside) for inside, _ in costs], [value(whole) for _, whole in costs]

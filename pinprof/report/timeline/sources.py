@@ -30,12 +30,12 @@ FORMATS: dict[str, Callable[[Any], str]] = {one.__name__: one for one in (durati
 VALUE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
-def said(lines: list[list[str]], values: Values) -> Iterator[str]:
+def sentences(lines: list[list[str]], values: Values) -> Iterator[str]:
     """Yield of each line the first alternative all of whose values are known, if there is one."""
     for alternatives in lines:
         for text in alternatives:
             if all(values.get(name) is not None for name, _ in VALUE.findall(text)):
-                yield VALUE.sub(lambda found: FORMATS[found[2] or "str"](values[found[1]]), text)
+                yield VALUE.sub(lambda match: FORMATS[match[2] or "str"](values[match[1]]), text)
                 break
 
 
@@ -132,7 +132,7 @@ def of_stall(facts: Facts, bar: Bar) -> Values:
         return values
     drain, own = column["drain"], column["own"]
     parts = {"drain": drain, "own": own, "rest": stall - drain - own}
-    waited = ", ".join(said(SENTENCES["waited"], {name: time for name, time in parts.items() if time}))
+    waited = ", ".join(sentences(SENTENCES["waited"], {name: time for name, time in parts.items() if time}))
     return {**values, "waited": waited, "bubble": column["bubble"] or None}
 
 
@@ -215,7 +215,7 @@ def _texts(facts: Facts, lane: Lane) -> Iterator[Markup]:
         if bar.is_block:
             block = {"events": events, "most": KINDS[kind].label, "busy": busy, "span": end - start}
             values |= {**block, "longest": values.get("name")}
-        lines = [*said(SENTENCES["lines"], values), *facts.around.lines[values.get("around", 0)]]
+        lines = [*sentences(SENTENCES["lines"], values), *facts.around.lines[values.get("around", 0)]]
         yield Markup("<br>").join((bold(lines[0]), *lines[1:]))
 
 

@@ -102,7 +102,7 @@ def to_do(finding: Finding, findings: Findings) -> str:
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:
     """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding tells."""
-    unpinned = next((each for each in findings if each.rule.id == UNPINNED_BATCHES), None)
+    unpinned = next((other for other in findings if other.rule.id == UNPINNED_BATCHES), None)
     if finding.rule.id != BLOCKING_COPIES or unpinned is None:
         return ""
     if unpinned.evidence.fix:
@@ -137,12 +137,12 @@ def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
     """Return whether a recording has what diffs need, and the program that is to be changed is at hand."""
     if not profile.info.by_pinprof or profile.path == urls.shown(urls.STANDARD_INPUT):
         return False
-    made = profile.info.made
-    files: set[str | None] = {each.file for each in (*made.loaders, *made.optimizers)} if made else set()
-    files = files if any(finding.rule.mended in ("line", "construction") for finding in findings) else set()
-    for finding in findings:
-        if finding.rule.mended == "line":
-            files |= {site.evidence.file for site in finding.sites if site.evidence.file and site.evidence.line}
+    construction = profile.info.made
+    files: set[str | None] = set()
+    if construction and any(finding.rule.mended in ("line", "construction") for finding in findings):
+        files |= {call.file for call in (*construction.loaders, *construction.optimizers)}
+    at_lines = (site.evidence for finding in findings if finding.rule.mended == "line" for site in finding.sites)
+    files |= {evidence.file for evidence in at_lines if evidence.line}
     sources = Sources(profile.path)
     return any(file is not None and sources.path(file) is not None for file in files)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
-from pinprof.document import encoded_briefly, filled, maybe_ms, range_ms
+from pinprof.document import encoded_within, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
@@ -48,7 +48,7 @@ ROOMS = (Room(5, 4, 8), Room(3, 3, 4), Room(2, 2, 2), Room(1, 1, 1))
 """The first that fits is taken."""
 
 
-class Told(NamedTuple):
+class BriefedTrace(NamedTuple):
     """A trace of the brief, and its place among the traces of the whole report."""
 
     place: int
@@ -76,33 +76,25 @@ def to_json(
     the same traces. `code` says whether lines of the user's code are quoted, `diffs` for which traces
     `pinprof fix` has some.
     """
-    told = [
-        Told(place, profile, findings, place in diffs, Quoting(Sources(profile.path, profile.info.made), code))
+    briefed = [
+        BriefedTrace(place, profile, findings, place in diffs, Quoting(Sources(profile.path, profile.info.made), code))
         for place, (profile, findings) in enumerate(entries)
         if shown is None or place == shown
     ]
-    for room in ROOMS:
-        traces = [_trace(trace, room) for trace in told]
-        made = _document(traces, len(entries), ranks, room)
-        if len(made.encode()) <= MOST_BYTES:
-            return made
-    while len(traces) > 1 and len(made.encode()) > MOST_BYTES:
-        traces.pop()
-        made = _document(traces, len(entries), ranks, room)
-    return made
+    sizes = [(room, len(briefed)) for room in ROOMS] + [(ROOMS[-1], most) for most in range(len(briefed) - 1, 0, -1)]
+    return encoded_within(MOST_BYTES, (_brief(briefed[:most], len(entries), ranks, room) for room, most in sizes))
 
 
-def _document(traces: Sequence[documents.BriefTrace], count: int, ranks: Ranks | None, room: Room) -> str:
-    document = documents.ReportBrief(
-        traces=traces,
+def _brief(traces: Sequence[BriefedTrace], count: int, ranks: Ranks | None, room: Room) -> documents.ReportBrief:
+    return documents.ReportBrief(
+        traces=[_trace(trace, room) for trace in traces],
         more_traces=count - len(traces),
         ranks=None if ranks is None else _ranks(ranks, room.ranks),
     )
-    return encoded_briefly(document)
 
 
-def _trace(told: Told, room: Room) -> documents.BriefTrace:
-    profile, findings, at = told.profile, told.findings, told.id
+def _trace(trace: BriefedTrace, room: Room) -> documents.BriefTrace:
+    profile, findings, at = trace.profile, trace.findings, trace.id
     doubts = list(enumerate(profile.doubts))
     return documents.BriefTrace(
         path=cut(profile.path, LONGEST_PATH),
@@ -110,13 +102,13 @@ def _trace(told: Told, room: Room) -> documents.BriefTrace:
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
         step=_step(profile),
         verdict=_verdict(profile, findings, at),
-        findings=[_finding(action, told) for action in actions(profile, findings)[: room.findings]],
+        findings=[_finding(action, trace) for action in actions(profile, findings)[: room.findings]],
         more_findings=max(len(findings) - room.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
-        lines=[] if profile.gpus else [_line(line, told) for line in named_lines(profile)],
+        lines=[] if profile.gpus else [_line(line, trace) for line in named_lines(profile)],
         cannot_tell=[_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
         more_cannot_tell=max(len(doubts) - room.doubts, 0),
-        next=list(_next(profile, findings, diffs=told.diffs)),
+        next=list(_next(profile, findings, diffs=trace.diffs)),
     )
 
 
@@ -144,32 +136,32 @@ def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVe
     )
 
 
-def _finding(action: Action, told: Told) -> documents.BriefFinding:
+def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
     finding = action.finding
     file, line, function = finding.evidence.place
-    step_ns = told.profile.step_ns
+    step_ns = trace.profile.step_ns
     return documents.BriefFinding(
-        id=f"{told.id}/findings/{action.place}",
+        id=f"{trace.id}/findings/{action.place}",
         rule=finding.rule.id,
         title=_short(finding.title),
         severity=finding.severity,
         file=file and cut(file, LONGEST_PATH),
         line=line,
         function=function and _short(function),
-        code=told.quoting.line(finding.evidence.place) or None,
+        code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
         says=begun(action.saves),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
         numbers=finding.rule.numbers,
         do=_short(begun(action.do)),
-        evidence=list(_rows(finding, told)),
+        evidence=list(_rows(finding, trace)),
     )
 
 
-def _rows(finding: Finding, told: Told) -> Iterator[str]:
+def _rows(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
     """Yield the ids of what a finding rests on in the whole report: waits at its places, or tables."""
-    at, profile = told.id, told.profile
+    at, profile = trace.id, trace.profile
     if finding.rule.family == "waits":
         places, causes = {site.evidence.place for site in finding.sites}, finding.rule.causes
         waits = [
@@ -182,16 +174,16 @@ def _rows(finding: Finding, told: Told) -> Iterator[str]:
     yield from (f"{at}/{table}" for table in tables)
 
 
-def _line(line: CalledLine, told: Told) -> documents.BriefLine:
-    called = told.profile.host.called if told.profile.host else ()
-    share, time_ns = share_of(told.profile, line)
-    remedy = way_out(told.profile, line)
+def _line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
+    called = trace.profile.host.called if trace.profile.host else ()
+    share, time_ns = share_of(trace.profile, line)
+    remedy = way_out(trace.profile, line)
     return documents.BriefLine(
-        id=f"{told.id}/host_profile/called/{called.index(line)}",
+        id=f"{trace.id}/host_profile/called/{called.index(line)}",
         file=line.file and cut(line.file, LONGEST_PATH),
         line=line.line,
         function=line.function and _short(line.function),
-        code=told.quoting.line(line.place, of_call=False) or None,
+        code=trace.quoting.line(line.place, of_call=False) or None,
         share=share,
         per_step_ms=maybe_ms(time_ns),
         spent=_short(f"In {of_kind(line)}"),

@@ -25,7 +25,7 @@ FEW = 10
 """Of so many steps each length is said."""
 
 
-def drawn(section: str, analysis: Analysis) -> Markup:
+def charts_of(section: str, analysis: Analysis) -> Markup:
     """Return the charts of a section of the report by its name; nothing where it has none."""
     profile = analysis.profile
     if section == "copies":
@@ -96,9 +96,10 @@ def _steps_table(profile: Profile) -> Markup:
         )
     )
     rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
-    each = steps.each_ns.tolist()
-    if len(each) > 1:
-        lengths = ", ".join(duration(time) for time in each) if len(each) <= FEW else between(min(each), max(each))
+    each_ns = steps.each_ns.tolist()
+    if len(each_ns) > 1:
+        few = len(each_ns) <= FEW
+        lengths = ", ".join(map(duration, each_ns)) if few else between(min(each_ns), max(each_ns))
         rows.append(("each", lengths, "from the start of one complete step to the next one's"))
     columns = [Column(steps.whole), *number_columns("time"), Column("meaning")]
     only = "The complete step" if steps.whole == "step" else "The whole trace"
@@ -118,8 +119,8 @@ def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Marku
     rows = zip(numbers[parts.step].tolist(), *(time.tolist() for time in times), strict=True)
     cells = [(f"{step}", *(duration(time) for time in row)) for step, *row in list(rows)[:MAX_ROWS]]
     first = f", the first {MAX_ROWS} of {len(parts.step)}" if len(parts.step) > MAX_ROWS else ""
-    each = "Each complete step" if whole == "step" else "The whole trace"
-    return table(f"{each} on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells)
+    which = "Each complete step" if whole == "step" else "The whole trace"
+    return table(f"{which} on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells)
 
 
 def _chart(chart: Chart | None) -> Markup:

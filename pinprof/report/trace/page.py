@@ -20,7 +20,7 @@ from pinprof.report.tables.fragment import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment, zoom_attribute
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.advice import advice, evidence, unfound
-from pinprof.report.trace.charts import drawn, lengths_of_steps, overlap_of_steps
+from pinprof.report.trace.charts import charts_of, lengths_of_steps, overlap_of_steps
 from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.step import bound, of_what, step, while_idle
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
@@ -145,8 +145,8 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         *(part.content for part in parts),
         note(Markup("Read from <code>{}</code>").format(profile.path)),
     ]
-    made = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
-    return made.format(number, lines(pieces))
+    frame = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
+    return frame.format(number, lines(pieces))
 
 
 def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
@@ -244,11 +244,11 @@ class PagePart(NamedTuple):
 def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
     """Yield the parts below the timeline: how the steps divide, and the sections of the report with their charts."""
     steps = entry.profile.steps
-    each = "each step" if steps.whole == "step" else "the whole trace"
+    where = "each step" if steps.whole == "step" else "the whole trace"
     length = "Steps" if steps.count > 1 else f"The {steps.whole}"
     heading = Markup('<h3 id="{0}-{1}">{2}</h3>\n{3}')
     for name, title, chart in (
-        ("overlap", f"Overlap in {each}", overlap_of_steps(entry)),
+        ("overlap", f"Overlap in {where}", overlap_of_steps(entry)),
         ("steps", length, lengths_of_steps(entry)),
     ):
         if chart:
@@ -256,7 +256,7 @@ def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
     for part in event_sections(entry.profile, entry.findings):
         named = replace(part, name=f"{part.name}-{number}" if part.name else "")
         title = part.title.split(",", maxsplit=1)[0]
-        yield PagePart(named.name, title, on_page(named, drawn(part.name, entry), shown))
+        yield PagePart(named.name, title, on_page(named, charts_of(part.name, entry), shown))
 
 
 def _evidence(profile: Profile, findings: Findings) -> Markup:

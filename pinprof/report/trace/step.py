@@ -93,7 +93,7 @@ def bound(profile: Profile) -> Fact | None:
 
 def _is_staging(profile: Profile) -> bool:
     """Return whether the GPU spends more time with exposed pageable copies than without work."""
-    staged = sum(given(each.exposed_ns) or 0 for each in profile.exposed if given(each.reason) == "pageable")
+    staged = sum(given(group.exposed_ns) or 0 for group in profile.exposed if given(group.reason) == "pageable")
     return staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus)
 
 

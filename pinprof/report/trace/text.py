@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measurement.profile import Profile
-from pinprof.report.layout import bullet, hanging, laid_out, section, unbroken, whole_words
+from pinprof.report.layout import bullet, hanging, laid_out, note, section, unbroken, whole_words
 from pinprof.report.sites import LINE
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, fix_command, named_again
@@ -261,4 +261,4 @@ def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     notes += [f"{rates}."] if rates else []
     if notes:
         yield Text("")
-        yield hanging(Text("Note: ", "bold"), Text(" ").join(in_words(begun_row(note)) for note in notes))
+        yield note(Text(" ").join(in_words(begun_row(sentence)) for sentence in notes))

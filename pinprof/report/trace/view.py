@@ -40,8 +40,8 @@ MAX_DEVICES = 16
 
 def doubt_sections(profile: Profile) -> Iterator[Section]:
     """Yield what to know before the figures are read."""
-    all_doubts, told = doubts(profile), _told(profile)
-    grave = [entry for entry in all_doubts if entry.check not in told]
+    all_doubts, known = doubts(profile), _known_already(profile)
+    grave = [entry for entry in all_doubts if entry.check not in known]
     brief = [_doubt(entry) for entry in grave[:1]]
     if len(grave) > 1:
         brief.append(f"Also: {'; '.join(entry.what for entry in grave[1:])}; see --full.")
@@ -53,11 +53,11 @@ def _doubt(entry: Doubt) -> Sentence:
     return Styled(entry.what, "strong"), f": {consequence(entry)}."
 
 
-def _told(profile: Profile) -> set[str]:
+def _known_already(profile: Profile) -> set[str]:
     """Return the doubts of which the first lines of a short report say all."""
-    told = set() if profile.gpus else {"no_gpu", "no_step_marks"}
+    known = set() if profile.gpus else {"no_gpu", "no_step_marks"}
     is_measured = profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
-    return told | ({"profiler_cost"} if is_measured else set())
+    return known | ({"profiler_cost"} if is_measured else set())
 
 
 def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool = False) -> Iterator[Section]:
@@ -202,8 +202,8 @@ def _exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
     """
     if profile.withheld.overlap or profile.withheld.causes:
         return
-    for each in profile.exposed:
-        reason, count, exposed_ns = given(each.reason), given(each.count), given(each.exposed_ns)
+    for group in profile.exposed:
+        reason, count, exposed_ns = given(group.reason), given(group.count), given(group.exposed_ns)
         if reason is not None and count is not None and exposed_ns is not None:
             yield reason, count, exposed_ns
 

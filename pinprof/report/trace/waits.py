@@ -39,8 +39,8 @@ def wait_sections(profile: Profile, by: str, *, full: bool) -> Iterator[Section]
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     if sites:
         yield _recorded(profile, sites, by, full=full)
-    for title, seen in _by_title(profile):
-        yield _elsewhere(title, seen)
+    for title, waits in _by_title(profile):
+        yield _elsewhere(title, waits)
 
 
 def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: bool) -> Section:
@@ -142,19 +142,19 @@ def seen_elsewhere(profile: Profile) -> list[SeenWait]:
     for wait in watched.waits:
         if (wait.line.file, wait.line.line) not in recorded:
             by_line.setdefault((wait.line.place, wait.called, wait.thread), []).append(wait)
-    seen = [_together(waits, watched.steps) for waits in by_line.values()]
-    return sorted(seen, key=lambda wait: -wait.waits)
+    of_lines = [_together(waits, watched.steps) for waits in by_line.values()]
+    return sorted(of_lines, key=lambda wait: -wait.waits)
 
 
 def _by_title(profile: Profile) -> Iterator[tuple[str, list[SeenWait]]]:
     """Yield the watched waits without a recorded wait of their line, under the title that is true of them."""
-    seen = seen_elsewhere(profile)
+    waits_elsewhere = seen_elsewhere(profile)
     for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
-        if waits := [wait for wait in seen if wait.is_outside == outside]:
+        if waits := [wait for wait in waits_elsewhere if wait.is_outside == outside]:
             yield title, waits
 
 
-def _elsewhere(title: str, seen: Sequence[SeenWait]) -> Section:
+def _elsewhere(title: str, waits: Sequence[SeenWait]) -> Section:
     rows = [
         (
             Sited(place(wait.place), wait.place, wait.stack),
@@ -162,13 +162,13 @@ def _elsewhere(title: str, seen: Sequence[SeenWait]) -> Section:
             wait.how_often,
             f"{wait.waits:,}",
         )
-        for wait in seen[:MAX_ROWS]
+        for wait in waits[:MAX_ROWS]
     ]
-    left, first, more = len(seen) - MAX_SEEN, seen[0], len(seen) - 1
+    left, first, more = len(waits) - MAX_SEEN, waits[0], len(waits) - 1
     called = f"`{first.called}` at " if first.called else ""
     also = f", and at {counted(more, 'more line')} (--full)" if more else ""
     return Section(
-        f"{title}, in {counted(seen[0].of, 'step')} without profiler",
+        f"{title}, in {counted(waits[0].of, 'step')} without profiler",
         tables=[
             Table(
                 "Seen at lines that no recorded wait has",

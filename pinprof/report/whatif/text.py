@@ -138,7 +138,7 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
     if kept:
         yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
     if change.blockers:
-        held = listed([f"{label_of(each.what)}{at(each.place)}" for each in change.blockers], MAX_SITES)
+        held = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
         yield f"one graph cannot hold these, of which --drop-syncs all removes the waits: {held}"
 
 
@@ -175,10 +175,10 @@ def to_overview(
     return laid_out(_overview(traces, now, named), width=width, color=color)
 
 
-def is_saving(now: Prediction, made: Prediction) -> bool:
+def is_saving(now: Prediction, after: Prediction) -> bool:
     """Return whether a change saves more than what the replay of the unchanged program, `now`, is off."""
     off = abs(now.predicted_ns - now.baseline_ns)
-    return made.baseline_ns - made.predicted_ns > max(off, NOTHING * now.baseline_ns)
+    return after.baseline_ns - after.predicted_ns > max(off, NOTHING * now.baseline_ns)
 
 
 def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tuple[str, str, Prediction] | None:
@@ -186,10 +186,10 @@ def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tu
 
     The last of them is all together.
     """
-    if not any(is_saving(now, made) for _, _, made in named):
+    if not any(is_saving(now, after) for _, _, after in named):
         return None
-    least = min(made.predicted_ns for _, _, made in named[:-1])
-    return next(each for each in named if each[2].predicted_ns <= ALIKE * least)
+    least = min(after.predicted_ns for _, _, after in named[:-1])
+    return next(choice for choice in named if choice[2].predicted_ns <= ALIKE * least)
 
 
 def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
@@ -197,10 +197,10 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
     best = best_of(now, named)
     if best is None:
         return "None of these changes saves a measurable time: pinprof report says what limits the step"
-    name, options, made = best
-    if made.baseline_ns - made.predicted_ns < SMALL * made.baseline_ns:
+    name, options, after = best
+    if after.baseline_ns - after.predicted_ns < SMALL * after.baseline_ns:
         return "None of these changes saves 1 % of the step: pinprof report says what limits it"
-    step = between(made.baseline_ns, made.predicted_ns)
+    step = between(after.baseline_ns, after.predicted_ns)
     return f"{begun(name)} would save most: {step} per step ({options})"
 
 
@@ -209,11 +209,11 @@ def _overview(
 ) -> Iterator[RenderableType]:
     whole, off = _whole(traces), abs(now.predicted_ns - now.baseline_ns)
     rows = []
-    for name, options, made in named:
-        saving = made.baseline_ns - made.predicted_ns
-        cells = duration(saving), percent(saving / made.baseline_ns)
-        shown = cells if is_saving(now, made) else ("-", "-")
-        rows.append((name, options, duration(made.predicted_ns), between(*made.range_ns), *shown))
+    for name, options, after in named:
+        saving = after.baseline_ns - after.predicted_ns
+        cells = duration(saving), percent(saving / after.baseline_ns)
+        shown = cells if is_saving(now, after) else ("-", "-")
+        rows.append((name, options, duration(after.predicted_ns), between(*after.range_ns), *shown))
     step = f"now, {SOURCES[now.baseline_source]}; {BOUNDS[now.bound_before]}"
     noise = f"the unchanged program replays at {duration(now.predicted_ns)}: savings up to {duration(off)} are noise"
     columns = [Column("change"), Column("options"), *number_columns(whole, "range", "saves", f"of the {whole}")]
@@ -255,18 +255,18 @@ def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]
 
 def _steps(verified: Verification) -> Iterator[RenderableType]:
     """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
-    made, measured = verified.prediction, verified.measured_range_ns
+    predicted, measured = verified.prediction, verified.measured_range_ns
     if verified.changes:
         yield fact(
             f"{verified.error:+.1%}".replace("%", " %"), "is the error of the prediction against the measured step"
         )
-        brings = difference(made.baseline_ns, made.predicted_ns, is_certain=made.is_certain)
-        yield fact(duration(made.predicted_ns), f"predicted ({between(*made.range_ns)}): {brings}")
+        brings = difference(predicted.baseline_ns, predicted.predicted_ns, is_certain=predicted.is_certain)
+        yield fact(duration(predicted.predicted_ns), f"predicted ({between(*predicted.range_ns)}): {brings}")
     how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
-    is_certain = not measured[0] <= made.baseline_ns <= measured[1]
-    brings = difference(made.baseline_ns, verified.measured_ns, is_certain=is_certain)
+    is_certain = not measured[0] <= predicted.baseline_ns <= measured[1]
+    brings = difference(predicted.baseline_ns, verified.measured_ns, is_certain=is_certain)
     yield fact(duration(verified.measured_ns), f"{how}: {brings}")
-    yield fact(duration(made.baseline_ns), f"before the fix, {SOURCES[made.baseline_source]}")
+    yield fact(duration(predicted.baseline_ns), f"before the fix, {SOURCES[predicted.baseline_source]}")
 
 
 def _fixed(before: Trace, verified: Verification) -> Iterator[RenderableType]:
