@@ -9,7 +9,7 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import VERDICTS, WAITS
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
-from pinprof.report.trace.course import OF_STEPS as UNLIKE
+from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
 from pinprof.report.whatif.text import SPEEDS
 from pinprof.report.words import PARTS
 from pinprof.rules import RULES

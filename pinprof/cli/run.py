@@ -279,7 +279,7 @@ def _repeated(
     from pinprof.ab.repeated import record_repeatedly
     from pinprof.ab.tasks import Record
     from pinprof.program.user_program import UserProgram
-    from pinprof.report.trace.course import words_of_runs
+    from pinprof.report.trace.whole_run import words_of_runs
 
     program = UserProgram.found(script, args, module=module)
     repeated = record_repeatedly(program, Record(**how), Path(outputs.trace), times, say)
@@ -292,7 +292,7 @@ def _repeated(
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
     """Report on one trace, and return what was found."""
-    from pinprof.report.trace.course import unsteady
+    from pinprof.report.trace.whole_run import unsteady
 
     path = outputs.trace
     analysis = read(path, analysing(machine))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from msgspec import UNSET, UnsetType, convert, defstruct
 
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
+from pinprof.documents.by_name import HostMemory, HostProfile, Kernel, KernelSums, Launches, Op, OpSums, Pause
 from pinprof.documents.fields import Bound, Device, Placed, Source
 from pinprof.documents.findings import Cost, Finding, Joint, Ranks, Verdict
-from pinprof.documents.spent import HostMemory, HostProfile, Kernel, KernelSums, Launches, Op, OpSums, Pause
 from pinprof.documents.waits import Copies, Idle, Loader, Overlap, Syncs
 from pinprof.measurement.figures import FIGURES, Unit
 from pinprof.measurement.trust import CHECKS

@@ -16,10 +16,10 @@ from pinprof.analysis import Analysis
 from pinprof.report.charts.chart import Chart, bars, key_of, layout
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.drawing import MAX_BARS, arrange, in_words
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import Drawing, Lane
+from pinprof.report.timeline.plotly_lanes import MAX_BARS, arrange, in_words
 from pinprof.report.timeline.sources import hover_texts
 from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut

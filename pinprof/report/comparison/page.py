@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.report.comparison.changed import changed_lanes
+from pinprof.report.comparison.change_lanes import changed_lanes
 from pinprof.report.comparison.view import events, summary
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, verdict
 from pinprof.report.elements import Markup, lines, note

@@ -9,8 +9,8 @@ from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURE_
 from pinprof.report.perfetto.gpu import SHORT_GAP_NS, counter_events, exposed_tracks, idle_tracks
 from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
 from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
-from pinprof.report.timeline.instances import worst_instance
 from pinprof.report.timeline.steps import shown_numbers, whole_window
+from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.report.words import printable, worth
 from pinprof.trace.reader.append import ROOM
 from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by

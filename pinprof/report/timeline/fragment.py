@@ -15,13 +15,13 @@ from pinprof.analysis import Analysis
 from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.arguments import INPUTS
-from pinprof.report.timeline.detail import MAX_EVENTS, Detail, detailed
-from pinprof.report.timeline.instances import LINKED, worst_instance
 from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
+from pinprof.report.timeline.page_lanes import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
 from pinprof.report.timeline.sources import FRAMES, OPS, SENTENCES
 from pinprof.report.timeline.steps import Window, all_steps, choose_window, step_names
+from pinprof.report.timeline.worst_instance import LINKED, worst_instance
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import ROUNDS_UP, SIZES, TIMES, duration

@@ -16,10 +16,10 @@ from pinprof.analyses.copies import EXPOSED
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
-from pinprof.report.timeline.detail import Detail
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS, short
 from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
+from pinprof.report.timeline.page_lanes import Detail
 from pinprof.report.timeline.sources import WORK
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut

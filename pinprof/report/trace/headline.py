@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.course import of_runs
 from pinprof.report.trace.host import time_of_host
 from pinprof.report.trace.step import AT_WORK, of_step, unit, where_it_goes, while_idle
+from pinprof.report.trace.whole_run import of_runs
 from pinprof.report.words import either, step_known
 from pinprof.units import between, duration, how_many, percent
 from pinprof.verdict import AWAITED, COMMUNICATION, COPY, GPU, HOST, IRREGULAR, LIMITS, Cost, LimitName, Verdict

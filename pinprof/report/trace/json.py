@@ -11,8 +11,8 @@ from pinprof.analyses.whole_run.ledger import WholeRun
 from pinprof.analyses.whole_run.regular_step import RegularStep, Runs
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import report as documents
+from pinprof.documents.by_name import HostMemory, Pause
 from pinprof.documents.fields import Device
-from pinprof.documents.spent import HostMemory, Pause
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, Figure
 from pinprof.measurement.known import given
@@ -20,8 +20,8 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.rank import Ranks
+from pinprof.report.trace.by_name_json import host_profile, kernel_of, kernel_sums, launches_of, op_of, op_sums
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
-from pinprof.report.trace.spent_json import host_profile, kernel_of, kernel_sums, launches_of, op_of, op_sums
 from pinprof.report.trace.waits_json import copies_of, idle_of, loader_of, overlap_of, syncs_of
 from pinprof.rules import Findings
 from pinprof.step_statistics import CONFIDENCE

@@ -12,11 +12,11 @@ from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import LINE
 from pinprof.report.trace.actions import brief_actions
-from pinprof.report.trace.course import course_sections, precision
+from pinprof.report.trace.by_name import kernel_sections, op_sections
 from pinprof.report.trace.host import host_section
-from pinprof.report.trace.spent import kernel_sections, op_sections
 from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, stalls, step, where_it_goes
 from pinprof.report.trace.waits import wait_sections
+from pinprof.report.trace.whole_run import course_sections, precision
 from pinprof.report.view import Fact, Section, Sentence, Styled, Table
 from pinprof.report.words import (
     ABSENT,

@@ -24,9 +24,9 @@ from pinprof.report.charts.chart import layout
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import Shared, fragment
-from pinprof.report.timeline.detail import detailed
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.fragment import constants
+from pinprof.report.timeline.page_lanes import detailed
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.sources import hover_texts
 from pinprof.report.timeline.steps import choose_window

@@ -8,8 +8,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.course import precision, unsteady
 from pinprof.report.trace.headline import length_of
+from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import RunLog

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
-from pinprof.report.comparison.changed import AFTER, BEFORE, GROUP, changed_lanes
+from pinprof.report.comparison.change_lanes import AFTER, BEFORE, GROUP, changed_lanes
 from pinprof.report.comparison.page import to_html
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.trace import read_trace

@@ -10,9 +10,9 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import Analysis, analyse
 from pinprof.cli import main
 from pinprof.report.tables.fragment import grids_of
+from pinprof.report.trace.by_name import kernel_label
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.spent import kernel_label
 from pinprof.report.trace.text import to_text
 from pinprof.trace import read_trace
 

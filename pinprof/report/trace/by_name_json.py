@@ -9,11 +9,11 @@ from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import CalledLine, HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.document import filled, maybe_ms
-from pinprof.documents import spent as documents
+from pinprof.documents import by_name as documents
 from pinprof.documents.fields import blockers
 from pinprof.measurement.profile import Profile
+from pinprof.report.trace.by_name import step_share, without_profiler_ns
 from pinprof.report.trace.host import measured_step_ns
-from pinprof.report.trace.spent import step_share, without_profiler_ns
 from pinprof.units import ms
 from pinprof.whatif.graphs import Blocker
 
