@@ -50,7 +50,8 @@ def proposed(findings: Iterable[Finding], refused: Iterable[Refused], work: Work
         for one in finding.by_site:
             proposals += _first_proposal(one, proposals, asking)
     places = {(mend.rule.id, place.file, place.line) for mend in proposals for place in mend.places}
-    return proposals, [each for each in refused if (each.rule.id, each.place.file, each.place.line) not in places]
+    left = [one for one in refused if (one.rule.id, one.place.file, one.place.line) not in places]
+    return proposals, left
 
 
 def _first_proposal(finding: Finding, earlier: Sequence[Mend], work: Work) -> list[Mend]:
@@ -73,8 +74,8 @@ def _is_proposal(mend: Mend, earlier: Sequence[Mend], work: Work) -> bool:
         return False
     with work.condition():
         check_clocks(mend.waits, work)
-    keys = {(each.file, id(each.node), each.what) for other in earlier for each in other.rewrites}
-    new = [each for each in _new(mend, work) if (each.file, id(each.node), each.what) not in keys]
+    keys = {rewrite.key for other in earlier for rewrite in other.rewrites}
+    new = [rewrite for rewrite in _new(mend, work) if rewrite.key not in keys]
     others = [*work.made, *(rewrite for other in earlier for rewrite in other.rewrites)]
     is_free = not any(_overlap(work.files.taken(one.file), one, other) for one in new for other in others)
     return bool(work.doubts and new) and is_free
@@ -88,13 +89,12 @@ def _taken(mend: Mend, work: Work) -> Outcome:
         return Refused(mend.rule, mend.places[0], f"{mend.what}: {ALLOWED}")
     new = _new(mend, work)
     if not new:
-        first = mend.rewrites[0]
-        rule = work.done[first.file, id(first.node), first.what]
+        rule = work.done[mend.rewrites[0].key]
         return Refused(mend.rule, mend.places[0], f"the change for {rule} does it")
     for rewrite in new:
-        other = next((each for each in work.made if _overlap(work.files.taken(rewrite.file), rewrite, each)), None)
+        other = next((other for other in work.made if _overlap(work.files.taken(rewrite.file), rewrite, other)), None)
         if other is not None:
-            rule = work.done[other.file, id(other.node), other.what]
+            rule = work.done[other.key]
             return Refused(mend.rule, mend.places[0], f"the change for {rule} is in the same place")
     try:
         check_clocks(mend.waits, work)
@@ -102,7 +102,7 @@ def _taken(mend: Mend, work: Work) -> Outcome:
         return Refused(mend.rule, mend.places[0], str(reason))
     work.waits += mend.waits
     for rewrite in new:
-        work.done[rewrite.file, id(rewrite.node), rewrite.what] = mend.rule.id
+        work.done[rewrite.key] = mend.rule.id
     work.made += new
     known = mend.saving is not None or mend.edits is None
     saving = mend.saving if known else joint_saving([mend], work.facts.analysis)
@@ -111,7 +111,7 @@ def _taken(mend: Mend, work: Work) -> Outcome:
 
 def _new(mend: Mend, work: Work) -> list[Rewrite]:
     """Return what of a change no earlier one does."""
-    return [each for each in mend.rewrites if (each.file, id(each.node), each.what) not in work.done]
+    return [rewrite for rewrite in mend.rewrites if rewrite.key not in work.done]
 
 
 def _also_doing(mends: list[Mend], outcome: Outcome, work: Work) -> list[Mend]:
@@ -123,8 +123,8 @@ def _also_doing(mends: list[Mend], outcome: Outcome, work: Work) -> list[Mend]:
 
 def _doing(mend: Mend, other: Mend, work: Work) -> Mend:
     """Return a change with what it does to the trace, and saves there, if it does all of another one, too."""
-    done = {(each.file, id(each.node), each.what) for each in mend.rewrites}
-    does = all((each.file, id(each.node), each.what) in done for each in other.rewrites)
+    done = {rewrite.key for rewrite in mend.rewrites}
+    does = all(rewrite.key in done for rewrite in other.rewrites)
     if not (does and mend.edits and other.edits):
         return mend
     both = replace(mend, edits=mend.edits | other.edits)
@@ -155,7 +155,7 @@ GUARDS = (
 def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Yield what becomes of a finding: nothing is changed where one of its waits guards a copy in flight."""
     fixes = fixes_of(finding.rule.id)
-    lines = [each for each in fixes if isinstance(each, LineFix)]
+    lines = [fix for fix in fixes if isinstance(fix, LineFix)]
     if finding.evidence.keep or finding.rule.mended == "kept":
         yield from _guarding(finding, work)
     elif lines:
@@ -163,4 +163,4 @@ def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
     elif fixes:
         yield from (outcome for fix in fixes for outcome in fix.mend(finding, work))
     else:
-        yield from (Refused(finding.rule, each.evidence.place, by_hand(finding.rule.id)) for each in finding.sites)
+        yield from (Refused(finding.rule, site.evidence.place, by_hand(finding.rule.id)) for site in finding.sites)

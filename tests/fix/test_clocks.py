@@ -236,6 +236,11 @@ HIDDEN = {
         "fire('g' + 'o')",
     ),
     "of a library": ("from codetiming import Timer\nlap = Timer()\n", "lap.stop()"),
+    "of a library, by another name": ("from codetiming import Timer as T\nt = T()\n", "t.stop()"),
+    "of what yields the batches": (
+        "def timed(batches):\n    for each in batches:\n        print(time.time())\n        yield each\nx = timed(x)\n",
+        "",
+    ),
     "of a bar": ("from tqdm import tqdm\nbar = tqdm()\n", "bar.format_dict['rate']"),
     "in a guard": ("", "match step:\n            case 1 if time.time() > 9: pass"),
     "of a text": ("import timeit\n", "", "timeit.repeat('train(1, [])', globals=globals())"),

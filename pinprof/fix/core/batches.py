@@ -101,8 +101,8 @@ def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
 
 def _is_of_libraries(source: SourceFile, name: str) -> bool:
     """Return whether a name is only ever imported, and from libraries for progress: in a `try`, or in both branches."""
-    found = [each for each in source.nodes if isinstance(each, cst.ImportFrom) and f" {name}" in source.code(each)]
-    return bool(found) and all(_module(source, each).partition(".")[0] in PROGRESS for each in found)
+    found = [node for node in source.nodes if isinstance(node, cst.ImportFrom) and f" {name}" in source.code(node)]
+    return bool(found) and all(_module(source, node).partition(".")[0] in PROGRESS for node in found)
 
 
 def _module(source: SourceFile, imported: cst.ImportFrom) -> str:
@@ -219,14 +219,14 @@ def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, at: cst.CSTNode)
     Or by the copy itself on a condition, `if use_cuda:`, without which the memory is free to be changed.
     """
     statement = source.statement(node)
-    within = list(takewhile(lambda each: each is not loop.body, source.around(statement)))
-    on_condition = all(isinstance(each, cst.If | cst.Else | cst.IndentedBlock) for each in within)
+    within = list(takewhile(lambda outer: outer is not loop.body, source.around(statement)))
+    on_condition = all(isinstance(outer, cst.If | cst.Else | cst.IndentedBlock) for outer in within)
     return not within or (on_condition and source.is_within(at, statement))
 
 
 def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
     """Return whether a node is copied in another shape, with nothing between that could write to it."""
-    chain = [each for each in _chain(source, node) if method(each) not in VIEWS]
+    chain = [link for link in _chain(source, node) if method(link) not in VIEWS]
     copy = next(filter(is_copy, chain), None)
     return copy is not None and chain[0] is copy
 
@@ -282,7 +282,9 @@ def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
     comes_again = source.loop(loop) is not None
     for node in uses_in(source, source.scope(loop), name):
         around = [node, *source.around(node)]
-        is_bound = any(isinstance(each, cst.For) and binds(each.target, name) and each is not loop for each in around)
+        is_bound = any(
+            isinstance(outer, cst.For) and binds(outer.target, name) and outer is not loop for outer in around
+        )
         is_other = source.variables(node) is not source.variables(own)
         if is_other or is_bound or loop.body in around or is_target(source, node):
             continue

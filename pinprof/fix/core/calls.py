@@ -20,14 +20,14 @@ def last_name(call: cst.Call) -> str:
 
 def argument(call: cst.Call, name: str) -> cst.Arg | None:
     """Return a keyword argument of a call."""
-    return next((each for each in call.args if each.keyword and each.keyword.value == name), None)
+    return next((arg for arg in call.args if arg.keyword and arg.keyword.value == name), None)
 
 
 def check_plain(call: cst.Call, most: int, what: str) -> None:
     """Raise Refusal for a call whose arguments the source does not show, or with more positional ones than `most`."""
-    if any(each.star for each in call.args):
+    if any(arg.star for arg in call.args):
         raise NotSafe(f"the arguments of {what} come from a list or a dict; set it there")
-    if sum(each.keyword is None for each in call.args) > most:
+    if sum(arg.keyword is None for arg in call.args) > most:
         raise NotSafe(f"{what} has positional arguments, and one of them may already set this")
 
 
@@ -59,7 +59,7 @@ def in_place_of(name: str, other: str, value: str) -> Remake:
         given = argument(call, name)
         assert given is not None
         new = given.with_changes(keyword=cst.Name(other), value=cst.parse_expression(value))
-        return call.with_changes(args=[new if each is given else each for each in call.args])
+        return call.with_changes(args=[new if arg is given else arg for arg in call.args])
 
     return remake
 
@@ -69,7 +69,7 @@ def without_argument(name: str) -> Remake:
 
     def remake(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
-        kept = [each for each in call.args if not (each.keyword and each.keyword.value == name)]
+        kept = [arg for arg in call.args if not (arg.keyword and arg.keyword.value == name)]
         if kept and len(kept) < len(call.args) and call.args[-1] not in kept:
             kept[-1] = kept[-1].with_changes(
                 comma=call.args[-1].comma, whitespace_after_arg=call.args[-1].whitespace_after_arg
@@ -124,7 +124,7 @@ def _appended(call: cst.Call, name: str, value: cst.BaseExpression) -> Sequence[
 
 def _between(call: cst.Call) -> cst.BaseParenthesizableWhitespace | None:
     """Return what stands between arguments that are on lines of their own, without comments; None on one line."""
-    places = [each.comma.whitespace_after for each in call.args[:-1] if isinstance(each.comma, cst.Comma)]
+    places = [arg.comma.whitespace_after for arg in call.args[:-1] if isinstance(arg.comma, cst.Comma)]
     places.append(call.whitespace_before_args)
     for place in places:
         if isinstance(place, cst.ParenthesizedWhitespace):
@@ -200,7 +200,7 @@ def _is_dotted(node: cst.BaseExpression) -> bool:
 
 def _only_shapes(node: cst.Subscript) -> bool:
     """Return whether a subscript adds axes and takes all: `[None, :, None]`."""
-    return all(_takes_all(each.slice) for each in node.slice)
+    return all(_takes_all(index.slice) for index in node.slice)
 
 
 def _takes_all(index: cst.BaseSlice) -> bool:

@@ -45,6 +45,8 @@ READING = {"item", "tolist", "cpu", "numpy", "float", "int", "bool", "to", "cuda
 """Calls that wait for the GPU where the trace has a wait in their line."""
 PLAIN_BASES = {"object", "Module", "nn", "torch"}
 PLAIN_DECORATORS = {"torch", "functools", "staticmethod", "classmethod", "property", "contextmanager", "dataclass"}
+OWN = "line "
+"""How a place begins that is in the file itself."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -55,14 +57,14 @@ def waits_at(source: SourceFile, place: Place) -> Waits:
 
 def check_clocks(waits: Iterable[Waits], work: Work) -> None:
     """Raise NotSafe where a clock may be read before the GPU has done its work, with all changes made already."""
-    new = [each for each in waits if each.gone]
+    new = [wait for wait in waits if wait.gone]
     together = [*work.waits, *new]
-    removed = {id(node) for each in together for gone in each.gone for node in walk(gone)}
-    for each in together if new else ():
-        source = work.files.taken(each.file)
+    removed = {id(node) for waits in together for gone in waits.gone for node in walk(gone)}
+    for wait in together if new else ():
+        source = work.files.taken(wait.file)
         names = ClockNames(source, work.files.folder)
         if names.has_clock:
-            _Walk(source, each, removed, work.facts.waiting, names).check()
+            _Walk(source, wait, removed, work.facts.waiting, names).check()
 
 
 class ClockNames:
@@ -77,9 +79,9 @@ class ClockNames:
         self._aliases = {
             alias.asname or alias.name
             for node in everything
-            if isinstance(node, ast.ImportFrom) and node.module in MODULES
+            if isinstance(node, ast.ImportFrom)
             for alias in node.names
-            if alias.name in CLOCKS
+            if (node.module in MODULES and alias.name in CLOCKS) or (alias.asname and _is_timer(alias.name))
         }
         self._defined = {node.name for node in everything if isinstance(node, Definition | ast.ClassDef)}
         self._methods = {
@@ -93,7 +95,7 @@ class ClockNames:
         """What the functions of each name mention."""
         self.reads: dict[str, str] = {OF_BAR: ""}
         """The functions that read a clock, each with the place of the clock."""
-        where = {path: f"{path.relative_to(folder).as_posix()}:" for path in parsed} | {source.path: "line "}
+        where = {path: f"{path.relative_to(folder).as_posix()}:" for path in parsed} | {source.path: OWN}
         for path, tree in parsed.items():
             self._define(tree, where[path])
         self._spread()
@@ -112,11 +114,13 @@ class ClockNames:
 
     def clock_in(self, node: ast.AST) -> int | None:
         """Return the line of the first clock in a part of a program."""
-        texts = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Attribute) and each.attr in AS_TEXT}
-        for each in ast.walk(node):
-            is_call = isinstance(each, ast.Call) and id(each) not in texts and self.is_clock(_names(each.func))
-            if is_call or (isinstance(each, ast.Attribute) and each.attr == OF_BAR):
-                return getattr(each, "lineno", 0)
+        texts = {
+            id(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Attribute) and inner.attr in AS_TEXT
+        }
+        for inner in ast.walk(node):
+            is_call = isinstance(inner, ast.Call) and id(inner) not in texts and self.is_clock(_names(inner.func))
+            if is_call or (isinstance(inner, ast.Attribute) and inner.attr == OF_BAR):
+                return getattr(inner, "lineno", 0)
         return None
 
     def clock_around(self, running: set[str], name: str) -> str | None:
@@ -131,10 +135,15 @@ class ClockNames:
             calls += _calls(tree, running)
         return self.reads.get(name) if calls > len(running) else None
 
+    def clock_of_importing(self) -> str | None:
+        """Return the first clock of the files that import this one."""
+        lines = ((where, self.clock_in(tree)) for where, tree in self._modules.items() if where != OWN)
+        return next((f"{where}{line}" for where, line in lines if line is not None), None)
+
     def _define(self, tree: ast.AST, where: str) -> None:
         for node in ast.walk(tree):
             if isinstance(node, Definition | ast.ClassDef):
-                body = [each for each in node.body if getattr(each, "name", "") == "__init__"]
+                body = [statement for statement in node.body if getattr(statement, "name", "") == "__init__"]
                 for part in [node] if isinstance(node, Definition) else body:
                     self._uses[node.name] |= set(_names(part))
                     line = self.clock_in(part)
@@ -142,7 +151,13 @@ class ClockNames:
                         self.reads.setdefault(node.name, f"{where}{line}")
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
-                    self._uses[alias.asname or ""].add(alias.name)
+                    self._uses[alias.asname or alias.name].add(alias.name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                names = _names(node.value.func)
+                if names and names[-1] not in CLOCKS and self.is_clock(names):  # t = Timer()
+                    self.reads |= {
+                        _names(target)[-1]: f"{where}{node.lineno}" for target in node.targets if _names(target)
+                    }
 
     def _spread(self) -> None:
         count = 0
@@ -164,8 +179,8 @@ class ClockNames:
     def _handed_in(self, tree: ast.AST) -> Iterator[str]:
         """Yield what other code may call at any time: functions that are named and not called, special methods."""
         nodes = [*ast.walk(tree)]
-        beside = {id(each.func) for each in nodes if isinstance(each, ast.Call)}
-        beside |= {id(each.value) for each in nodes if isinstance(each, ast.Attribute)}
+        beside = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        beside |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
         for node in nodes:
             match node:
                 case ast.Name() | ast.Attribute() if id(node) not in beside:
@@ -182,10 +197,14 @@ class ClockNames:
                 case ast.ClassDef():
                     bases = {name for base in node.bases for name in _names(base)}
                     is_plain = bases <= PLAIN_BASES | self._defined
-                    methods = [each.name for each in node.body if isinstance(each, Definition)]
-                    yield from (each for each in methods if each != "__init__" and (not is_plain or _is_special(each)))
+                    methods = [statement.name for statement in node.body if isinstance(statement, Definition)]
+                    yield from (name for name in methods if name != "__init__" and (not is_plain or _is_special(name)))
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    if any(PLAIN_DECORATORS.isdisjoint(_names(each)) for each in node.decorator_list):
+                    is_plain = not any(
+                        PLAIN_DECORATORS.isdisjoint(_names(decorator)) for decorator in node.decorator_list
+                    )
+                    is_generator = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node))
+                    if is_generator or not is_plain:
                         yield node.name
 
     def running(self, name: str) -> set[str]:
@@ -225,9 +244,12 @@ class _Walk:
         handed = self._clocks.handed(running)
         if handed is not None:
             raise _read_early(handed)
-        if isinstance(scope, cst.Module) and self._block(scope.body, done=True) is not None:
+        if isinstance(scope, cst.Module):
+            around = None if self._block(scope.body, done=True) else self._clocks.clock_of_importing()
+            if around is not None:
+                raise _read_early(around)
             return
-        if not isinstance(scope, cst.FunctionDef) or any(isinstance(each, cst.Yield) for each in walk(scope)):
+        if not isinstance(scope, cst.FunctionDef) or any(isinstance(node, cst.Yield) for node in walk(scope)):
             raise NotSafe("the program reads a clock, and the wait is not in a plain function")
         if not all((self._block(scope.body.body, done=True), *self._ends)):
             around = self._clocks.clock_around(running, name)
@@ -235,8 +257,8 @@ class _Walk:
                 raise _read_early(around)
 
     def _block(self, statements: Iterable[cst.CSTNode], *, done: bool) -> bool:
-        for each in statements:
-            done = self._statement(each, done=done)
+        for statement in statements:
+            done = self._statement(statement, done=done)
         return done
 
     def _statement(self, node: cst.CSTNode, *, done: bool) -> bool:
@@ -264,7 +286,7 @@ class _Walk:
                 self._ends.append(self._values(node.children, done=done))
                 return True
             case cst.Assign():
-                return self._values((node.value, *(each.target for each in node.targets)), done=done)
+                return self._values((node.value, *(target.target for target in node.targets)), done=done)
         return self._values(node.children, done=done)
 
     def _branches(self, node: cst.BaseCompoundStatement, *, done: bool) -> bool:
@@ -276,18 +298,18 @@ class _Walk:
                     return taken  # the program ran on a GPU
                 return (self._statement(node.orelse, done=done) if node.orelse else done) and taken
             case cst.With():
-                items = [each.item for each in node.items]
+                items = [item.item for item in node.items]
                 return self._values(items, done=self._statement(node.body, done=self._values(items, done=done)))
             case cst.Try() | cst.TryStar():
-                failed = done and not any(id(each) in self._gone for each in walk(node.body))
+                failed = done and not any(id(inner) in self._gone for inner in walk(node.body))
                 ended = self._statement(node.body, done=done)
                 ended = self._statement(node.orelse, done=ended) if node.orelse else ended
-                ended = all([ended, *(self._statement(each.body, done=failed) for each in node.handlers)])
+                ended = all([ended, *(self._statement(handler.body, done=failed) for handler in node.handlers)])
                 return self._statement(node.finalbody, done=ended) if node.finalbody else ended
             case cst.Match():
                 done = self._value(node.subject, done=done)
-                self._values([each.guard for each in node.cases if each.guard], done=done)
-                return all([done, *(self._statement(each.body, done=done) for each in node.cases)])
+                self._values([case.guard for case in node.cases if case.guard], done=done)
+                return all([done, *(self._statement(case.body, done=done) for case in node.cases)])
         return self._values(node.children, done=done)
 
     def _loop(self, node: cst.For | cst.While, *, done: bool) -> bool:
@@ -306,8 +328,8 @@ class _Walk:
         return self._statement(node.orelse, done=state) if node.orelse else state
 
     def _values(self, nodes: Iterable[cst.CSTNode], *, done: bool) -> bool:
-        for each in nodes:
-            done = self._value(each, done=done)
+        for node in nodes:
+            done = self._value(node, done=done)
         return done
 
     def _value(self, node: cst.CSTNode, *, done: bool) -> bool:
@@ -378,10 +400,10 @@ def _names(node: ast.AST) -> list[str]:
 
 def _behind(tree: ast.Module, functions: set[str]) -> Iterator[ast.AST]:
     """Yield the statements that run a function, and those behind them, of a module and of some functions."""
-    bodies = [[each for each in tree.body if not isinstance(each, Definition | ast.ClassDef)]]
+    bodies = [[statement for statement in tree.body if not isinstance(statement, Definition | ast.ClassDef)]]
     bodies += [node.body for node in ast.walk(tree) if isinstance(node, Definition) and node.name in functions]
     for body in bodies:
-        first = next((place for place, each in enumerate(body) if functions & set(_names(each))), len(body))
+        first = next((place for place, statement in enumerate(body) if functions & set(_names(statement))), len(body))
         yield from body[first:]
 
 

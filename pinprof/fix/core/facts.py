@@ -121,12 +121,12 @@ class TraceFacts:
 
     def loaders_at(self, place: Place) -> tuple[MadeLoader, ...]:
         """Return the DataLoaders that the program makes at a place."""
-        return tuple(each for each in self.made.loaders if each.place == place) if self.made else ()
+        return tuple(loader for loader in self.made.loaders if loader.place == place) if self.made else ()
 
     def loader_of(self, place: Place, loop: int) -> MadeLoader | None:
         """Return the only DataLoader from which the loop in a line of the function of `place` begins to draw."""
         begins = place._replace(line=loop)
-        here = [each for each in self.drawn if begins in each.loops]
+        here = [loader for loader in self.drawn if begins in loader.loops]
         return here[0] if len(here) == 1 else None
 
     def waits_in_a_loop(self, place: Place) -> bool:

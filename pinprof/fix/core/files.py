@@ -55,7 +55,7 @@ def _imported(path: Path, folder: Path) -> list[Path]:
             tops = [path.parents[min(node.level, len(path.parents)) - 1]] if node.level else [path.parent, folder]
             names = [f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names]
             found += [_file_of(module, [*tops, folder / "src"]) for module in (*names, node.module or "")]
-    return [each for each in found if each is not None and each.is_relative_to(folder) and _is_readable(each)]
+    return [node for node in found if node is not None and node.is_relative_to(folder) and _is_readable(node)]
 
 
 def _file_of(module: str, tops: Sequence[Path]) -> Path | None:
@@ -74,13 +74,13 @@ def _is_readable(path: Path) -> bool:
 def _python_files(top: Path) -> Iterator[Path]:
     """Yield the Python files of a folder, and of the folders in it."""
     inner = _entries(top)
-    for each in (inner, *map(_entries, inner)):
-        yield from (other for other in each if other.suffix == ".py")
+    for value in (inner, *map(_entries, inner)):
+        yield from (other for other in value if other.suffix == ".py")
 
 
 def _entries(folder: Path) -> list[Path]:
     with suppress(OSError), os.scandir(folder) as entries:
-        return sorted(Path(each.path) for each in islice(entries, MOST_LISTED))
+        return sorted(Path(other.path) for other in islice(entries, MOST_LISTED))
     return []
 
 

@@ -120,7 +120,7 @@ def mend_of(
 ) -> Mend:
     """Return the change for a finding at some of its places, with what was predicted for all of them or for one."""
     saving, edits = (_saving(finding, mended), _edits(finding, mended)) if not part else (None, None)
-    places = [*(site.evidence.place for site in mended), *(Place(each.file, each.line) for each in rewrites)]
+    places = [*(site.evidence.place for site in mended), *(Place(rewrite.file, rewrite.line) for rewrite in rewrites)]
     known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
     less = part or len(mended) < len(finding.sites)
     return Mend(finding.rule, what, tuple(rewrites), numbers, safe_if, known, tuple(waits), saving, less, edits)
@@ -136,8 +136,8 @@ def _saving(finding: Finding, mended: Sequence[FoundSite]) -> Saving | None:
 def _edits(finding: Finding, mended: Sequence[FoundSite]) -> Edits | None:
     """Return what mending these of the places of a finding does to the trace; None where nobody can tell."""
     whole = len(mended) == len(finding.sites)
-    each = [finding.evidence.edits] if whole else [site.evidence.edits for site in mended]
-    return reduce(or_, each) if each and all(each) else None
+    edits = [finding.evidence.edits] if whole else [site.evidence.edits for site in mended]
+    return reduce(or_, edits) if edits and all(edits) else None
 
 
 def at_each(

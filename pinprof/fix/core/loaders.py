@@ -69,7 +69,7 @@ def check_pinnable(loader: MadeLoader) -> None:
 
 def _refuse_later_changes(source: SourceFile, call: cst.Call, options: Mapping[str, str]) -> None:
     """Raise Refusal where the program sets these options afterwards, as attributes of a DataLoader."""
-    if "multiprocessing_context" in {each.keyword.value for each in call.args if each.keyword}:
+    if "multiprocessing_context" in {arg.keyword.value for arg in call.args if arg.keyword}:
         raise NotSafe("it has a multiprocessing_context of its own")
     targets = [
         source.parent(node) for node in source.nodes if isinstance(node, cst.Attribute) and node.attr.value in options

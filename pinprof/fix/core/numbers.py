@@ -123,19 +123,19 @@ def _why_it_waits(source: SourceFile, read: Read) -> str:
 
 def _use_of(source: SourceFile, node: cst.CSTNode) -> str | None:
     """Return what the statement around a number does with it; None for what does nothing."""
-    for each in source.around(node):
-        match each:
+    for outer in source.around(node):
+        match outer:
             case cst.Call(func=cst.Attribute(value=cst.BaseString())):
                 continue  # "{}".format(x)
             case cst.Call():
-                return f"the number goes to {source.code(each.func)}() in each step: call it every N steps"
+                return f"the number goes to {source.code(outer.func)}() in each step: call it every N steps"
             case cst.Return():
                 return "the number is returned, and the caller may use it in each step: return the tensor"
             case cst.Dict() | cst.List():
                 return "the number goes into an object with others, which may be used in each step"
             case cst.If() | cst.While() | cst.Assert():
                 return "a decision in each step depends on the value"
-        if isinstance(each, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+        if isinstance(outer, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             return None
     return None
 
@@ -183,7 +183,7 @@ def _returns_real(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
         return False
     method = call.func.attr.value
     if method in {"type", "to"}:
-        return any(source.qualified(each.value) in REAL_TYPES for each in call.args)
+        return any(source.qualified(arg.value) in REAL_TYPES for arg in call.args)
     if method == "mean" and source.mentions(MANY_PARTS):
         return is_real(source, call.func.value, at)
     keeps = method in KEEPING and not call.args and is_real(source, call.func.value, at)
@@ -218,14 +218,14 @@ def is_tensor(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -
 
 def _is_beside(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
     """Return whether a call runs whenever a node does: in the same block or one around it, with no way out between."""
-    line = next(each for each in source.around(call) if isinstance(each, cst.BaseStatement))
+    line = next(outer for outer in source.around(call) if isinstance(outer, cst.BaseStatement))
     block = source.parent(line)
-    mine = next((each for each in (at, *source.around(at)) if source.parent(each) is block), None)
+    mine = next((outer for outer in (at, *source.around(at)) if source.parent(outer) is block), None)
     if mine is None or not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
     body = list(block.body)
-    first, last = (next(n for n, each in enumerate(body) if each is node) for node in (mine, line))
-    return not any(isinstance(node, WAYS_OUT) for each in body[first : last + 1] for node in walk(each))
+    first, last = (next(n for n, statement in enumerate(body) if statement is node) for node in (mine, line))
+    return not any(isinstance(node, WAYS_OUT) for statement in body[first : last + 1] for node in walk(statement))
 
 
 def _only_has_losses(source: SourceFile, tensor: cst.Name, at: cst.CSTNode) -> bool:
@@ -235,7 +235,7 @@ def _only_has_losses(source: SourceFile, tensor: cst.Name, at: cst.CSTNode) -> b
     except Refusal:
         return False
     values = [value for _, value in uses.set]
-    return bool(values) and not uses.changed and all(_is_loss(source, each, at) for each in values)
+    return bool(values) and not uses.changed and all(_is_loss(source, value, at) for value in values)
 
 
 def _is_loss(source: SourceFile, value: cst.BaseExpression, at: cst.CSTNode) -> bool:
@@ -307,8 +307,8 @@ def _counts(source: SourceFile, node: cst.Name) -> bool:
         uses = uses_of(source, node)
     except Refusal:
         return False
-    values = [value for _, value in uses.set] + [each.value for each in uses.changed]
-    return bool(uses.set) and all(not isinstance(each, cst.Name) and is_host_number(source, each) for each in values)
+    values = [value for _, value in uses.set] + [use.value for use in uses.changed]
+    return bool(uses.set) and all(not isinstance(value, cst.Name) and is_host_number(source, value) for value in values)
 
 
 REAL_FORMATS = "eEfFgG%"

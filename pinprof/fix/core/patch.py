@@ -90,7 +90,7 @@ def patched(
 def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
     """Return a file with some rewrites. Raises Refusal where that is no program."""
     source = files.taken(file)
-    made = rewritten(source.module, [each for each in rewrites if each.file == file]).bytes
+    made = rewritten(source.module, [rewrite for rewrite in rewrites if rewrite.file == file]).bytes
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the program's own, as of `"\d"`

@@ -42,6 +42,11 @@ class Rewrite:
     whole: bool = False
     """Whether it looks at nothing within the node, so that no other change may be there."""
 
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What tells it from others: the same twice is done once."""
+        return self.file, id(self.node), self.what
+
 
 class Waits(NamedTuple):
     """Where a change takes a wait away from a file, and where the host waits in its place."""
@@ -108,7 +113,7 @@ class _Apply(cst.CSTTransformer):
         self._of: dict[int, list[Rewrite]] = {}
         for rewrite in rewrites:
             same = self._of.setdefault(id(rewrite.node), [])
-            if rewrite.what not in [each.what for each in same]:
+            if rewrite.what not in [rewrite.what for rewrite in same]:
                 same.append(rewrite)
 
     def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> NewNode:  # type: ignore[override]
@@ -127,8 +132,8 @@ class _Apply(cst.CSTTransformer):
 def _again(made: "cst.FlattenSentinel[cst.BaseStatement]", node: cst.CSTNode, rewrite: Rewrite) -> NewNode:
     """Return what a rewrite makes of a statement that has got others beside it already; its body tells it from them."""
     parts: list[cst.BaseStatement] = []
-    for each in made.nodes:
-        new = rewrite.remake(each) if getattr(each, "body", None) is getattr(node, "body", ()) else each
+    for inner in made.nodes:
+        new = rewrite.remake(inner) if getattr(inner, "body", None) is getattr(node, "body", ()) else inner
         parts += new.nodes if isinstance(new, cst.FlattenSentinel) else [cast("cst.BaseStatement", new)]
     return cst.FlattenSentinel(parts)
 

@@ -110,7 +110,7 @@ class SourceFile:
 
     def meanings(self, node: cst.CSTNode) -> set[str]:
         """Return all imports that a name may stand for: two behind `try: import a as x`, `except: import b as x`."""
-        return {each.name for each in self._named(node) if each.source is QualifiedNameSource.IMPORT}
+        return {found.name for found in self._named(node) if found.source is QualifiedNameSource.IMPORT}
 
     @cached_property
     def _scopes(self) -> Mapping[cst.CSTNode, "MetadataScope | None"]:
@@ -131,10 +131,10 @@ class SourceFile:
 
     def defined(self, name: str) -> int | None:
         """Return a line in which the source binds a name, in whatever scope; None where it never does."""
-        for scope in {each for each in self._scopes.values() if each is not None}:
-            for each in scope.assignments[name]:
-                if isinstance(each, Assignment):
-                    return self.line(each.node)
+        for scope in {value for value in self._scopes.values() if value is not None}:
+            for assignment in scope.assignments[name]:
+                if isinstance(assignment, Assignment):
+                    return self.line(assignment.node)
         return None
 
     def _named(self, node: cst.CSTNode) -> "set[QualifiedName]":
@@ -143,17 +143,17 @@ class SourceFile:
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Return the function, class or module in whose frame a node runs."""
-        return next(each for each in self.around(node) if isinstance(each, Scope))
+        return next(outer for outer in self.around(node) if isinstance(outer, Scope))
 
     def loop(self, node: cst.CSTNode) -> Loop | None:
         """Return the innermost loop of the same function in whose body a node is."""
         inner = node
-        for each in self.around(node):
-            if isinstance(each, Scope):
+        for outer in self.around(node):
+            if isinstance(outer, Scope):
                 return None
-            if isinstance(each, cst.For | cst.While) and inner is each.body:
-                return each
-            inner = each
+            if isinstance(outer, cst.For | cst.While) and inner is outer.body:
+                return outer
+            inner = outer
         return None
 
     def imported(self, libraries: Iterable[str]) -> str | None:
@@ -164,25 +164,25 @@ class SourceFile:
                 of = node.module if isinstance(node, cst.ImportFrom) else None
                 parts = [
                     *([] if of is None else [of]),
-                    *([] if isinstance(node.names, cst.ImportStar) else [each.name for each in node.names]),
+                    *([] if isinstance(node.names, cst.ImportStar) else [alias.name for alias in node.names]),
                 ]
                 names |= {self.code(part).partition(".")[0] for part in parts}
         return next((library for library in libraries if library in names), None)
 
     def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
         """Return the line of simple statements around a node. Raises Refusal if it has several, or none is."""
-        for each in self.around(node):
-            if isinstance(each, cst.SimpleStatementLine):
-                if len(each.body) != 1:
+        for outer in self.around(node):
+            if isinstance(outer, cst.SimpleStatementLine):
+                if len(outer.body) != 1:
                     raise NotSafe("several statements stand on the line")
-                return each
-            if isinstance(each, cst.BaseCompoundStatement):
+                return outer
+            if isinstance(outer, cst.BaseCompoundStatement):
                 break
         raise NotThisForm("it is in the head of a compound statement")
 
     def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether a node is within another one."""
-        return any(each is outer for each in self.around(node))
+        return any(part is outer for part in self.around(node))
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the text of a node."""
@@ -190,7 +190,7 @@ class SourceFile:
 
     def names_in(self, node: cst.CSTNode) -> list[str]:
         """Return the names within an expression, those of attributes too."""
-        return [each.value for each in walk(node) if isinstance(each, cst.Name)]
+        return [inner.value for inner in walk(node) if isinstance(inner, cst.Name)]
 
     def function_fits(self, function: str, line: int) -> bool:
         """Return whether a line is in a function of this name, or in the module itself."""
@@ -248,14 +248,14 @@ def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -
     block = source.parent(statement)
     if not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
-    place = next(number for number, each in enumerate(block.body) if each is statement)
+    place = next(number for number, other in enumerate(block.body) if other is statement)
     later = block.body[place + 1 :]
-    return any(each is outer for outer in (node, *source.around(node)) for each in later)
+    return any(other is outer for outer in (node, *source.around(node)) for other in later)
 
 
 def line_of(source: SourceFile, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
     """Return the line of simple statements around a node; None in the head of a compound one."""
-    return next((each for each in source.around(node) if isinstance(each, cst.SimpleStatementLine)), None)
+    return next((outer for outer in source.around(node) if isinstance(outer, cst.SimpleStatementLine)), None)
 
 
 def follows(source: SourceFile, node: cst.CSTNode, other: cst.CSTNode) -> bool:
@@ -267,12 +267,12 @@ def follows(source: SourceFile, node: cst.CSTNode, other: cst.CSTNode) -> bool:
 def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node runs outside of a loop, or in it only every so many times: `if step % 100 == 0`."""
     inner = node
-    for each in source.around(node):
-        if each is loop:
+    for outer in source.around(node):
+        if outer is loop:
             return inner is not loop.body and not (isinstance(loop, cst.While) and inner is loop.test)
-        if isinstance(each, cst.If) and inner is each.body and asks_remainder(each.test):
+        if isinstance(outer, cst.If) and inner is outer.body and asks_remainder(outer.test):
             return True
-        inner = each
+        inner = outer
     return True
 
 

@@ -22,7 +22,7 @@ def bound_to(source: SourceFile, node: cst.BaseExpression) -> tuple[cst.BaseExpr
         group = source.parent(parent)
         if not isinstance(group, cst.Tuple | cst.List):
             return None
-        places.insert(0, [each is parent for each in group.elements].index(True))
+        places.insert(0, [value is parent for value in group.elements].index(True))
         inner, parent = group, source.parent(group)
     assign = source.parent(parent) if isinstance(parent, cst.AssignTarget) else None
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
@@ -87,7 +87,7 @@ def check_is_local(source: SourceFile, at: cst.Name) -> None:
         raise NotSafe(f"{name} belongs to a class or a lambda")
     if own is None or isinstance(own, ComprehensionScope):
         raise NotSafe(f"{name} is used in a nested function or in a comprehension")
-    if any(isinstance(each, Assignment) and isinstance(each.node, cst.Param) for each in own[name]):
+    if any(isinstance(assignment, Assignment) and isinstance(assignment.node, cst.Param) for assignment in own[name]):
         raise NotSafe(f"{name} is an argument of its function")
     if is_set_by_others(source, name):
         raise NotSafe(f"{name} is global")
@@ -114,7 +114,9 @@ def _is_apart(scope: MetadataScope, own: MetadataScope, name: str) -> bool:
     A class may look a name up in the module before it binds it, and `:=` in a comprehension binds it around that.
     """
     bound = scope[name]
-    return bool(bound) and all(isinstance(each.scope, FunctionScope) and each.scope is not own for each in bound)
+    return bool(bound) and all(
+        isinstance(assignment.scope, FunctionScope) and assignment.scope is not own for assignment in bound
+    )
 
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
@@ -190,22 +192,22 @@ def is_grown(source: SourceFile, node: cst.Name) -> bool:
 
 def is_set_by_others(source: SourceFile, name: str) -> bool:
     """Return whether a function says that it sets a variable of another one, or of the module."""
-    return any(isinstance(each, cst.NameItem) and each.name.value == name for each in source.nodes)
+    return any(isinstance(node, cst.NameItem) and node.name.value == name for node in source.nodes)
 
 
 def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
     inner: cst.CSTNode = node
-    for each in source.around(node):
-        if isinstance(each, cst.AsName | cst.Del | cst.Import | cst.ImportFrom | cst.MatchPattern):
+    for outer in source.around(node):
+        if isinstance(outer, cst.AsName | cst.Del | cst.Import | cst.ImportFrom | cst.MatchPattern):
             return True
-        if isinstance(each, cst.FunctionDef | cst.ClassDef):
-            return each.name is inner
-        if isinstance(each, cst.For | cst.CompFor | cst.NamedExpr | cst.AssignTarget | cst.AnnAssign):
-            return each.target is inner
-        if isinstance(each, cst.BaseStatement):
+        if isinstance(outer, cst.FunctionDef | cst.ClassDef):
+            return outer.name is inner
+        if isinstance(outer, cst.For | cst.CompFor | cst.NamedExpr | cst.AssignTarget | cst.AnnAssign):
+            return outer.target is inner
+        if isinstance(outer, cst.BaseStatement):
             return False
-        inner = each
+        inner = outer
     return False
 
 
@@ -222,10 +224,10 @@ def is_builtin(source: SourceFile, name: str) -> bool:
 
 def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
     """Raise Refusal where a text shows the code of a read itself: `f"{total=}"`."""
-    for each in source.around(node):
-        if isinstance(each, cst.FormattedStringExpression | cst.TemplatedStringExpression) and each.equal is not None:
+    for outer in source.around(node):
+        if isinstance(outer, cst.FormattedStringExpression | cst.TemplatedStringExpression) and outer.equal is not None:
             raise NotSafe(f"line {source.line(node)} shows its own code")
-        if isinstance(each, cst.Call) and isinstance(each.func, cst.Name) and each.func.value in SHOWS:
+        if isinstance(outer, cst.Call) and isinstance(outer.func, cst.Name) and outer.func.value in SHOWS:
             raise NotSafe(f"line {source.line(node)} shows its own code")
-        if isinstance(each, cst.BaseStatement):
+        if isinstance(outer, cst.BaseStatement):
             return

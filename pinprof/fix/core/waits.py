@@ -30,11 +30,11 @@ def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> N
 
 def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
     """Raise Refusal where a loop goes on after an error of a read, which would come later."""
-    for each in source.around(node):
-        if each is loop:
+    for outer in source.around(node):
+        if outer is loop:
             return
-        if catches(source, each):
-            raise NotSafe(f"line {source.line(each)} may catch an error of the read, which would come later")
+        if catches(source, outer):
+            raise NotSafe(f"line {source.line(outer)} may catch an error of the read, which would come later")
 
 
 def check_no_other(source: SourceFile) -> None:
@@ -59,7 +59,7 @@ def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
     scope = source.scope(node)
     name = scope.name.value if isinstance(scope, cst.FunctionDef) else None
     for block in _with_streams(source):
-        is_called = name is not None and any(isinstance(each, cst.Name) and each.value == name for each in walk(block))
+        is_called = name is not None and any(isinstance(node, cst.Name) and node.value == name for node in walk(block))
         if is_called or source.is_within(node, block):
             raise NotSafe(f"line {source.line(block)} changes the stream: work on another one may rely on the wait")
 
@@ -67,11 +67,11 @@ def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
 def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
     """Raise Refusal in a function that is compiled: what stays on the GPU may be fused with it, and round otherwise."""
     names = set()
-    for each in source.around(node):
-        if isinstance(each, cst.FunctionDef):
-            names.add(each.name.value)
-            if any(word in source.code(one.decorator) for one in each.decorators for word in COMPILING):
-                raise NotSafe(f"{each.name.value} is compiled, and what stays on the GPU may round otherwise")
+    for outer in source.around(node):
+        if isinstance(outer, cst.FunctionDef):
+            names.add(outer.name.value)
+            if any(word in source.code(one.decorator) for one in outer.decorators for word in COMPILING):
+                raise NotSafe(f"{outer.name.value} is compiled, and what stays on the GPU may round otherwise")
     for call in source.every_call:
         if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):
             raise NotSafe(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
@@ -79,9 +79,9 @@ def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
 
 def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
     """Raise Refusal where a tensor may be made in inference mode, and changed outside of it, which torch refuses."""
-    for each in source.around(node):
-        if isinstance(each, cst.With) and any(_says_mode(source, item.item) for item in each.items):
-            raise NotSafe(f"line {source.line(each)} turns inference mode on and off, and the sum may outlive it")
+    for outer in source.around(node):
+        if isinstance(outer, cst.With) and any(_says_mode(source, item.item) for item in outer.items):
+            raise NotSafe(f"line {source.line(outer)} turns inference mode on and off, and the sum may outlive it")
 
 
 def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
@@ -93,21 +93,21 @@ def _is_later(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a copy may not wait: by its word for that, or by position."""
     if last_name(call) not in COPYING | {"cpu"}:
         return False
-    said = [each for each in call.args if each.keyword and each.keyword.value == "non_blocking"]
-    said += [each for each in call.args[1:] if not each.keyword and isinstance(each.value, cst.Name)][-1:]
-    values = [(source.code(each.value), each.keyword) for each in said]
+    said = [arg for arg in call.args if arg.keyword and arg.keyword.value == "non_blocking"]
+    said += [arg for arg in call.args[1:] if not arg.keyword and isinstance(arg.value, cst.Name)][-1:]
+    values = [(source.code(arg.value), arg.keyword) for arg in said]
     return any(value == "True" or (word is not None and value != "False") for value, word in values)
 
 
 def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
-    return last_name(call) == "cpu" or any(_is_host(source, each.value) for each in call.args)
+    return last_name(call) == "cpu" or any(_is_host(source, arg.value) for arg in call.args)
 
 
 def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether an expression is the host, or a name that stands for nothing else."""
     if isinstance(node, cst.Name):
-        bound = [each for each in _bound(source, node) if not isinstance(each, cst.Name)]
-        return bool(bound) and all(_is_host(source, each) for each in bound)
+        bound = [assignment for assignment in _bound(source, node) if not isinstance(assignment, cst.Name)]
+        return bool(bound) and all(_is_host(source, assignment) for assignment in bound)
     if isinstance(node, cst.Call) and source.qualified(node.func) == "torch.device" and node.args:
         return _is_host(source, node.args[0].value)
     return isinstance(node, cst.SimpleString) and node.evaluated_value == "cpu"
@@ -118,10 +118,10 @@ def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
     own = source.scope(name)
     for scope in (own, source.module):
         params = walk(scope.params) if isinstance(scope, cst.FunctionDef) else ()
-        if any(isinstance(each, cst.Param) and each.name.value == name.value for each in params):
+        if any(isinstance(param, cst.Param) and param.name.value == name.value for param in params):
             return []
-        uses = [each for each in uses_in(source, scope, name.value) if source.scope(each) is scope]
-        found = [bound[0] for each in uses if (bound := bound_to(source, each)) is not None]
+        uses = [use for use in uses_in(source, scope, name.value) if source.scope(use) is scope]
+        found = [bound[0] for use in uses if (bound := bound_to(source, use)) is not None]
         if found:
             return found
     return []
@@ -129,8 +129,8 @@ def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
 
 def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a call always follows a synchronization in its function."""
-    waits = (each for each in source.every_call if last_name(each) == "synchronize")
-    return any(source.scope(call) is source.scope(each) and follows(source, call, each) for each in waits)
+    waits = (call for call in source.every_call if last_name(call) == "synchronize")
+    return any(source.scope(call) is source.scope(wait) and follows(source, call, wait) for wait in waits)
 
 
 def _check_refills(source: SourceFile) -> None:
@@ -138,7 +138,7 @@ def _check_refills(source: SourceFile) -> None:
     if not any(_is_later(source, call) for call in source.every_call):
         return
     for call in source.every_call:
-        asks = any(each.keyword and each.keyword.value == "pin_memory" for each in call.args)
+        asks = any(arg.keyword and arg.keyword.value == "pin_memory" for arg in call.args)
         if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
             raise NotSafe(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
         if last_name(call) == "pin_memory" and _is_written(source, call):
@@ -150,7 +150,7 @@ def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
     target = source.parent(pinned)
     if not isinstance(target, cst.Assign):
         return False
-    names = {source.code(each.target) for each in target.targets}
+    names = {source.code(one.target) for one in target.targets}
     written = (_written_by(node) for node in source.nodes)
     return any(target is not None and _root(source, target) in names for target in written)
 
@@ -159,7 +159,7 @@ def _with_streams(source: SourceFile) -> Iterator[cst.With]:
     """Yield the blocks that run on a stream of their own, as far as the source says so."""
     for node in source.nodes:
         if isinstance(node, cst.With):
-            names = [name for each in node.items for name in source.names_in(each.item)]
+            names = [name for item in node.items for name in source.names_in(item.item)]
             if any("stream" in name.lower() for name in names):
                 yield node
 

@@ -11,7 +11,7 @@ from pinprof.fix.core.fix import Fix
 @cache
 def every_fix() -> tuple[Fix, ...]:
     """Return the fixes that the modules of this folder define."""
-    modules = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
+    modules = [import_module(f"{__name__}.{fix.name}") for fix in iter_modules(__path__)]
     return tuple(
         found()
         for module in modules
@@ -22,4 +22,4 @@ def every_fix() -> tuple[Fix, ...]:
 
 def fixes_of(rule: str) -> list[Fix]:
     """Return the fixes for the findings of a rule: first those that are for it before all."""
-    return sorted((each for each in every_fix() if rule in each.rules), key=lambda fix: fix.rules.index(rule))
+    return sorted((fix for fix in every_fix() if rule in fix.rules), key=lambda fix: fix.rules.index(rule))

@@ -109,7 +109,7 @@ class BatchCopies(Fix):
         if not mended and finding.rule.id == "PIN104":
             yield from _only_pinned(finding, work)
         elif rewrites:
-            what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+            what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
             yield mend_of(finding, what, rewrites, mended, "equal", self.safe_if, waits=gone)
 
 
@@ -175,7 +175,7 @@ def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | No
 
 def _check_arguments(source: SourceFile, call: cst.Call) -> None:
     """Raise Refusal for a copy that may say by position whether it blocks: `x.to(device, torch.half)` does not."""
-    given = [each.value for each in call.args if not each.keyword]
+    given = [arg.value for arg in call.args if not arg.keyword]
     is_typed = method(call) == "to" and len(given) == 2 and source.qualified(given[1]) in REAL_TYPES  # noqa: PLR2004
     check_plain(call, 2 if is_typed else 1, "the copy")
 
@@ -197,8 +197,8 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> M
     if batch.apart:
         names.append((batch.name, batch.apart))
     with work.condition():
-        for each, at in names:
-            check_uses(source, batch.loop, each, at, lambda line: facts.are_to_gpu(place._replace(line=line)))
+        for part_name, at in names:
+            check_uses(source, batch.loop, part_name, at, lambda line: facts.are_to_gpu(place._replace(line=line)))
     return loader
 
 
@@ -245,7 +245,7 @@ def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
     rewrites, refused = at_each(finding, work.facts.drawn, lambda loader: _pinning(loader, work))
     yield from refused
     if rewrites:
-        waits = [each for loader in work.facts.drawn for each in _drawn(loader, work)]
+        waits = [drawn for loader in work.facts.drawn for drawn in _drawn(loader, work)]
         yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
 
 

@@ -132,11 +132,11 @@ def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
 def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a loop around a node counts with it: `for step in ...`, with no other name for it inside."""
     scope = source.scope(node)
-    for each in source.around(node):
-        if each is scope:
+    for outer in source.around(node):
+        if outer is scope:
             return False
-        if isinstance(each, cst.For) and binds(each.target, node.value):
-            return not any(_is_set(source, use) for use in uses_in(source, each.body, node.value))
+        if isinstance(outer, cst.For) and binds(outer.target, node.value):
+            return not any(_is_set(source, use) for use in uses_in(source, outer.body, node.value))
     return False
 
 

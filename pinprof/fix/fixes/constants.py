@@ -87,10 +87,10 @@ def made_there(source: SourceFile, line: int, work: Work) -> list[Rewrite]:
         check_no_other(source)
     with work.condition():
         check_runs_in_order(source, call)
-    positional = [each for each in call.args if not each.keyword]
-    if any(each.star for each in call.args) or len(positional) != 1:
+    positional = [arg for arg in call.args if not arg.keyword]
+    if any(arg.star for arg in call.args) or len(positional) != 1:
         raise NotSafe("its arguments are not known")
-    if {each.keyword.value for each in call.args if each.keyword} - KNOWN:
+    if {arg.keyword.value for arg in call.args if arg.keyword} - KNOWN:
         raise NotSafe("its arguments are not a constant and a device")
     chain = chain_of(source, call)
     if argument(call, "device") is None and not any(map(is_move, chain)):
@@ -135,9 +135,9 @@ def filling_of(node: cst.BaseExpression) -> Filling | None:
         return Filling(node, ())
     if not isinstance(node, cst.List | cst.Tuple) or not node.elements:
         return None
-    inner = [filling_of(each.value) if isinstance(each, cst.Element) else None for each in node.elements]
+    inner = [filling_of(element.value) if isinstance(element, cst.Element) else None for element in node.elements]
     first = inner[0]
-    if first is None or not all(each is not None and _are_alike(first, each) for each in inner):
+    if first is None or not all(value is not None and _are_alike(first, value) for value in inner):
         return None
     return Filling(first.number, (len(inner), *first.shape))
 
@@ -152,7 +152,7 @@ def full_there(source: SourceFile, call: cst.Call, chain: Sequence[cst.BaseExpre
 
     Raises Refusal.
     """
-    values = next(each.value for each in call.args if not each.keyword)
+    values = next(arg.value for arg in call.args if not arg.keyword)
     filling = filling_of(values)
     assert filling is not None
     dtype = argument(call, "dtype")
@@ -178,7 +178,7 @@ def full_there(source: SourceFile, call: cst.Call, chain: Sequence[cst.BaseExpre
 def _full(node: cst.CSTNode, filling: Filling) -> cst.Call:
     """Return `torch.full((), 0.5, device=device)` for `torch.tensor(0.5, device=device)`."""
     call = cst.ensure_type(node, cst.Call)
-    place = next(number for number, each in enumerate(call.args) if not each.keyword)
+    place = next(number for number, arg in enumerate(call.args) if not arg.keyword)
     comma = "," if len(filling.shape) == 1 else ""
     shape = cst.parse_expression(f"({', '.join(map(str, filling.shape))}{comma})")
     before = cst.Arg(shape, comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
@@ -203,14 +203,14 @@ def filled_there(source: SourceFile, line: int, work: Work) -> list[Rewrite]:
 
 
 def _made_there(source: SourceFile, call: cst.Call, copies: Sequence[cst.Call]) -> list[Rewrite]:
-    keywords = {each.keyword.value for each in call.args if each.keyword}
-    if keywords - {"dtype"} or any(each.star == "**" for each in call.args):
+    keywords = {arg.keyword.value for arg in call.args if arg.keyword}
+    if keywords - {"dtype"} or any(arg.star == "**" for arg in call.args):
         raise NotSafe("its arguments are not a shape and a type")
     chain = chain_of(source, call)
-    place = next((number for number, each in enumerate(chain) if is_move(each)), None)
-    if place is None or not any(each is chain[place] for each in copies):
+    place = next((number for number, link in enumerate(chain) if is_move(link)), None)
+    if place is None or not any(call is chain[place] for call in copies):
         raise NotSafe("what is copied is made elsewhere")
-    if not all(_keeps_numbers(each) for each in chain[:place]):
+    if not all(_keeps_numbers(link) for link in chain[:place]):
         raise NotSafe("something else is made of it before it is copied")
     device = moved_to(source, chain[place])
     if device is None:

@@ -111,7 +111,7 @@ def _without_empty_cache(source: SourceFile, line: int, work: Work) -> list[Rewr
     statement = statement_alone(source, line, EMPTY_CACHE)
     if cst.ensure_type(cst.ensure_type(statement.body[0], cst.Expr).value, cst.Call).args:
         raise NotSafe("the call has arguments")
-    if any(isinstance(each, cst.ExceptHandler | cst.ExceptStarHandler) for each in source.around(statement)):
+    if any(isinstance(outer, cst.ExceptHandler | cst.ExceptStarHandler) for outer in source.around(statement)):
         raise NotSafe("it follows an error, and is not for each step")
     with work.condition():
         _check_nobody_needs_memory(source)

@@ -121,7 +121,7 @@ def _filling(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses) 
         begun = [start for start in starts if comes_after(source, loop, start) and _beside(source, start, loop)]
         if not begun:
             continue
-        if not all(comes_after(source, each, loop) for each in others):
+        if not all(comes_after(source, path, loop) for path in others):
             break
         if isinstance(loop, cst.For):
             return loop
@@ -137,11 +137,11 @@ def _beside(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
 
 def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
     """Yield the loops around a node within its function, the innermost first."""
-    for each in source.around(node):
-        if isinstance(each, Scope):
+    for outer in source.around(node):
+        if isinstance(outer, Scope):
             return
-        if isinstance(each, cst.For | cst.While):
-            yield each
+        if isinstance(outer, cst.For | cst.While):
+            yield outer
 
 
 def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
@@ -150,21 +150,21 @@ def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
         return  # the list begins anew in each pass of the outer loop
     if inner is not loop:
         raise NotSafe("the list grows over several loops, and each number would keep memory of the GPU")
-    for each in source.names_in(loop.iter):
-        if each in ENDLESS:
-            raise NotSafe(f"the loop over {each}() may have any number of steps, each of which would keep memory")
+    for name in source.names_in(loop.iter):
+        if name in ENDLESS:
+            raise NotSafe(f"the loop over {name}() may have any number of steps, each of which would keep memory")
 
 
 def _check_uses(source: SourceFile, name: cst.Name, node: cst.CSTNode, uses: Uses, loop: cst.For) -> None:
     """Raise Refusal unless a list is used behind its loop alone, or before it begins."""
-    others = [each for each in uses.read if not source.is_within(each, node) and not _is_counted(source, each)]
-    others += [cst.ensure_type(each.target, cst.Name) for each in uses.changed if each is not node]
-    for each in others:
-        if source.is_within(each, loop):
-            raise NotSafe(f"{name.value} is also used within its loop, in line {source.line(each)}")
-        if not comes_after(source, each, loop):
-            raise NotSafe(f"{name.value} is also used in line {source.line(each)}, which may not follow its loop")
-    if not others and all(source.is_within(each, node) for each in uses.read):
+    others = [use for use in uses.read if not source.is_within(use, node) and not _is_counted(source, use)]
+    others += [cst.ensure_type(use.target, cst.Name) for use in uses.changed if use is not node]
+    for path in others:
+        if source.is_within(path, loop):
+            raise NotSafe(f"{name.value} is also used within its loop, in line {source.line(path)}")
+        if not comes_after(source, path, loop):
+            raise NotSafe(f"{name.value} is also used in line {source.line(path)}, which may not follow its loop")
+    if not others and all(source.is_within(use, node) for use in uses.read):
         raise NotSafe(f"nothing uses {name.value}; remove the line")
 
 

@@ -95,10 +95,10 @@ class FusedOptimizer(Fix):
         if made is None or not made.optimizers:
             yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
-        rewrites, refused = at_each(finding, made.optimizers, lambda each: _fewer_launches(each, work))
+        rewrites, refused = at_each(finding, made.optimizers, lambda optimizer: _fewer_launches(optimizer, work))
         yield from refused
         if rewrites:
-            what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+            what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
             safe_if, part = finding.rule.safe_if, bool(refused)
             yield mend_of(finding, what, rewrites, finding.sites, "rounding", safe_if, waits=(), part=part)
 
@@ -196,8 +196,8 @@ def _check_state(source: SourceFile, call: cst.Call) -> None:
 def _is_optimizer(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:
     """Return whether an expression is called as the variable that gets an optimizer, or like one."""
     assign = source.parent(call)
-    targets = [each.target for each in assign.targets] if isinstance(assign, cst.Assign) else []
-    names = {source.names_in(each)[-1] for each in targets if source.names_in(each)}
+    targets = [target.target for target in assign.targets] if isinstance(assign, cst.Assign) else []
+    names = {source.names_in(target)[-1] for target in targets if source.names_in(target)}
     last = (source.names_in(node) or [""])[-1]
     return last in names or "optim" in last
 

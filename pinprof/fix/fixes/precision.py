@@ -58,8 +58,8 @@ class Tf32(Fix):
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the change of the file that makes an optimizer or a DataLoader, or why there is none."""
         made = work.facts.made
-        places = [each.place for each in made.optimizers if each.direct] if made else []
-        places += [each.place for each in made.loaders if each.direct] if made else []
+        places = [optimizer.place for optimizer in made.optimizers if optimizer.direct] if made else []
+        places += [loader.place for loader in made.loaders if loader.direct] if made else []
         if not places:
             yield Refused(finding.rule, finding.evidence.place, NO_FILE)
             return
@@ -94,11 +94,11 @@ def _last_import(source: SourceFile) -> tuple[cst.SimpleStatementLine | None, bo
         if not isinstance(statement, cst.SimpleStatementLine):
             break
         is_text = number == 0 and isinstance(statement.body[0], cst.Expr)
-        if not is_text and not all(isinstance(each, cst.Import | cst.ImportFrom) for each in statement.body):
+        if not is_text and not all(isinstance(line, cst.Import | cst.ImportFrom) for line in statement.body):
             break
-        for each in statement.body:
-            if isinstance(each, cst.Import):
-                torch = torch or any(name.evaluated_name == "torch" and not name.asname for name in each.names)
+        for line in statement.body:
+            if isinstance(line, cst.Import):
+                torch = torch or any(name.evaluated_name == "torch" and not name.asname for name in line.names)
         if not is_text:
             last = statement
     return last, torch

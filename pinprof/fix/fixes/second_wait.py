@@ -76,7 +76,7 @@ def _second_of_two(source: SourceFile, statement: cst.SimpleStatementLine) -> cs
     """Return the second of two synchronizations in a row, of which a statement is one; None where it is alone."""
     block = source.parent(statement)
     body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else [statement]
-    place = next(number for number, each in enumerate(body) if each is statement)
+    place = next(number for number, line in enumerate(body) if line is statement)
     for first, second in ((place, place + 1), (place - 1, place)):
         if first >= 0 and second < len(body) and _are_alike(source, body[first], body[second]):
             return cst.ensure_type(body[second], cst.SimpleStatementLine)

@@ -171,7 +171,7 @@ def _kept_on_gpu(source: SourceFile, line: int, work: Work) -> Change:
                 _check_read(source, node, kind, uses)
     rewrites = [source.anew(read.node, "stays on the GPU", _on_gpu(read, kind))]
     number = f"{kind}({{x}})"
-    rewrites += [source.rewrite(node, "read here", lambda each: expression(number, x=each)) for node in waiting]
+    rewrites += [source.rewrite(node, "read here", lambda use: expression(number, x=use)) for node in waiting]
     outer = source.loop(loop)
     still = outer is not None and any(
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in waiting
@@ -293,5 +293,5 @@ def is_added_before(source: SourceFile, node: cst.CSTNode, added: Sum, loop: Loo
     line = source.statement(added.node)
     if source.parent(line) is not loop.body or not comes_after(source, node, line):
         return False
-    starts = [each for each, _ in uses.set if source.is_within(each, loop) and not source.is_within(each, added.node)]
+    starts = [name for name, _ in uses.set if source.is_within(name, loop) and not source.is_within(name, added.node)]
     return all(source.line(start) > source.line(node) for start in starts)

@@ -87,7 +87,7 @@ def _read_where_used(source: SourceFile, read: Read, work: Work) -> Change:
         check_may_come_later(source, read.node, loop)
     kept = expression("{x}.detach().clone()", x=atom(read.tensor))
     text = "{x}.item()" if read.function == "item" else f"{read.function}({{x}})"
-    remade = [source.rewrite(node, "read here", lambda each: expression(text, x=_name(each))) for node in uses.read]
+    remade = [source.rewrite(node, "read here", lambda use: expression(text, x=_name(use))) for node in uses.read]
     waits = Waits(source.file, (read.node,), tuple(uses.read))
     return Change([source.anew(read.node, "stays on the GPU", kept), *remade], waits)
 

@@ -85,12 +85,12 @@ class MoreWorkers(Fix):
             yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
         saving_ns = finding.saving.saving_ns if finding.saving else 0.0
-        is_same = all(_yields_the_same(each, saving_ns, work.facts) for each in made.drawn)
+        is_same = all(_yields_the_same(loader, saving_ns, work.facts) for loader in made.drawn)
         same = is_same and not work.chosen.changes_numbers
         rewrites, refused = at_each(finding, made.drawn, lambda loader: _with_workers(loader, work, same=same))
         yield from refused
         if rewrites:
-            what = ", ".join(dict.fromkeys(each.what for each in rewrites))
+            what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
             numbers: Numbers = "equal" if same else "different"
             safe_if, part = SAFE_NEW if same else finding.rule.safe_if, bool(refused) or len(made.drawn) > 1
             yield mend_of(finding, what, rewrites, finding.sites, numbers, safe_if, waits=(), part=part)
@@ -151,7 +151,7 @@ def _check_can_start(source: SourceFile, starts_by: str | None) -> None:
 
 def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
     """Return whether the program may change a data set while it trains, which workers that persist would not see."""
-    given = argument(call, "dataset") or next((each for each in call.args if not each.keyword), None)
+    given = argument(call, "dataset") or next((arg for arg in call.args if not arg.keyword), None)
     names = source.names_in(given.value) if given and isinstance(given.value, cst.Name | cst.Attribute) else []
     known = {"dataset", *names[-1:]}
     for node in source.nodes:
@@ -170,7 +170,7 @@ def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
 def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite]:
     """Return the rewrites that give a DataLoader more workers; such that it yields the `same`, or that persist."""
     options = _more_workers(loader, work)
-    if any(each.iterable for each in work.facts.loaders_at(loader.place)):
+    if any(other.iterable for other in work.facts.loaders_at(loader.place)):
         raise NotSafe("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")
     source, call = made_loader(work.files, loader)
     with work.condition():
