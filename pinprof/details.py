@@ -8,10 +8,9 @@ import numpy as np
 from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
-from pinprof.analyses.irregular_steps import IrregularStep, irregular_steps, without
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
-from pinprof.analyses.steps import StepTimes, measure_steps
+from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.analyses.whole_run.irregular_work import OTHER, Irregular
 from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run

@@ -136,11 +136,11 @@ REASONS: Final = tuple(EXPOSED)
 CUT = REASONS.index("end_of_recording")
 
 USUAL = 0.5
-"""A copy after the last kernel is taken to be cut off from the kernels that hide it if kernels hid at least this share
-of the time of the copies before it on its stream, in its direction."""
+"""If kernels hid at least this share of the time of earlier copies, on one stream and in one direction, then the
+kernels that hide a copy after the last kernel are taken to be cut off."""
 
 LAUNCH_LATENCY_NS = 20_000
-"""A copy that starts within this time after its launch call began was not queued behind other work. A launch takes
+"""A copy that starts this soon after its launch call began was not queued behind other work. A launch takes
 about 5 µs on the host and as much until the GPU starts; the rest is room for a profiled, slower launch."""
 
 

@@ -14,7 +14,7 @@ from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PINNED, Bools
 
 RATES_GBPS = (0.05, 500.0)
 """Ops on the CPU read or write memory at such rates: aten::mean at 85 GB/s on an H200's host, a sort at a thousandth of
-that. An op that is slower or faster works on something else."""
+that. A slower or faster op works on other memory."""
 MAKES = re.compile(r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)")
 """Names of ops that read no memory: they make values, or write them over others."""
 
@@ -22,7 +22,7 @@ MAKES = re.compile(r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_
 WRITES = re.compile(r"aten::\w*[^\W_]_$")
 """Names of ops that write in place, as torch has them: one underscore at the end."""
 ALLOCATES = re.compile(r"aten::(new_)?empty")
-"""Names of ops that get memory: what is written right behind them is new, and no copy reads it."""
+"""Names of ops that allocate memory: it is new when it is written next, and no copy reads it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Hazards:
 
 
 def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
-    """Return the copies whose end nothing awaits, and those that are touched too early as far as the trace shows it.
+    """Return the copies that nothing awaits, and those whose memory may be touched too early.
 
     `loading` are the times in which the host gets its batches: ops in them are for the next one.
     """

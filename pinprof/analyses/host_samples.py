@@ -46,7 +46,7 @@ class HostPlace(Placed):
 
 @dataclass(frozen=True)
 class CalledLine(Placed):
-    """A line of the program, and what was going on when it was the program's innermost line."""
+    """A line of the program, and the kinds of the samples in which it was the program's innermost line."""
 
     file: str | None
     """None for samples without any line of the program."""
@@ -57,7 +57,7 @@ class CalledLine(Placed):
 
     @property
     def count(self) -> int:
-        """Samples of it: each sample belongs to one such line, so they add up to all."""
+        """Its samples; each sample belongs to one such line, so the counts add up to all."""
         return sum(count for _, count in self.kinds)
 
 

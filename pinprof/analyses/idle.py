@@ -16,7 +16,7 @@ from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 @dataclass(frozen=True)
 class Idle:
-    """What is known of the times in which one device is idle; a row each."""
+    """The times in which one device is idle, and the facts about their causes; a row each."""
 
     times: Intervals
     queued: Bools
@@ -31,7 +31,7 @@ class Idle:
     """When the host was in a collective."""
 
     def mostly(self, times: Intervals) -> Bools:
-        """Return whether most of it lies in these times."""
+        """Return for each idle time whether most of it lies in `times`."""
         return covered(times, *self.times) > (self.times.end - self.times.start) / 2
 
 

@@ -1,11 +1,14 @@
-"""How the host launches kernels, by phase; and launches that take so long that the host does other work in them."""
+"""How the host launches kernels, by phase; which launches are slow; and where the host pauses longest."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.intervals import Intervals
 from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
 from pinprof.trace.phases import PHASES, phase_of_calls
@@ -13,11 +16,12 @@ from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
 SLOW_NS = 1_000_000
-"""A launch takes some microseconds, that of a large graph some hundred; one that takes this long also did something
-else."""
+"""A launch takes some microseconds, the launch of a large graph some hundred. A launch that takes this long did other
+work, too."""
 
 FEW = 8
-"""A step of fewer launches is not slow because of their number: forward, backward and update of one layer make more."""
+"""A step with fewer launches is not slow because of their number: one layer makes more in forward, backward and
+update."""
 LONGEST = 10
 """A time until a launch counts as the cost of a launch up to this multiple of the median. In the rest the host does
 other work, waits, or loads the kernel."""
@@ -168,3 +172,68 @@ def _named(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[Na
         )
         for at in np.argsort(-count, kind="stable")[:MOST_NAMES].tolist()
     )
+
+
+MEANING = "Python code, a sleep, or a call that is not recorded"
+"""What the host does in a pause. Most calls of the driver are not recorded, such as those that map memory."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The longest time per step in which the training threads ran no op and no call; gaps within ops do not count."""
+
+    time_ns: float
+    """Median over the complete steps."""
+    after: str
+    """The op or call before it; empty at the beginning of the step."""
+    before: str
+    """The op or call after it; empty at the end of the step."""
+
+    @property
+    def between(self) -> str:
+        """What it lies between, in words; the names are those of the trace."""
+        return f"after {self.after or 'the beginning of the step'} and before {self.before or 'its end'}"
+
+
+def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
+    """Return the usual longest pause of the training threads in a step, and between which ops it most often lies.
+
+    The autograd threads run backward while the main thread waits for them. The time in which the main thread asks its
+    DataLoader for a batch does not count.
+    """
+    threads = [number for number, thread in enumerate(trace.threads) if thread.role in {"main", "autograd"}]
+    steps = trace.steps
+    if not threads or not steps.on_host or not steps.complete.any():
+        return None
+    tables = (trace.ops, trace.calls)
+    rows = [np.flatnonzero(np.isin(table.thread, threads)) for table in tables]
+    start, end = (
+        np.concatenate([*(getattr(table, column)[chosen] for table, chosen in zip(tables, rows, strict=True)), waits])
+        for column, waits in zip(("start_ns", "end_ns"), waiting_for_input, strict=True)
+    )
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    # the outermost of the events so far that ends last
+    ends_last = np.maximum.accumulate(np.where(end > np.roll(reached, 1), np.arange(len(end)), 0))
+
+    def name_of(place: int) -> str:
+        at = int(order[place])
+        for table, chosen in zip(tables, rows, strict=True):
+            if at < len(chosen):
+                return table.name_of(int(chosen[at]))
+            at -= len(chosen)
+        return "the wait for a batch"
+
+    longest: list[float] = []
+    places: Counter[tuple[str, str]] = Counter()
+    for begin, stop in zip(steps.start_ns[steps.complete], steps.end_ns[steps.complete], strict=True):
+        first, last = np.searchsorted(start, [begin, stop])
+        open_until = max(begin, reached[first - 1]) if first else begin  # an op may run on from the step before
+        edges = np.concatenate(([open_until], np.maximum(reached[first:last], begin)))
+        gaps = np.concatenate((start[first:last], [stop])) - edges
+        at = int(gaps.argmax())
+        longest.append(max(float(gaps[at]), 0.0))
+        after = name_of(ends_last[first + at - 1]) if at or open_until > begin else ""
+        places[after, name_of(first + at) if first + at < last else ""] += 1
+    return Pause(median(longest), *places.most_common(1)[0][0])

@@ -30,16 +30,17 @@ class LoaderSums:
     pin_thread: bool
     """Whether a pin-memory thread is at work."""
     pins: bool | None
-    """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not tell.
+    """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not show it.
 
-    Pageable batches do not tell: a DataLoader passes on batches of a class without a method `pin_memory()` as they are.
+    Pageable batches do not show it: a DataLoader passes on batches of a class without a method `pin_memory()` as they
+    are.
     """
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""
 
     @property
     def by_workers(self) -> bool:
-        """Whether workers make the batches: whether they keep up without a profiler, a trace with one cannot tell."""
+        """Whether workers make the batches. A trace does not show whether they keep up without the profiler."""
         return self.waits > 0 and not self.in_process
 
 

@@ -27,7 +27,7 @@ class StepParts:
     memset_ns: Int64s
     """Memsets run, and nothing else."""
     idle_ns: Int64s
-    talking_ns: Int64s
+    collective_ns: Int64s
     """The part of `compute_ns` in which no kernels run but those of collectives."""
 
 
@@ -49,7 +49,7 @@ class MeanStep:
     memset_ns: float
     """Memsets run, and nothing else."""
     idle_ns: float
-    talking_ns: float = 0.0
+    collective_ns: float = 0.0
     """The part of `compute_ns` in which no kernels run but those of collectives."""
 
     @property
@@ -64,7 +64,7 @@ class MeanStep:
 
 
 def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: float) -> tuple[MeanStep, ...]:
-    """Return how a mean step of this length divides on each device.
+    """Return how a mean step of `step_ns` divides on each device.
 
     `copies` are the rows of the copies that count in `Trace.gpu`, `exposed_ns` is the exposed time of each.
     """
@@ -78,11 +78,11 @@ def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: floa
     exposed[copies] = exposed_ns
     for device, rows in trace.gpu.of_device.items():
         working = rows[stepped[rows]]
-        compute, both, copy, memset, talking = (
+        compute, both, copy, memset, in_collectives = (
             time / count for time in _sums(trace, working, int(exposed[working].sum()))
         )
         idle = max(step_ns - compute - both - copy - memset, 0.0)
-        means.append(MeanStep(device, compute, both, copy, memset, idle, talking))
+        means.append(MeanStep(device, compute, both, copy, memset, idle, in_collectives))
     return tuple(means)
 
 
@@ -100,8 +100,8 @@ def _sums(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, i
     kernels = time(is_kernel)
     both = min(max(time(is_copy) - exposed_ns, 0), kernels)
     memset = time(np.ones(len(rows), bool)) - time(is_kernel | is_copy)
-    talking = kernels - time(is_kernel & ~is_collective_kernel(gpu)[rows])
-    return kernels - both, both, exposed_ns, memset, min(talking, kernels - both)
+    in_collectives = kernels - time(is_kernel & ~is_collective_kernel(gpu)[rows])
+    return kernels - both, both, exposed_ns, memset, min(in_collectives, kernels - both)
 
 
 def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
@@ -135,11 +135,11 @@ def _of_device(trace: Trace, device: int) -> StepParts:
         copy_ns=copy - both,
         memset_ns=busy - compute - copy + both,
         idle_ns=end - start - busy,
-        talking_ns=covered(_talking(trace, on_device, kernels, copies), start, end),
+        collective_ns=covered(_in_collectives(trace, on_device, kernels, copies), start, end),
     )
 
 
-def _talking(trace: Trace, rows: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
+def _in_collectives(trace: Trace, rows: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
     """Return when a device runs nothing but collectives, which may mostly wait for other ranks."""
     gpu = trace.gpu
     computing = rows[(gpu.category[rows] == KERNEL) & ~is_collective_kernel(gpu)[rows]]
@@ -149,7 +149,7 @@ def _talking(trace: Trace, rows: Int64s, kernels: Intervals, copies: Intervals) 
 def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Return the complete steps with work on a device, and the times from where the step before ended to their end.
 
-    `rows` are the rows of the device in `Trace.gpu`. When the first step with work began is not known: it is left out,
+    `rows` are the rows of the device in `Trace.gpu`. The begin of the first step with work is unknown: it is left out,
     unless it is the only one.
     """
     step, start, end = steps_on_gpu(trace, rows)
@@ -159,7 +159,7 @@ def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def steps_on_gpu(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return what `step_windows` does, and of the first step with work the time from its first work on."""
+    """Return the same as `step_windows`, with the first step from its first work on."""
     gpu, step = trace.gpu, trace.links.activity_step[rows]
     if not (step != NONE).any():
         nothing = np.empty(0, np.int64)

@@ -1,12 +1,15 @@
-"""How long a training step took on the host and on the GPU."""
+"""How long a training step took on the host and on the GPU, and which steps of the trace are irregular."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.intervals import length, union
+from pinprof.intervals import Intervals, covered, length, union
+from pinprof.step_statistics import FEWEST, MOSTLY, unlike_others
 from pinprof.trace.links import NO_WORK, work_ends
-from pinprof.trace.tables import PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
+from pinprof.trace.run_log import RECORDED
+from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
 LONGER = 1.5
 """Next to an irregular step, a time from end to end belongs to that step if it is longer than this multiple of the
@@ -29,7 +32,7 @@ class StepTimes:
     busy_ns: float | None
     """Mean time per step in which the busiest device worked on what the steps launched, without copies of pageable
     memory, whose pace the host sets: nothing on the host can make the step shorter, nor does a profiler lengthen it."""
-    each_ns: Int64s
+    host_lengths_ns: Int64s
     """Time between the starts of consecutive complete steps."""
 
     @property
@@ -51,8 +54,8 @@ class StepTimes:
 def measure_steps(trace: Trace) -> StepTimes:
     """Return the length of the trace's complete steps.
 
-    A step's range on the host says how long the host took to issue it. Where the host runs ahead of the GPU, only the
-    ends of the GPU work tell the length; where the host is late, both do.
+    A step on the host lasts as long as the host takes to issue it. Where the host runs ahead of the GPU, only the ends
+    of the GPU work show the length of the step; where the host is late, both do.
     """
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
@@ -113,3 +116,94 @@ def _busy_time(trace: Trace) -> float | None:
         for rows in [of_device[stepped[of_device]]]
     ]
     return max(busy) / int(trace.steps.complete.sum())
+
+
+AHEAD = 0.9
+"""If the host's steps take less than this share of the GPU's, the host runs ahead: its steps scatter, and the GPU's
+count."""
+
+GPU, HOST = "gpu", "host"
+WHY = {
+    GPU: "the GPU has more to do there, as in an evaluation",
+    HOST: "the host does something else there, as logging, a checkpoint, or compiling",
+}
+"""Reasons why a step is irregular."""
+WHY_SERVED = {
+    GPU: "the GPU has more to do there, as in a prefill among decodes",
+    HOST: "the host does something else there, or waits for requests",
+}
+"""The same for the batches of a server."""
+
+
+@dataclass(frozen=True)
+class IrregularStep:
+    """An irregular step; times in ns."""
+
+    step: int
+    """Index into `Trace.steps`."""
+    time_ns: int
+    usual_ns: float
+    reason: str
+    """A key of `WHY`."""
+
+
+def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) -> tuple[IrregularStep, ...]:
+    """Return the complete steps that take much longer than the usual one for another reason than input.
+
+    Input that comes in bursts is a part of the cost of a batch, so a step that waits for it is regular.
+    `waiting_for_input` is called only if some step is longer.
+    """
+    step, time = _times(trace)
+    noted = trace.run.unusual_in(RECORDED) if trace.run else []
+    is_unlike = unlike_others(
+        time,
+        np.array(noted, bool)[step] if len(noted) == len(trace.steps) else np.zeros(len(step), bool),
+        lambda: covered(waiting_for_input(), trace.steps.start_ns[step], trace.steps.end_ns[step]),
+    )
+    if not is_unlike.any():
+        return ()
+    usual = float(np.median(time[~is_unlike]))
+    reasons = _reasons(trace, step, is_unlike, time - usual)
+    return tuple(
+        IrregularStep(int(step[place]), int(time[place]), usual, reasons[place])
+        for place in np.flatnonzero(is_unlike).tolist()
+    )
+
+
+def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
+    """Return the trace without these steps among those that are measured."""
+    if not irregular:
+        return trace
+    left_out: Bools = np.zeros(len(trace.steps), bool)
+    left_out[[step.step for step in irregular]] = True
+    return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~left_out, unlike=left_out))
+
+
+def with_unlike(trace: Trace) -> Trace:
+    """Return the trace with all steps that were recorded whole among those that are measured: it undoes `without`."""
+    return replace(trace, steps=replace(trace.steps, complete=trace.steps.whole, unlike=None))
+
+
+def _times(trace: Trace) -> tuple[Int64s, Int64s]:
+    """Return steps and how long each takes: to the next start on the host, or from end to end of their GPU work."""
+    steps = trace.steps
+    complete = np.flatnonzero(steps.complete)
+    followed = steps.followed if steps.on_host else complete[:0]
+    on_host = steps.start_ns[followed + 1] - steps.start_ns[followed]
+    ends = work_ends(trace)
+    working = complete[ends[complete] != NO_WORK]
+    after = working[1:][np.diff(working) == 1]
+    on_gpu = ends[after] - ends[after - 1]
+    if len(on_gpu) >= FEWEST and (not len(on_host) or np.median(on_host) < AHEAD * np.median(on_gpu)):
+        return after, on_gpu
+    return followed, on_host
+
+
+def _reasons(trace: Trace, step: Int64s, is_unlike: Bools, away: np.ndarray) -> list[str]:
+    """Return per step the reason for most of its time beyond the usual one."""
+    of_work = trace.links.activity_step
+    worked = np.bincount(of_work[of_work != NONE], trace.gpu.duration_ns[of_work != NONE], minlength=len(trace.steps))[
+        step
+    ]
+    more = worked - np.median(worked[~is_unlike])
+    return [GPU if is_work else HOST for is_work in (more >= MOSTLY * away).tolist()]

@@ -1,4 +1,4 @@
-"""How the step divides on the GPU that works most: what the bar of a report shows, and what a verdict may claim."""
+"""How the step divides on the GPU that works most: the parts of the bar of a report, and the basis of a verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ class Division:
     """Copies run, and no kernel."""
     memsets_ns: float
     idle_ns: Mapping[str, float]
-    """Nothing runs, by cause: the causes as traced share the idle time of the step without the profiler."""
+    """Idle time by cause: the idle time of the step without the profiler, divided as the causes divide it in the
+    trace."""
 
 
 def divide(profile: Profile, mean: MeanStep) -> Division:
@@ -33,8 +34,8 @@ def divide(profile: Profile, mean: MeanStep) -> Division:
     times = {} if profile.withheld.causes else idle_times(profile, _gpu_of(profile, mean))
     whole = sum(times.values())
     return Division(
-        kernels_ns=mean.compute_ns - mean.talking_ns + mean.both_ns,
-        collectives_ns=mean.talking_ns,
+        kernels_ns=mean.compute_ns - mean.collective_ns + mean.both_ns,
+        collectives_ns=mean.collective_ns,
         copies_ns=mean.copy_ns,
         memsets_ns=mean.memset_ns,
         idle_ns={cause: mean.idle_ns * time / whole for cause, time in times.items() if time}
@@ -49,7 +50,7 @@ def busiest(profile: Profile) -> MeanStep | None:
 
 
 def busiest_idle_times(profile: Profile) -> dict[str, float]:
-    """Return how long the GPU that works most is idle by cause, as `idle_times`."""
+    """Return the idle time of the GPU that works most by cause, as `idle_times`."""
     times = ((gpu, given(gpu.time)) for gpu in profile.gpus)
     return idle_times(profile, max(times, key=lambda of_gpu: of_gpu[1].busy_ns if of_gpu[1] else 0)[0])
 
@@ -60,7 +61,7 @@ def idle_times_of(profile: Profile, mean: MeanStep) -> dict[str, float]:
 
 
 def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
-    """Return how long a GPU is idle by cause, with what lies around its work in the only step; times in ns."""
+    """Return the idle time of a GPU by cause, in ns; in an only step with the time before and after all work."""
     return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
 
 

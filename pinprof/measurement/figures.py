@@ -38,7 +38,7 @@ class Figure:
     name: str
     """As in `per_step` of the report's JSON and in comparisons; in JSON times are in ms."""
     meaning: str
-    """What the schema and the guides say of it."""
+    """Its description in the schema and the guides."""
     unit: Unit
     withheld_by: tuple[FigureKind, ...]
     """Keys of the kinds of figures with which it is withheld."""
@@ -55,9 +55,10 @@ class Figure:
     of_trace: bool = False
     """Whether it is of the whole trace, and not of a step."""
     depends_on_end: bool = False
-    """Whether what follows a step changes it: the last step of the trace, which nothing follows, has no typical one."""
+    """Whether it depends on what follows the step: nothing follows the last step of the trace, which has no typical
+    value."""
     absent: str = NO_STEPS
-    """Why a trace that is fit for it may still not have it."""
+    """Why a trace may lack it although the recording is fit for it."""
     is_tracked: bool = True
     """Whether it is logged to the runs of trackers."""
 
@@ -85,7 +86,7 @@ class Figure:
 
 
 def _busy_fraction(profile: Profile) -> float | None:
-    """Return how much of the step the GPU works; the trace may say a little more than all of it."""
+    """Return the share of the step in which the GPU works, at most 1: times of a trace may exceed the step a little."""
     busy, step = profile.steps.busy_ns, profile.estimate.step_ns
     return min(busy / step, 1.0) if busy is not None and step else None
 

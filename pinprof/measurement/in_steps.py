@@ -1,4 +1,4 @@
-"""What each complete step of a trace has of a figure: the sums per step are made of it, and so is their spread."""
+"""The value of each figure in each complete step of a trace, of which sums per step and their spread are made."""
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ def step_lengths(details: Details) -> Floats:
     """Return the lengths of the steps in the trace, on the host or on the GPU: where they are longer."""
     steps = details.steps
     if steps.traced_ns == steps.host_ns:
-        return steps.each_ns.astype(np.float64)
+        return steps.host_lengths_ns.astype(np.float64)
     ends = work_ends(details.trace)
     return np.diff(ends[details.trace.steps.complete & (ends != NO_WORK)]).astype(np.float64)
 

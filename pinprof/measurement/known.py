@@ -1,4 +1,4 @@
-"""A figure that is known, or withheld with the reason: whoever uses it has to ask which."""
+"""A figure that is known, or withheld with the reason: types make its users check which."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar

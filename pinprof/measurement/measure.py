@@ -1,4 +1,4 @@
-"""Measures a trace: takes the sums of its rows, and withholds those that the recording is not fit for."""
+"""Measures a trace: takes the sums of its rows, and withholds sums that the recording is not fit for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -12,8 +12,7 @@ from pinprof.analyses.by_name.ops import OpSums, measure_ops
 from pinprof.analyses.copies import CopyGroup, Overlap, measure_copies
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analyses.idle import DeviceTime
-from pinprof.analyses.launches import measure_launches, measure_slow_launches
-from pinprof.analyses.longest_pause import measure_pause
+from pinprof.analyses.launches import measure_launches, measure_pause, measure_slow_launches
 from pinprof.analyses.step_parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
@@ -44,7 +43,7 @@ def profile_of(details: Details, replay: Replay) -> Profile:
 
 
 def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
-    """Return what makes a trace less than it seems, the gravest first."""
+    """Return the doubts about a trace, the gravest first."""
     by_workers = details.loader.by_workers
     return find_doubts(
         TrustFacts(details.trace, details.steps, replay.step, details.syncs, details.irregular, by_workers)
@@ -124,7 +123,9 @@ class _Sums:
         if self.why.per_step or self.why.busy:
             steps = replace(steps, busy_ns=None)
         if self.why.step:
-            steps = replace(steps, host_ns=None, device_ns=None, traced_ns=None, each_ns=steps.each_ns[:0])
+            steps = replace(
+                steps, host_ns=None, device_ns=None, traced_ns=None, host_lengths_ns=steps.host_lengths_ns[:0]
+            )
         return steps
 
     def step(self) -> Perhaps[StepEstimate]:

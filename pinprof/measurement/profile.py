@@ -8,9 +8,8 @@ from pinprof.analyses.by_name.ops import OpSums
 from pinprof.analyses.copies import Copied, Hidden
 from pinprof.analyses.host_samples import HostSums
 from pinprof.analyses.idle import DeviceTime
-from pinprof.analyses.launches import Launches, SlowLaunches
+from pinprof.analyses.launches import Launches, Pause, SlowLaunches
 from pinprof.analyses.loader import LoaderSums
-from pinprof.analyses.longest_pause import Pause
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Stalled
@@ -98,9 +97,9 @@ class Profile:
     skipped: dict[str, int]
     """Events that could not be used, by reason."""
     doubts: tuple[Doubt, ...]
-    """What makes the trace less than it seems, the gravest first."""
+    """The doubts about the trace, the gravest first."""
     withheld: Doubted
-    """Why figures are not given, for those who take them from the rows of the trace."""
+    """Why figures are not given, for code that takes them from the rows of the trace."""
     steps: StepTimes
     """Its times are None where they are withheld."""
     step: Perhaps[StepEstimate]
@@ -126,7 +125,7 @@ class Profile:
     whole_run: WholeRun | None
     """The sums of the whole run; None where pinprof did not record it."""
     unlike: tuple[Irregular, ...]
-    """What steps that are unlike the others add, in the run where that was noted, else in the trace."""
+    """The time that irregular steps add, in the whole run if pinprof noted it, otherwise in the trace."""
     pause: Pause | None
     """As traced; None without complete steps on the host, and where sums per step are withheld."""
     launches: Launches | None
@@ -190,7 +189,7 @@ class Profile:
 
     @property
     def idles(self) -> bool:
-        """Whether some GPU works for a time in which it could be idle."""
+        """Whether some GPU works, so that it could also be idle."""
         return any(not isinstance(gpu.time, Known) or gpu.time.value.span_ns for gpu in self.gpus)
 
     @property

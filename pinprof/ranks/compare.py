@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.longest_pause import MEANING
+from pinprof.analyses.launches import MEANING
 from pinprof.analyses.syncs import WAITS, SiteIdentity
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.known import given

@@ -9,7 +9,7 @@ STARVED = 0.15
 """From this share of the step on, workers that have no batch ready set its pace. Of 37 recordings of programs with
 workers, twelve have 0.28 to 0.69, the others 0.10 at most."""
 HANDED_OVER_NS = 100_000.0
-"""What it takes to get a batch from a thread that pins, once it is there: 0.04 to 0.15 ms in 12 recordings. Of one
+"""The time to get a ready batch from a thread that pins: 0.04 to 0.15 ms in 12 recordings. Of one
 program, before and after pin_memory=True, the steps were in the DataLoader for 1.6 ms and for 0.1."""
 
 
@@ -33,11 +33,11 @@ class Feed:
 
     @property
     def received_ns(self) -> float:
-        """What it takes to receive a batch that workers have ready; not known where the process makes them itself."""
+        """The time to receive a ready batch from workers; unknown where the process makes batches itself."""
         return self.input_ns - self.wait_ns if self.wait_ns else min(HANDED_OVER_NS, self.input_ns)
 
     def batch_ns(self, step_ns: float, now: int, then: int) -> float:
-        """Return how far apart `then` workers bring the batches of steps, in place of `now`; 0: the process itself.
+        """Return the time between batches of `then` workers in place of `now`; `now` is 0 for the process itself.
 
         Twice the workers are twice as fast, if they need only cores. The present workers set the pace of the step.
         """
@@ -67,11 +67,12 @@ BOUNDS = {
     INPUT: "the input sets the pace: the GPU waits for the next batch",
     COMMUNICATION: "collectives set the pace: the GPU runs them, or waits in them for other ranks",
 }
-"""What sets the pace of a step, before and after what a what-if changes."""
+"""What sets the pace of a step, in words."""
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
 COMMUNICATION_BOUND = 0.5
-"""Share of the step from which collectives that nothing hides are its limit: a GPU that waits counts as busy."""
+"""If collectives that nothing hides take this share of the step, they set its pace. A GPU that waits in them counts as
+busy."""
 HIDDEN_LOADER = 1.25
 """A step without profiler that is longer than the recorded one by this factor waited for input, where nobody measured
 that: hardly anything else is faster under a profiler. While the recording began, the DataLoader's workers filled their

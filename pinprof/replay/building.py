@@ -45,7 +45,7 @@ from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
 
 MOST_SPREAD = 2.5
-"""Of the launches of a program: one that scatters more does so for reasons of its own."""
+"""The largest spread of launches that counts: more has reasons in the program."""
 
 
 def build_program(
@@ -254,8 +254,8 @@ class _Builder:
 
 
 LOADING = 0.7
-"""What a profiler costs in ops of a DataLoader, as a multiple of what it costs in ops that last as long and launch
-kernels: chosen with 50 recordings of programs that load their data in their own process."""
+"""What a profiler costs in ops of a DataLoader, as a multiple of its cost in ops that are as long and launch kernels:
+chosen with 50 recordings of programs that load their data in their own process."""
 
 
 def add_host_time(

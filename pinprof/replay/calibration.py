@@ -19,10 +19,10 @@ KEEP = 0.2
 """At least this share of the host's time before a call is its own: with stacks, whole steps took up to 2.7 times as
 long as without a profiler."""
 USUAL_NS = 1_600.0
-"""What a profiler costs per recorded op and call on a fast H200 machine, where the recording does not tell: near the
+"""What a profiler costs per recorded op and call on a fast H200 machine, if the recording does not show it: near the
 median of the costs that fit 57 recordings of 27 programs."""
 Way: TypeAlias = Literal["plain", "memory", "stacks"]
-"""How a trace was recorded: with allocations, with Python functions (whatever else), or with neither."""
+"""How a trace was recorded: with Python functions, with allocations only, or with neither."""
 HOST_SHARE: Final[dict[Way, float]] = {"plain": 0.33, "memory": 0.42, "stacks": 0.44}
 """What a profiler costs, as a share of the host's time per recorded op and call, where launches do not scatter: medians
 of the costs that fit the measured steps of the recordings in traces/estimates.json (scripts/fit_calibration.py). A slow
@@ -35,15 +35,15 @@ LEAST_LAUNCHES, MOST_LAUNCHES = 0.2, 1.2
 BOUNDS = 0.9, 1.1
 """The least and the most that a profiler may have cost, in times of what is expected."""
 UNSURE, SLOW_UNSURE, ERRORS = 0.1, 0.04, 2.0
-"""An estimate is off by the first share of the step on a host whose launches take `FAST_LAUNCH_NS`, by the second one
-more for each time as long that they take, and by so many standard errors of the recorded steps: with the bounds above
-the narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
+"""How far an estimate may be off: `UNSURE` of the step on a host whose launches take `FAST_LAUNCH_NS`, `SLOW_UNSURE`
+more for each further `FAST_LAUNCH_NS`, and `ERRORS` standard errors of the recorded steps. With the bounds above this
+is the narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
 NOISE, SLOW_NOISE, FAST_LAUNCH_NS = 0.05, 0.04, 4_000.0
-"""Two runs of a program differ by the first share of the step where the host launches a kernel in so many ns, and by
-the second one more for each time as long that it takes: windows of 0.25 s of one run scattered by 3 % on hosts whose
+"""Two runs of a program differ by `NOISE` of the step on a host whose launches take `FAST_LAUNCH_NS`, and by
+`SLOW_NOISE` more for each further `FAST_LAUNCH_NS`: windows of 0.25 s of one run scattered by 3 % on hosts whose
 launches take 4 us, and by 20 % on those with 7 to 9 us."""
 MUCH = 0.2
-"""Where the profiler made the step longer by less than this share, the estimate is the less unsure."""
+"""If the profiler made the step longer by less than this share, the estimate is more certain in proportion."""
 MOST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
 MOST_HURRIED = 4.0
@@ -70,7 +70,7 @@ class Calibration:
     """`Program.step_error`, of the rank that has most of it."""
 
     def unsure(self, longer: float) -> float:
-        """Return by which share the estimate may be off besides, if the profiler made the step longer by this share."""
+        """Return by which share the estimate may be off, if the profiler made the step longer by the share `longer`."""
         return unsure_of(self.launch_ns, self.step_error, longer)
 
 
@@ -121,7 +121,7 @@ def noise_between_runs(programs: Sequence[Program]) -> float:
 
 
 def noise_of(launch_ns: float) -> float:
-    """Return by which share of the step two runs differ where a launch takes so long."""
+    """Return by which share of the step two runs differ on a host whose launches take `launch_ns`."""
     return NOISE + SLOW_NOISE * _slower(launch_ns)
 
 
@@ -141,7 +141,7 @@ def host_ns_per_event(program: Program) -> float:
 
 
 def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
-    """Return the cost at which the programs of all ranks take this step; if none does, the nearest."""
+    """Return the cost with which the programs of all ranks take a step of `step_ns`, or the nearest step to it."""
 
     @cache
     def lasts(cost: float) -> float:
@@ -175,9 +175,12 @@ def _hurried(times: float) -> ProfilerCost:
 
 
 def crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:
-    """Return where a falling function reaches the target between two places; if it does not, the nearest place.
+    """Return the argument from `low` to `high` at which a falling function reaches the target, or the nearest one.
 
-    If it stays above the target, that is the least place at which it is as low as it gets.
+    If the function stays above the target, that is the least argument with its lowest value.
+
+    >>> round(crossing(lambda x: 10 - x, 4, high=10), 2)
+    6.0
     """
     if falling(low) <= target:
         return low  # slower than the trace, but not because of the profiler
@@ -221,7 +224,7 @@ def as_sampled(program: Program, trace: Trace) -> Program:
 
 
 def sampled_ns(profile: HostProfile | None) -> float | None:
-    """Return how long a step is in its optimizers without the profiler, in ns; None where too few samples tell."""
+    """Return the time of a step in its optimizers without the profiler, in ns; None with too few samples."""
     if profile is None or not profile.samples or not profile.steps:
         return None
     met = sum(
@@ -260,7 +263,7 @@ def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:
 
 
 def _per_event(program: Program, inside: Floats, target_ns: float) -> float:
-    """Return the cost per op and call with which the host is in its optimizers for so long; the nearest if none is."""
+    """Return the cost per op and call with which the host is in its optimizers for `target_ns`, or the nearest."""
     host = program.host
     own = np.maximum(host.gap - host.input - host.artefact, 0.0)
     calls_ns = float(host.own[inside > 0].sum())

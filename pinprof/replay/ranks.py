@@ -18,10 +18,10 @@ Durations = list[dict[int, float]]
 def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:
     """Return the programs of the ranks with their common collectives, in the given steps of each trace.
 
-    The kernel of a collective waits on all ranks for the last one. By itself it takes what it took on the rank on which
-    it took least: that rank waited for none, except for ranks whose traces are not given. While it waits it holds a
-    part of the GPU, so that other kernels take longer meanwhile: they, too, take what they took on the rank on which
-    they took least.
+    The kernel of a collective waits on all ranks for the last one. Without waiting it takes its shortest time on any
+    rank: that rank waited for none, except for ranks whose traces are not given. While it waits it holds a part of the
+    GPU, so that other kernels take longer meanwhile: they, too, take what they took on the rank on which they took
+    least.
     """
     if len(traces) == 1:
         return list(programs)

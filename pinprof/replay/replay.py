@@ -19,8 +19,8 @@ from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
 
 PYTHON_COST = 0.3
-"""What a recorded Python function costs the profiler, in ops: of 0.3, 0.6, 1 and 1.5 the one with which the costs that
-fit the steps of 14 programs recorded with stacks scatter least."""
+"""The profiler's cost of a recorded Python function, as a multiple of the cost of an op. Of 0.3, 0.6, 1 and 1.5 it is
+the one with which the costs that fit 14 programs recorded with stacks scatter least."""
 
 MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes a µs or two for each, and is made dozens of times."""
@@ -120,7 +120,7 @@ class Replay:
         gpu_speed: float = 1.0,
         batch_ns: float = inf,
     ) -> Pace:
-        """Return the pace of changed programs of all ranks; workers bring batches so far apart, or as they do now."""
+        """Return the pace of changed programs of all ranks; workers bring a batch each `batch_ns`, or as now."""
         cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
         after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
         loses_input = _takes_input(self.programs) and not _takes_input(changed)
@@ -129,12 +129,12 @@ class Replay:
     def settled(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
         """Return the step after a change: the step now, less what one replay takes less than the other.
 
-        `before` is the replay of the unchanged programs, as long as that of the changed ones: without a change the step
-        is exactly the one now. A replay that is slower than the step is so all over, and saves as much more. What no
-        replay explains of the step stays.
+        `before` is the replay of the unchanged programs over as many steps: without a change the step stays exactly as
+        it is. A replay that is slower than the step is scaled down, with all that it saves. The part of the step that
+        no replay explains stays.
 
-        Where workers set the pace, a step that is shorter otherwise waits the longer for them. They bring batches
-        `batch_ns` apart; infinity: as they do now, 0: batches are always there.
+        Where workers set the pace, a step that becomes shorter waits longer for them. They bring a batch each
+        `batch_ns`; infinity: as they do now, 0: batches are always ready.
         """
         scale = min(self.step_ns / before.step_ns, 1.0) if before.step_ns else 1.0
         if self.is_starved:

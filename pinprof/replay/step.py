@@ -30,8 +30,9 @@ class StepEstimate:
     source: str
     """`measured` if pinprof measured it in the recorded run, `given` by the user, else `estimated`."""
     range_ns: tuple[float, float] | None
-    """Where the step lies: a measured one with 95 % confidence (of few steps, as they scatter), else between the
-    replays with the most and the least that a profiler may have cost, within the GPU's own work and the traced step."""
+    """The range of the step: with 95 % confidence if it was measured (of few steps, as they scatter), otherwise between
+    the replays with the most and the least that a profiler may have cost, within the GPU's own work and the traced
+    step."""
 
     @property
     def is_sure(self) -> bool:
@@ -53,7 +54,7 @@ def measured_step(ranks: Sequence[Details]) -> StepEstimate | None:
 def _measured(rank: Details) -> tuple[float, float, float] | None:
     """Return the step that was measured in the run of a rank, and where it lies, in ns; None if it was not.
 
-    Recordings of old versions tell the mean of all steps, and how single ones scatter.
+    Recordings of old versions have the mean of all steps, and how single steps scatter.
     """
     timed = rank.whole_run.timed if rank.whole_run else None
     if timed is not None and timed.range_ns is not None:

@@ -1,8 +1,7 @@
 """What a change of the code would make of the step, by replay."""
 
-from pinprof.whatif.edits import Edits
+from pinprof.whatif.edits import Edits, PinnedRates
 from pinprof.whatif.predict import Prediction, predict, predict_edits, predict_scenario, replay_of
-from pinprof.whatif.rates import PinnedRates
 from pinprof.whatif.scenarios import Scenario
 
 __all__ = [

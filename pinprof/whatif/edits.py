@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from pinprof.details import Details
+from pinprof.document import doc
 from pinprof.intervals import Intervals, union
 from pinprof.links import link_of_gpus
 from pinprof.replay.program import (
@@ -22,12 +24,38 @@ from pinprof.replay.program import (
     Work,
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
-from pinprof.trace.tables import NONE, PAGEABLE, PINNED, Trace
+from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Trace
 from pinprof.whatif.graphs import capturable_ns, fused, fused_ns, in_graphs
-from pinprof.whatif.rates import PinnedRates
+
+Rates: TypeAlias = Annotated[
+    tuple[tuple[float, ...], ...], doc("[bytes, GB/s] of the copies that were measured, by size")
+]
+
+
+class PinnedRates(Struct, frozen=True):
+    """What pinned copies were measured at, by direction; empty where they were not."""
+
+    gpu: Annotated[str, doc("the GPU of the bench")]
+    htod: Rates = ()
+    dtoh: Rates = ()
+
+    def time_ns(self, direction: int, size: int) -> float | None:
+        """Return the time of a copy in ns; `direction` is HTOD or DTOH. None if that was not measured.
+
+        Between measured sizes it follows the line between their times on logarithmic axes; a smaller copy takes as
+        long as the smallest, a larger one runs at the rate of the largest.
+        """
+        rates = {HTOD: self.htod, DTOH: self.dtoh}.get(direction)
+        if not rates:
+            return None
+        sizes, gbps = (np.array(column, dtype=np.float64) for column in zip(*rates, strict=True))
+        if size >= sizes[-1]:
+            return float(size / gbps[-1])
+        return float(np.exp(np.interp(np.log(max(size, 1)), np.log(sizes), np.log(sizes / gbps))))
+
 
 LARGE_COPY_BYTES = 1 << 20
-"""Copies from this size on show the rate of the link; below it latency decides how long a copy takes."""
+"""Copies of at least this size show the rate of the link; the time of smaller ones is mostly latency."""
 ASSUMED_GBPS = 25.0
 """The assumed rate of pinned copies where neither the trace nor the GPU's name shows it: that of PCIe 4.0 x16."""
 COPY_START_NS = 2_000.0
@@ -61,9 +89,9 @@ class Edits:
     without_pauses: bool = False
     """Whether the host makes no long pauses between ops any more."""
     most_input_ns: float = inf
-    """What a step is in its DataLoader at most; 0: batches are always there."""
+    """The longest time of a step in its DataLoader; 0: batches are always ready."""
     batch_ns: float = inf
-    """How far apart the workers of a DataLoader bring batches at most, in ns of a step."""
+    """The longest time between batches of a DataLoader's workers, in ns."""
 
     def __or__(self, other: "Edits") -> "Edits":
         return Edits(

@@ -19,7 +19,7 @@ from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
 
 class OptionWords(NamedTuple):
-    """An option of a scenario in words: one thing that it changes, several, and how; if there is none; its premise."""
+    """An option of a scenario in words: one thing that it changes, several, how, none; and its premise."""
 
     one: str
     several: str

@@ -15,9 +15,8 @@ from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.units import listed
-from pinprof.whatif.edits import Edits
+from pinprof.whatif.edits import Edits, PinnedRates
 from pinprof.whatif.graphs import Region, calls_to_fuse, capture_of
-from pinprof.whatif.rates import PinnedRates
 
 MOST_NAMED = 20
 """Places that an error names, the costliest, before it counts the rest."""

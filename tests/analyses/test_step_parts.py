@@ -65,10 +65,10 @@ def test_collectives_alone_are_told_from_other_kernels(tmp_path: Path) -> None:
         call = builder.call("cudaLaunchKernelExC", time + 40, 2)
         builder.activity("kernel", name, time + 50, 100, correlation=call, device=0, stream=20)
     (parts,) = parts_of(builder, tmp_path)
-    assert parts.talking_ns.tolist() == [50_000] * 2
+    assert parts.collective_ns.tolist() == [50_000] * 2
     assert parts.compute_ns.tolist() == [350_000] * 2
     (mean,) = means_of(builder, tmp_path, 1000)
-    assert (mean.talking_ns, mean.compute_ns) == (50_000, 350_000)
+    assert (mean.collective_ns, mean.compute_ns) == (50_000, 350_000)
 
 
 # the mean step

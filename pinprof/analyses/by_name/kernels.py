@@ -37,7 +37,7 @@ class KernelTime:
     communication: bool
     """Whether they are those of collectives: their time is also that of waiting for other ranks."""
     lanes: tuple[GpuStream, ...]
-    """Where they run, for the longest time first."""
+    """Where they run, the stream with most time first."""
     op: str | None
     """The outermost op, without autograd's nodes, that launches most of their time; None where no op does."""
     origin: Origin
@@ -97,13 +97,13 @@ def _busy(trace: Trace, rows: Int64s) -> int:
 
 
 def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:
-    """Return the op that launches most of each name, and where that is."""
+    """Return per name the op that launches most of its time, and its place."""
     time, launch = trace.gpu.duration_ns[rows], trace.links.launch[rows]
     calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
     known = calls[calls != NONE].astype(np.int64)
 
     def of_rows(of_call: Int32s) -> Int32s:
-        """Return per row what was found of its launch; of none, which is the first if there is any, none."""
+        """Return the value of each row's launch; rows without a launch, which come first, have none."""
         return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), of_call))[which]
 
     op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), time)

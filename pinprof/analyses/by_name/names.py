@@ -29,7 +29,7 @@ class NamedRows:
     time_ns: Int64s
     """Time of each name."""
     most: int = MOST_NAMES
-    """So many are kept."""
+    """How many are kept."""
 
     @property
     def kept(self) -> range:
@@ -46,9 +46,9 @@ class NamedRows:
         return _sums(self.which, values, len(self.codes))
 
     def leading(self, value: Int32s, weight: Int64s) -> tuple[Int64s, Int64s]:
-        """Return of each name the value of most weight, -1 for none, and how many different ones it has.
+        """Return per name the value with most weight, -1 for none, and the number of its different values.
 
-        Rows of the value -1 have none.
+        Rows with the value -1 do not count.
         """
         known = value != NONE
         width = int(value.max(initial=0)) + 1

@@ -53,7 +53,7 @@ OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
 
 AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
 """Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
-(torch/csrc/utils/tensor_new.cpp); without Python functions they tell it from `x.to("cuda")`."""
+(torch/csrc/utils/tensor_new.cpp). Without Python functions they distinguish it from `x.to("cuda")`."""
 
 
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
@@ -63,7 +63,7 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    by_op, within_op, within_library, within_compiled = _ops_tell(trace, stalls.call)
+    by_op, within_op, within_library, within_compiled = _facts_of_ops(trace, stalls.call)
     by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
     cause = np.where((by_op != NONE) & of_values, by_op, cause)
     cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
@@ -84,7 +84,7 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
 
 
 def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
-    """Return the cause that the call itself and its copy tell."""
+    """Return the cause by the call itself and its copy."""
     of_kind = np.full(max(OF_CALL) + 1, CODE["other"], np.int32)
     for kind, name in OF_CALL.items():
         of_kind[kind] = CODE[name]
@@ -106,14 +106,14 @@ def _is_awaited(stalls: Stalls) -> np.ndarray:
 
 def in_library(trace: Trace, call: Int64s) -> Bools:
     """Return whether a call is made within an op of a library or an extension, and not by the user's own code there."""
-    return _ops_tell(trace, call).within_library
+    return _facts_of_ops(trace, call).within_library
 
 
-class _OpsTell(NamedTuple):
-    """What the ops around each call tell; ops around a function of the user's own do not count."""
+class _OpFacts(NamedTuple):
+    """Facts from the ops around each call, without the ops around the innermost function of the user's own."""
 
     cause: Int32s
-    """As an index into CAUSES; -1 where they tell none."""
+    """As an index into CAUSES; -1 where the ops show none."""
     within_op: Bools
     """Whether another op of torch makes the call for its own purpose."""
     within_library: Bools
@@ -122,7 +122,7 @@ class _OpsTell(NamedTuple):
     """Whether the call is made within what torch compiled."""
 
 
-def _ops_tell(trace: Trace, call: Int64s) -> _OpsTell:
+def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
     def name_code(name: str) -> int:
         return CODE[OF_OP[name]] if name in OF_OP else NONE
 
@@ -141,7 +141,7 @@ def _ops_tell(trace: Trace, call: Int64s) -> _OpsTell:
         within_op[named] = False
         within_library |= there & of_library[op]
         within_compiled |= there & compiled[op]
-    return _OpsTell(cause, within_op, within_library, within_compiled)
+    return _OpFacts(cause, within_op, within_library, within_compiled)
 
 
 def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:

@@ -1,4 +1,4 @@
-"""What makes a trace less than it seems, what follows from that, and which figures are not given because of it."""
+"""Checks of a trace: each finds a doubt about it, and the figures that are not given because of it."""
 
 from dataclasses import replace
 
@@ -60,10 +60,10 @@ CHECKS: dict[str, Check] = {
     "copy_sizes": copy_sizes,
     "source_lines": source_lines,
 }
-"""Everything that is looked for, the gravest first."""
+"""All checks, the gravest first."""
 
 
 def find_doubts(facts: TrustFacts) -> tuple[Doubt, ...]:
-    """Return what makes the trace less than it seems: first what withholds figures, last what only was not recorded."""
+    """Return the doubts about a trace: first those that withhold figures, last what was merely not recorded."""
     doubts = [replace(doubt, check=name) for name, check in CHECKS.items() if (doubt := check(facts))]
     return tuple(sorted(doubts, key=lambda doubt: LEVELS.index(doubt.level)))

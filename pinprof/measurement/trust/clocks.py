@@ -1,4 +1,4 @@
-"""Times that contradict each other."""
+"""Doubts about times that contradict each other."""
 
 import numpy as np
 

@@ -1,11 +1,10 @@
-"""What a check says of a trace that is less than it seems, and the figures that are withheld because of it."""
+"""Doubts about a trace, and the figures that are withheld because of them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from pinprof.analyses.irregular_steps import IrregularStep
-from pinprof.analyses.steps import StepTimes
+from pinprof.analyses.steps import IrregularStep, StepTimes
 from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
@@ -24,17 +23,17 @@ FIGURE_KINDS: dict[FigureKind, str] = {
     "stalls": "length of waits",
     "drain": "idle time after waits",
 }
-"""The figures that a report withholds, each as a whole, and what they are in words."""
+"""The kinds of figures that a report withholds, each as a whole, in words."""
 STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURE_KINDS
 
 MATTERS = 0.02
-"""Share of what should be there that may be lost without harm: it changes a figure by about as much, and the rules call
-a cost of less than 2 % of the step low. If more is lost, the figures are not given."""
+"""The share of events that may be lost without harm: it changes a figure by about as much, and the rules call a cost of
+less than 2 % of the step low. If more is lost, the figures are not given."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something that makes a trace less than it seems, what follows from that, and the way out."""
+    """A reason not to rely on some figures of a trace, with its effect and a remedy."""
 
     what: str
     effect: str
@@ -42,7 +41,7 @@ class Doubt:
     withholds: frozenset[FigureKind] = frozenset()
     """Keys of FIGURE_KINDS that reports do not give because of it."""
     absent: bool = False
-    """Whether something was merely not recorded: what is shown is right without it."""
+    """Whether something was merely not recorded: the figures are right without it."""
     check: str = ""
     """The key of the check that found it."""
 

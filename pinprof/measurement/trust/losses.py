@@ -39,7 +39,7 @@ USUAL_GRAPH_WORK = 0.8
 than 80 % of the usual launches is taken to be cut off: a graph always runs the same nodes, except for conditional
 ones."""
 SAME_LAUNCHES = 3
-"""Fewer launches of a graph than this do not tell what is usual."""
+"""Fewer launches of a graph than this do not show what is usual."""
 NAMED_STEPS = 4
 """Lost steps that are named; more are counted."""
 

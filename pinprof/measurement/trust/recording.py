@@ -1,8 +1,8 @@
-"""What was not recorded, what the file has lost, and what recording it cost."""
+"""Doubts about the recording: what is not in it, what the file has lost, and what the profiler cost."""
 
 import numpy as np
 
-from pinprof.analyses.irregular_steps import WHY, WHY_SERVED, IrregularStep
+from pinprof.analyses.steps import WHY, WHY_SERVED, IrregularStep
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -24,7 +24,7 @@ from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE,
 from pinprof.units import counted, duration
 
 INFLATED = 1.1
-"""A step that the profiler makes longer by more is worth a line: a finding that costs 10 % is of high severity."""
+"""If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""
 
 NOTED = {
     EVALUATION: "an evaluation",
@@ -32,7 +32,7 @@ NOTED = {
     COMPILE: "compiling",
     EPOCH: "the start of an epoch",
 }
-"""What the irregular work is called that pinprof noted in a recorded step."""
+"""The irregular work that pinprof noted in a recorded step, in words."""
 
 PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (--windows, plain_steps)"
 LINES_WINDOW = (
@@ -163,7 +163,7 @@ def no_step_marks(facts: TrustFacts) -> Doubt | None:
 
 
 def irregular_steps(facts: TrustFacts) -> Doubt | None:
-    """Report steps that are unlike the others and so not measured."""
+    """Report irregular steps, which are not measured."""
     if not facts.irregular:
         return None
     longest = max(facts.irregular, key=lambda step: step.time_ns)
@@ -251,7 +251,7 @@ def copy_sizes(facts: TrustFacts) -> Doubt | None:
 
 
 def copy_times(facts: TrustFacts) -> Doubt | None:
-    """Report copies that took no time, as no copy does: none of 104 recordings, of this project and others, has one."""
+    """Report copies without duration, which is wrong: none of 104 recordings, of this project and others, has one."""
     gpu = facts.trace.gpu
     copies = gpu.duration_ns[gpu.category == MEMCPY]
     timeless = int((copies == 0).sum())

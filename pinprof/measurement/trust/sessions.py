@@ -1,4 +1,4 @@
-"""What a file holds besides usual steps: several recordings or processes, and work that a program does only once."""
+"""Doubts about what a file holds: several recordings or processes, or work that a program does only once."""
 
 import re
 

@@ -25,8 +25,8 @@ from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, listed, percent, shortened
 
 APART = 0.5
-"""Share of the time in which the host launches the work of several steps: if the GPU is not seen at work for so long,
-most of what it does lies beside nothing that is recorded of the host."""
+"""Share of the time in which the host launches the work of several steps: if the GPU is not seen at work for this long,
+most of its work lies outside of what is recorded of the host."""
 
 REMEDY = "record several steps in a row, with their GPU work from the start"
 

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from pinprof import hues
-from pinprof.analyses.irregular_steps import with_unlike
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
-from pinprof.analyses.steps import measure_steps
+from pinprof.analyses.steps import measure_steps, with_unlike
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, key_of, layout, line_across, points
 from pinprof.report.elements import Markup
@@ -48,10 +47,10 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
 
     It has also those that are not measured since they are unlike the others.
     """
-    lengths_ns = profile.steps.each_ns
+    lengths_ns = profile.steps.host_lengths_ns
     if trace.steps.unlike is not None:
         trace = with_unlike(trace)
-        lengths_ns = measure_steps(trace).each_ns
+        lengths_ns = measure_steps(trace).host_lengths_ns
         parts = parts and next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == parts.device), None)
     lines = []
     host, numbered = _host_steps(trace, len(lengths_ns)), shown_numbers(trace)
@@ -87,7 +86,7 @@ def outliers(lengths: Int64s) -> Bools:
 
 
 def _host_steps(trace: Trace, count: int) -> Int64s:
-    """Return the `count` steps of `StepTimes.each_ns`: complete ones that another one follows, else the only one."""
+    """Return the `count` steps of `host_lengths_ns`: complete ones that another one follows, else the only one."""
     followed = trace.steps.followed
     return (followed if len(followed) else np.flatnonzero(trace.steps.complete))[:count]
 
@@ -175,8 +174,8 @@ def _bars_shape(firsts: Int64s) -> dict[str, Any]:
 def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
     """Return how long each of PARTS is, in the order in which they are stacked: of each step, or of the mean one."""
     return {
-        COMPUTE_ONLY: parts.compute_ns - parts.talking_ns,
-        COLLECTIVE_ONLY: parts.talking_ns,
+        COMPUTE_ONLY: parts.compute_ns - parts.collective_ns,
+        COLLECTIVE_ONLY: parts.collective_ns,
         BOTH: parts.both_ns,
         COPY_ONLY: parts.copy_ns,
         MEMSET_ONLY: parts.memset_ns,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pinprof.analyses.longest_pause import MEANING
+from pinprof.analyses.launches import MEANING
 from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile

@@ -96,10 +96,10 @@ def _steps_table(profile: Profile) -> Markup:
         )
     )
     rows = [(name, duration(time), meaning) for name, time, meaning in named if time is not None]
-    each_ns = steps.each_ns.tolist()
-    if len(each_ns) > 1:
-        few = len(each_ns) <= FEW
-        lengths = ", ".join(map(duration, each_ns)) if few else between(min(each_ns), max(each_ns))
+    lengths_ns = steps.host_lengths_ns.tolist()
+    if len(lengths_ns) > 1:
+        few = len(lengths_ns) <= FEW
+        lengths = ", ".join(map(duration, lengths_ns)) if few else between(min(lengths_ns), max(lengths_ns))
         rows.append(("each", lengths, "from the start of one complete step to the next one's"))
     columns = [Column(steps.whole), *number_columns("time"), Column("meaning")]
     only = "The complete step" if steps.whole == "step" else "The whole trace"

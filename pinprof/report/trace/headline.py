@@ -64,7 +64,7 @@ def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
     mean, costs = busiest(profile), verdict.between
     works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
-        works = f"collectives run alone for {of_step(mean.talking_ns, mean)} of it, and "
+        works = f"collectives run alone for {of_step(mean.collective_ns, mean)} of it, and "
     what = f"what {LIMITS[costs[0].cause].lost} cost: {between(*costs[0].range_ns)}"
     if len(costs) > 1:
         named = [f"{LIMITS[cost.cause].lost} ({between(*cost.range_ns)})" for cost in costs]

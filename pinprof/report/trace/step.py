@@ -144,8 +144,8 @@ def _on_gpu(profile: Profile, mean: MeanStep, limit: str | None) -> Iterator[Fac
 
     overlapped = f", {duration(mean.both_ns)} of it beside copies" if mean.both_ns else ""
     yield fact(KERNEL, "kernels", mean.compute_ns + mean.both_ns, overlapped)
-    if mean.talking_ns:
-        yield fact(COLLECTIVE, "collectives alone", mean.talking_ns, ", in the kernels' time")
+    if mean.collective_ns:
+        yield fact(COLLECTIVE, "collectives alone", mean.collective_ns, ", in the kernels' time")
     if mean.both_ns + mean.copy_ns:
         beside = ", with no kernel beside them" if mean.copy_ns else ""
         overlapped = f"; {duration(mean.both_ns)} of copy time is overlapped" if mean.both_ns else ""

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from pinprof.analyses.host_samples import CalledLine
-from pinprof.analyses.longest_pause import MEANING
+from pinprof.analyses.launches import MEANING
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import many_small

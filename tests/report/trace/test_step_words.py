@@ -241,7 +241,7 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     assert numbers["idle"] == duration(mean.idle_ns)
     bar = page[page.index(of_what(profile, mean)) :]
     alone = "kernels alone" if mean.both_ns else "kernels"
-    named = {alone: mean.compute_ns - mean.talking_ns, "collectives alone": mean.talking_ns}
+    named = {alone: mean.compute_ns - mean.collective_ns, "collectives alone": mean.collective_ns}
     for label, time in (named | {"exposed copies": mean.copy_ns, "GPU idle": mean.idle_ns}).items():
         assert f"{label}: {duration(time)} (" in bar or not time
     _is_told(told, profile)

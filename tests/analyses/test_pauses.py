@@ -2,7 +2,7 @@ from pathlib import Path
 
 from trace_builder import AUTOGRAD, TraceBuilder
 
-from pinprof.analyses.longest_pause import Pause
+from pinprof.analyses.launches import Pause
 from pinprof.measurement.measure import measure
 from pinprof.trace import read_trace
 
