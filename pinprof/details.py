@@ -10,7 +10,7 @@ from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
-from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without
+from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without_irregular
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.analyses.whole_run.irregular_work import OTHER, Irregular
 from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
@@ -125,4 +125,4 @@ class Details:
 def details_of(trace: Trace, sources: Sources | None = None) -> Details:
     """Return the details of a trace; lines are looked up in `sources`, by default in the folder of the trace."""
     irregular = irregular_steps(trace, lambda: measure_loader(trace).times)
-    return Details(without(trace, irregular), sources or Sources(trace.path, trace.info.made), irregular)
+    return Details(without_irregular(trace, irregular), sources or Sources(trace.path, trace.info.made), irregular)

@@ -10,7 +10,7 @@ import pytest
 from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 
 from pinprof.analysis import Analysis
-from pinprof.measurement.known import Known, Perhaps
+from pinprof.measurement.known import Known, KnownOrWithheld
 from pinprof.measurement.profile import Profile
 
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
@@ -41,7 +41,7 @@ def profile_of(workload: str) -> Profile:
     return loaded(LEAN[workload]).profile
 
 
-def known(figure: Perhaps[T]) -> T:
+def known(figure: KnownOrWithheld[T]) -> T:
     assert isinstance(figure, Known)
     return figure.value
 

@@ -53,30 +53,17 @@ def measure_slow_launches(trace: Trace, stalls: Int64s, divisor: int) -> SlowLau
 
 
 @dataclass(frozen=True)
-class PhaseLaunches:
-    """The launches of one phase of a step; times in ns, as traced."""
-
-    phase: str
-    launches: float
-    """Calls that launch kernels, per step."""
-    host_ns: float
-    """The host's time from one launch to the next, per step: until each launch of this phase."""
-    kernel_ns: float
-    """How long the kernels run, per step."""
-
-
-@dataclass(frozen=True)
-class NamedLaunches:
-    """The launches of the ops, or modules, of one name; times in ns, as traced."""
+class LaunchSums:
+    """The launches of one phase of a step, or of the ops, or modules, of one name; sums per step, in ns as traced."""
 
     name: str | None
     """None for launches outside of any."""
     launches: float
-    """Calls that launch kernels, per step."""
+    """Calls that launch kernels."""
     host_ns: float
-    """The host's time from one launch to the next, per step: until each of these."""
+    """The host's time from one launch to the next, until each of these."""
     kernel_ns: float
-    """How long the kernels run, per step."""
+    """How long the kernels run."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +77,10 @@ class Launches:
     many_ns: float
     """The host's time per step that goes into launches, at most: the times from one launch to the next, each limited to
     `LONGEST` medians; 0 where a step has few launches."""
-    phases: tuple[PhaseLaunches, ...]
-    ops: tuple[NamedLaunches, ...]
+    phases: tuple[LaunchSums, ...]
+    ops: tuple[LaunchSums, ...]
     """By the outermost op, without autograd's nodes: the names with most launches, the most first."""
-    modules: tuple[NamedLaunches, ...]
+    modules: tuple[LaunchSums, ...]
     """By the innermost module; none where torch recorded no calls of modules. Backward launches belong to none."""
 
 
@@ -116,7 +103,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         divisor,
     )
     phases = tuple(
-        PhaseLaunches(
+        LaunchSums(
             name,
             int((of_call == number).sum()) / divisor,
             int(since[of_call == number].sum()) / divisor,
@@ -146,13 +133,13 @@ class _PerCall(NamedTuple):
     divisor: int
 
 
-def _by_op(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[NamedLaunches, ...]:
+def _by_op(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums, ...]:
     ops = trace.ops
     name = follow(ops.name, outermost_op(trace, calls))
     return _named(name, lambda code: shortened(ops.names[code], LONGEST_NAME), sums)
 
 
-def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[NamedLaunches, ...]:
+def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums, ...]:
     functions = trace.functions
     name = follow(functions.name, module_around(trace, trace.links.function[calls]))
     if (name == NONE).all():
@@ -160,11 +147,11 @@ def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[NamedLaunch
     return _named(name, lambda code: module_name(functions.names[code]), sums)
 
 
-def _named(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[NamedLaunches, ...]:
+def _named(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[LaunchSums, ...]:
     codes, which, count = np.unique(name, return_inverse=True, return_counts=True)
     host, kernel = (np.bincount(which, weight, minlength=len(codes)) for weight in (sums.since_ns, sums.kernel_ns))
     return tuple(
-        NamedLaunches(
+        LaunchSums(
             None if codes[at] == NONE else text(int(codes[at])),
             int(count[at]) / sums.divisor,
             float(host[at]) / sums.divisor,

@@ -170,7 +170,7 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
     )
 
 
-def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
+def without_irregular(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
     """Return the trace without these steps among those that are measured."""
     if not irregular:
         return trace
@@ -179,8 +179,8 @@ def without(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
     return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~left_out, unlike=left_out))
 
 
-def with_unlike(trace: Trace) -> Trace:
-    """Return the trace with all steps that were recorded whole among those that are measured: it undoes `without`."""
+def with_irregular(trace: Trace) -> Trace:
+    """Return the trace with all steps that were recorded whole: it undoes `without_irregular`."""
     return replace(trace, steps=replace(trace.steps, complete=trace.steps.whole, unlike=None))
 
 

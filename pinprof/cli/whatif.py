@@ -156,10 +156,10 @@ def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
 def _refuse_unfit(replay: "Replay") -> None:
     """Refuse a trace whose doubts withhold the estimate from its report."""
     from pinprof.measurement.measure import doubts_of
-    from pinprof.measurement.trust.doubt import doubted
+    from pinprof.measurement.trust.doubt import withheld_kinds
 
     for rank in replay.ranks:
-        reason = doubted(doubts_of(rank, replay)).estimate
+        reason = withheld_kinds(doubts_of(rank, replay)).estimate
         if reason:
             fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
 

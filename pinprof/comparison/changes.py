@@ -8,7 +8,7 @@ from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from pinprof.analyses.syncs import Counted, Match, Site, match_sites
+from pinprof.analyses.syncs import Match, Site, SiteCount, match_sites
 from pinprof.comparison.figures import ComparedFigure, Side, Value
 from pinprof.document import Bytes, doc
 from pinprof.documents.fields import Direction, Memory
@@ -167,11 +167,11 @@ def _costs(side: Side, rows: Int64s) -> tuple[Value, Value, Value]:
     )
 
 
-def _sites(counted: Sequence[Counted]) -> tuple[Site, ...]:
+def _sites(counted: Sequence[SiteCount]) -> tuple[Site, ...]:
     return tuple(site for site, _ in counted)
 
 
-def _counted(side: Side) -> list[Counted]:
+def _counted(side: Side) -> list[SiteCount]:
     steps = side.profile.steps.divisor
     return [
         (site, site.in_steps.count / steps) for site in side.details.syncs.sites if site.is_wait and site.in_steps.count

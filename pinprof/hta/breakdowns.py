@@ -91,7 +91,7 @@ def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
         (rank,) = analysis.t.get_ranks()
         failed: list[str] = []
 
-        def told(tell: Callable[[Any, int], T], default: T) -> T:
+        def figure_of(tell: Callable[[Any, int], T], default: T) -> T:
             try:
                 return tell(analysis, rank)
             except Exception as error:  # noqa: BLE001  HTA raises anything on traces that it does not expect
@@ -103,11 +103,11 @@ def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
         return Breakdown(
             path=shown(path),
             rank=rank,
-            times=told(_times, None),
-            overlapped=told(_overlapped, None),
-            kernels=told(_kernels, ()),
-            streams=told(_streams, ()),
-            launches=told(_launches, None),
+            times=figure_of(_times, None),
+            overlapped=figure_of(_overlapped, None),
+            kernels=figure_of(_kernels, ()),
+            streams=figure_of(_streams, ()),
+            launches=figure_of(_launches, None),
             failed=tuple(failed),
         )
 

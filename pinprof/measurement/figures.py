@@ -15,7 +15,7 @@ from pinprof.measurement.in_steps import (
     waited_in_steps,
     waits_in_steps,
 )
-from pinprof.measurement.known import Known, Perhaps, Withheld, given
+from pinprof.measurement.known import Known, KnownOrWithheld, Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP, FigureKind
 from pinprof.trace.sizes import total_bytes
@@ -77,7 +77,7 @@ class Figure:
         """Whether it is measured as a sum over the complete steps, which `Profile.per_step` has."""
         return self.value is None
 
-    def of(self, profile: Profile) -> Perhaps[float | None]:
+    def of(self, profile: Profile) -> KnownOrWithheld[float | None]:
         """Return the figure of a trace, with times in ns; None where the trace has none, as without complete steps."""
         if self.value is None:
             return profile.per_step.get(self.name, Known(None))

@@ -23,10 +23,10 @@ class Withheld:
     reason: Doubt
 
 
-Perhaps: TypeAlias = Known[T] | Withheld
+KnownOrWithheld: TypeAlias = Known[T] | Withheld
 """A figure of this type, or why it is withheld."""
 
 
-def given(figure: Perhaps[T]) -> T | None:
+def given(figure: KnownOrWithheld[T]) -> T | None:
     """Return a figure where it is known, else None."""
     return figure.value if isinstance(figure, Known) else None

@@ -18,10 +18,10 @@ from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
 from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, Figure
-from pinprof.measurement.known import Known, Perhaps, Withheld
+from pinprof.measurement.known import Known, KnownOrWithheld, Withheld
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
 from pinprof.measurement.trust import TrustFacts, find_doubts
-from pinprof.measurement.trust.doubt import Doubt, Doubted, doubted
+from pinprof.measurement.trust.doubt import Doubt, WithheldKinds, withheld_kinds
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
 from pinprof.trace.sources import Sources
@@ -39,7 +39,7 @@ def measure(trace: Trace, sources: Sources | None = None) -> Profile:
 def profile_of(details: Details, replay: Replay) -> Profile:
     """Return the sums of what was measured; `replay` is of the same trace."""
     doubts = doubts_of(details, replay)
-    return _Sums(details, replay, doubts, doubted(doubts)).profile()
+    return _Sums(details, replay, doubts, withheld_kinds(doubts)).profile()
 
 
 def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
@@ -63,7 +63,7 @@ class _Sums:
     details: Details
     replay: Replay
     doubts: tuple[Doubt, ...]
-    why: Doubted
+    why: WithheldKinds
 
     def profile(self) -> Profile:
         details, trace, why = self.details, self.details.trace, self.why
@@ -128,7 +128,7 @@ class _Sums:
             )
         return steps
 
-    def step(self) -> Perhaps[StepEstimate]:
+    def step(self) -> KnownOrWithheld[StepEstimate]:
         """Return the step without the profiler; what was measured stays."""
         step = self.replay.step
         return _unless((self.why.estimate or self.why.step) if step.source == "estimated" else None, lambda: step)
@@ -173,7 +173,7 @@ class _Sums:
             in_steps_cost=_unless(why.stalls or why.drain, lambda: site.in_steps),
         )
 
-    def per_step(self) -> dict[str, Perhaps[float | None]]:
+    def per_step(self) -> dict[str, KnownOrWithheld[float | None]]:
         """Return the sums per step by the name of their figure; nothing without complete steps."""
         if not self.details.steps.count:
             return {}
@@ -194,7 +194,7 @@ def _mean(figure: Figure, details: Details) -> float | None:
     return None if total is None else total / details.steps.count
 
 
-def _unless(reason: Doubt | None, figure: Callable[[], T]) -> Perhaps[T]:
+def _unless(reason: Doubt | None, figure: Callable[[], T]) -> KnownOrWithheld[T]:
     """Return a figure, or why it is withheld."""
     return Withheld(reason) if reason else Known(figure())
 

@@ -15,8 +15,8 @@ from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Stalled
 from pinprof.analyses.whole_run.irregular_work import Irregular
 from pinprof.analyses.whole_run.ledger import WholeRun
-from pinprof.measurement.known import Known, Perhaps, given
-from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, Doubted
+from pinprof.measurement.known import Known, KnownOrWithheld, given
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, WithheldKinds
 from pinprof.object_repr import as_table, one_line
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Info
@@ -31,8 +31,8 @@ class GpuSums:
     """How long a GPU worked and was idle in the whole trace."""
 
     device: int
-    time: Perhaps[DeviceTime]
-    idle_by_cause: Perhaps[Times]
+    time: KnownOrWithheld[DeviceTime]
+    idle_by_cause: KnownOrWithheld[Times]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class CopySums:
     host_memory: str
     unsized: int
     """Copies whose size is not recorded."""
-    copied: Perhaps[Copied]
-    hidden: Perhaps[Hidden]
-    host_blocked_ns: Perhaps[int]
+    copied: KnownOrWithheld[Copied]
+    hidden: KnownOrWithheld[Hidden]
+    host_blocked_ns: KnownOrWithheld[int]
     """How long the host was blocked in calls that made or awaited these copies."""
 
 
@@ -65,22 +65,22 @@ class OverlapSums:
 class ExposedSums:
     """The exposed copies of one reason."""
 
-    reason: Perhaps[str]
-    count: Perhaps[int]
-    exposed_ns: Perhaps[int]
+    reason: KnownOrWithheld[str]
+    count: KnownOrWithheld[int]
+    exposed_ns: KnownOrWithheld[int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitSite(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: Perhaps[Stalled]
+    total: KnownOrWithheld[Stalled]
     """In the whole trace."""
-    total_cost: Perhaps[Cost]
+    total_cost: KnownOrWithheld[Cost]
     """With what the waits were for, and what they left."""
-    in_steps: Perhaps[Stalled]
+    in_steps: KnownOrWithheld[Stalled]
     """In the complete steps together."""
-    in_steps_cost: Perhaps[Cost]
+    in_steps_cost: KnownOrWithheld[Cost]
 
 
 @dataclass(frozen=True)
@@ -98,29 +98,29 @@ class Profile:
     """Events that could not be used, by reason."""
     doubts: tuple[Doubt, ...]
     """The doubts about the trace, the gravest first."""
-    withheld: Doubted
+    withheld: WithheldKinds
     """Why figures are not given, for code that takes them from the rows of the trace."""
     steps: StepTimes
     """Its times are None where they are withheld."""
-    step: Perhaps[StepEstimate]
+    step: KnownOrWithheld[StepEstimate]
     """The step without the profiler."""
     bound: str | None
     """`host`, `gpu`, `input` or `communication`; None without GPU work, and where it cannot be told."""
     gpus: tuple[GpuSums, ...]
     copies: tuple[CopySums, ...]
-    copy_ns: Perhaps[int]
+    copy_ns: KnownOrWithheld[int]
     """How long copies run."""
-    overlap: Perhaps[OverlapSums]
+    overlap: KnownOrWithheld[OverlapSums]
     exposed: tuple[ExposedSums, ...]
     """By reason, the longest first."""
     sites: tuple[WaitSite, ...]
     """Where the host waits, the longest idle time first."""
     loader: LoaderSums
     communication: Communication
-    per_step: Mapping[str, Perhaps[float | None]]
+    per_step: Mapping[str, KnownOrWithheld[float | None]]
     """Sums over the complete steps, divided by their number, by the name of the figure: `Figure.of` returns them.
     What lies outside of complete steps is left out; without any it is empty."""
-    mean_steps: Perhaps[tuple[MeanStep, ...]]
+    mean_steps: KnownOrWithheld[tuple[MeanStep, ...]]
     """How the step divides on each GPU; none if its length is not known."""
     whole_run: WholeRun | None
     """The sums of the whole run; None where pinprof did not record it."""
@@ -132,9 +132,9 @@ class Profile:
     """How kernels are launched, as traced; None without complete steps, and where sums per step are withheld."""
     slow_launches: SlowLaunches | None
     """As traced; None where sums per step are withheld."""
-    kernels: Perhaps[KernelSums]
+    kernels: KnownOrWithheld[KernelSums]
     """The kernels of the complete steps by name."""
-    ops: Perhaps[OpSums]
+    ops: KnownOrWithheld[OpSums]
     """The ops of the complete steps by name, as traced."""
     host: HostSums | None
     """Where the host's time goes without the profiler; None where it was not sampled."""

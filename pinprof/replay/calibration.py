@@ -140,7 +140,7 @@ def host_ns_per_event(program: Program) -> float:
     return float(np.average(np.minimum(per_event, np.percentile(per_event, RARE)), weights=events))
 
 
-def fitted(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
+def fit_cost(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
     """Return the cost with which the programs of all ranks take a step of `step_ns`, or the nearest step to it."""
 
     @cache
@@ -203,7 +203,7 @@ DECORATED_IN: Final = "torch/utils/_contextlib.py"
 """Where `torch.no_grad` calls what it decorates, as the step of an optimizer."""
 
 
-def as_sampled(program: Program, trace: Trace) -> Program:
+def with_sampled_optimizers(program: Program, trace: Trace) -> Program:
     """Return the program with the profiler's cost in optimizers as the samples of the recorded run tell it.
 
     Per op, a profiler costs more or less in an optimizer than elsewhere. Elsewhere samples are no better: a short call

@@ -15,7 +15,7 @@ Durations = list[dict[int, float]]
 """Per rank, what activities take, in ns, by row of `Trace.gpu`."""
 
 
-def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:
+def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:
     """Return the programs of the ranks with their common collectives, in the given steps of each trace.
 
     The kernel of a collective waits on all ranks for the last one. Without waiting it takes its shortest time on any
@@ -46,7 +46,7 @@ def joined(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence
     ]
 
 
-def alone(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
+def without_collectives(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
     """Return the program of a rank as if its collectives took no time: it waits for nobody."""
     rows = set(collectives_of(trace, steps).row.tolist())
     return replace(

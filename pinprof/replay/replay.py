@@ -10,10 +10,10 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, Feed, bound_of, feed_of, is_gpu_bound
 from pinprof.replay.building import build_program
-from pinprof.replay.calibration import USUAL_NS, as_sampled, cost_of, expected, fitted, way_of
+from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fit_cost, way_of, with_sampled_optimizers
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
-from pinprof.replay.ranks import alone, joined
+from pinprof.replay.ranks import join_ranks, without_collectives
 from pinprof.replay.step import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.tables import NONE, Trace
@@ -59,8 +59,10 @@ class Replay:
             program.fed(feed.input_ns) if feed else program for program, feed in zip(programs, self.feeds, strict=True)
         ]
         if self._measured and not self._given:
-            programs = [as_sampled(program, rank.trace) for rank, program in zip(self.ranks, programs, strict=True)]
-        return joined([rank.trace for rank in self.ranks], programs, self.chosen)
+            programs = [
+                with_sampled_optimizers(program, rank.trace) for rank, program in zip(self.ranks, programs, strict=True)
+            ]
+        return join_ranks([rank.trace for rank in self.ranks], programs, self.chosen)
 
     @cached_property
     def step(self) -> StepEstimate:
@@ -81,7 +83,7 @@ class Replay:
         (rank, *_), steps = self.ranks, self.chosen[0]
         if len(self.ranks) > 1 or not self.runs or not len(collectives_of(rank.trace, steps)):
             return None
-        return alone(rank.trace, self.programs[0], steps)
+        return without_collectives(rank.trace, self.programs[0], steps)
 
     @property
     def runs(self) -> bool:
@@ -98,7 +100,7 @@ class Replay:
         """The profiler's cost, with which the unchanged programs run at the step's pace."""
         if self.step.step_ns is None or not self.runs:
             return cost_of(USUAL_NS)
-        return fitted(self.programs, self.steps, self.step.step_ns)
+        return fit_cost(self.programs, self.steps, self.step.step_ns)
 
     @cached_property
     def before(self) -> Pace:
@@ -124,9 +126,9 @@ class Replay:
         cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
         after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
         loses_input = _takes_input(self.programs) and not _takes_input(changed)
-        return self.settled(after, self.before, batch_ns=0.0 if loses_input else batch_ns)
+        return self.pace_after(after, self.before, batch_ns=0.0 if loses_input else batch_ns)
 
-    def settled(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
+    def pace_after(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
         """Return the step after a change: the step now, less what one replay takes less than the other.
 
         `before` is the replay of the unchanged programs over as many steps: without a change the step stays exactly as

@@ -13,7 +13,7 @@ from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import size
 from pinprof.whatif import Edits
-from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, after
+from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, pace_after
 
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""
@@ -110,7 +110,7 @@ def _runs(replay: Replay) -> bool:
 def saving_of(replay: Replay, edits: Edits) -> Saving:
     """Return what a change of the program saves of its step."""
     before = replay.step_ns
-    saving = max(before - after(replay, [edits]).step_ns, 0.0)
+    saving = max(before - pace_after(replay, [edits]).step_ns, 0.0)
     if saving < NOTHING * before:
         saving = 0.0
     unsure = UNSURE_CHANGE * saving + NOISE * before

@@ -53,7 +53,7 @@ class Rerun:
 
     def _ran(self, programs: Sequence[Program], host: ProfilerCost) -> float:
         after = pace(programs, self.replay.steps, host, calls=CALLS)
-        return self.replay.settled(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0).step_ns
+        return self.replay.pace_after(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0).step_ns
 
     def edits(self, scenario: Scenario) -> Edits:
         """Return what a scenario changes in the recorded program."""

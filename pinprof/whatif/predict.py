@@ -63,18 +63,18 @@ def predict(trace: Trace | Sequence[Trace], scenario: Scenario, step_ms: float |
 
 def predict_scenario(replay: Replay, scenario: Scenario) -> Prediction:
     """Return the step after a change of the code; raises TraceError if it names a place where nothing waits."""
-    scenario = placed(replay, scenario)
+    scenario = with_full_places(replay, scenario)
     return predict_edits(replay, [edits_of(rank, scenario) for rank in replay.ranks], scenario)
 
 
-def placed(replay: Replay, scenario: Scenario) -> Scenario:
+def with_full_places(replay: Replay, scenario: Scenario) -> Scenario:
     """Return a scenario with its places as the traces name them; raises TraceError as `places_in` does."""
     first, *others = (str(rank.trace.path) for rank in replay.ranks)
     name = f"{first} and {len(others)} more" if others else first
     return replace(scenario, drop_syncs=places_in(name, [rank.syncs for rank in replay.ranks], scenario.drop_syncs))
 
 
-def after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
+def pace_after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
     """Return the pace after edits of the program of each rank."""
     changed = [
         edited(program, rank, change)
@@ -139,7 +139,7 @@ def _check_ranks(traces: Sequence[Trace]) -> None:
 def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) -> Prediction:
     """Return the step after edits of the program of each rank, and with the speeds of the scenario."""
     baseline = replay.step_ns
-    changed = after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
+    changed = pace_after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
     bounds = range_of(replay.step, changed.step_ns, _noise(replay, changed))
     return Prediction(
         baseline,

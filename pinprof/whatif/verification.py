@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 
 from pinprof.analyses.by_name.kernels import SAME, kernels_alike
-from pinprof.analyses.syncs import BLOCKING_COPIES, GONE, OF_COPIES_TO_GPU, Counted, Site, match_sites
+from pinprof.analyses.syncs import BLOCKING_COPIES, GONE, OF_COPIES_TO_GPU, Site, SiteCount, match_sites
 from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered, union
@@ -153,7 +153,7 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
 # Waits
 
 
-def _waits(side: _Side) -> list[Counted]:
+def _waits(side: _Side) -> list[SiteCount]:
     """Return the sites that a fix can be about, each with its waits per step."""
     return [
         (site, side.per_step(site.in_steps.count))

@@ -13,7 +13,7 @@ from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
 from pinprof.analyses.by_name.names import LONGEST_NAME, MOST_NAMES, Origin
 from pinprof.analyses.by_name.ops import OpSums, own_times
 from pinprof.intervals import length, union
-from pinprof.measurement.known import Known, Perhaps, Withheld
+from pinprof.measurement.known import Known, KnownOrWithheld, Withheld
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.trace import read_trace
@@ -31,7 +31,7 @@ def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
     return measure(read_trace(builder.write(folder / "trace.json")))
 
 
-def known(figure: Perhaps[OpSums] | Perhaps[KernelSums]) -> OpSums | KernelSums:
+def known(figure: KnownOrWithheld[OpSums] | KnownOrWithheld[KernelSums]) -> OpSums | KernelSums:
     assert isinstance(figure, Known)
     return figure.value
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.analyses.syncs.lines.watched import is_of, may_be
+from pinprof.analyses.syncs.lines.watched import is_known_to_run, may_run
 from pinprof.trace.lines import SourceLine, WatchedWait
 
 
@@ -28,4 +28,4 @@ def wait(waited: str | None) -> WatchedWait:
     ],
 )
 def test_a_call_is_of_the_ops_that_it_runs(waited: str | None, op: str, certain: bool, possible: bool) -> None:
-    assert (is_of(wait(waited), op), may_be(wait(waited), op)) == (certain, possible)
+    assert (is_known_to_run(wait(waited), op), may_run(wait(waited), op)) == (certain, possible)

@@ -26,7 +26,7 @@ from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import CHECKS, FIGURE_KINDS
-from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, doubted
+from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, withheld_kinds
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
@@ -621,7 +621,7 @@ def test_every_rule_says_which_figures_it_rests_on() -> None:
 @pytest.mark.parametrize("figure", FIGURE_KINDS)
 def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: FigureKind) -> None:
     doubt = Doubt("a doubt", "its effect", "a remedy", frozenset({figure}))
-    profile = replace(measure(read(steps(), tmp_path)), doubts=(doubt,), withheld=doubted([doubt]))
+    profile = replace(measure(read(steps(), tmp_path)), doubts=(doubt,), withheld=withheld_kinds([doubt]))
     are_silent = any(figure in rule.rests_on for rule in RULES)
     assert unsearched(profile) == (doubt if are_silent else None)
 

@@ -11,7 +11,7 @@ from pinprof.replay.calibration import (
     USUAL_NS,
     Way,
     expected,
-    fitted,
+    fit_cost,
     noise_of,
     unsure_of,
 )
@@ -97,4 +97,4 @@ def test_a_given_step_is_reached_even_if_the_host_did_other_work_while_it_record
     """Ten calls, one every 30 us: the most that a profiler costs leaves 100 us, and a host four times as fast 25."""
     program = program_of(*[30_000.0] * 10, launch_ns=4_000)
     program = replace(program, calls=tuple(replace(call, step=0) for call in program.calls))
-    assert pace([program], 1, fitted([program], 1, step_ns)).step_ns == pytest.approx(step_ns, rel=0.01)
+    assert pace([program], 1, fit_cost([program], 1, step_ns)).step_ns == pytest.approx(step_ns, rel=0.01)

@@ -15,7 +15,7 @@ from pinprof.measurement.measure import measure
 from pinprof.replay.building import build_program
 from pinprof.replay.machine import Job, pace
 from pinprof.replay.program import Call, Program
-from pinprof.replay.ranks import joined
+from pinprof.replay.ranks import join_ranks
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE
 from pinprof.whatif import Scenario, predict
@@ -49,7 +49,7 @@ def job(folder: Path, *ranks: TraceBuilder) -> list[Trace]:
 def programs_of(traces: list[Trace]) -> list[Program]:
     steps = [list(range(len(trace.steps))) for trace in traces]
     programs = [build_program(trace, measure_stalls(trace), measure_loader(trace).times, 0.3) for trace in traces]
-    return joined(traces, programs, steps)
+    return join_ranks(traces, programs, steps)
 
 
 def in_steps(programs: list[Program]) -> list[Program]:

@@ -19,7 +19,7 @@ from pinprof.trace import read_trace
 from pinprof.whatif import Edits, Scenario, predict_edits, predict_scenario
 from pinprof.whatif.edits import NO_EDITS
 from pinprof.whatif.fixes import changes_of
-from pinprof.whatif.predict import after
+from pinprof.whatif.predict import pace_after
 from pinprof.whatif.verification import verify
 
 US, MS = 1000, 1_000_000
@@ -84,7 +84,7 @@ def told(replay: Replay, times: float) -> Replay:
 
 def saved(replay: Replay, edits: Edits, **speeds: float) -> float:
     """Return the share of the step that a change saves."""
-    return 1 - after(replay, [edits], **speeds).step_ns / replay.step_ns
+    return 1 - pace_after(replay, [edits], **speeds).step_ns / replay.step_ns
 
 
 def worked_us(parts: Parts) -> int:
@@ -140,16 +140,16 @@ def test_a_replay_that_is_slower_than_the_step_is_so_all_over_and_the_rest_of_on
     replay = program(Parts(kernel=100, item=True, work=500, copy=10, pageable=False, side=False), tmp_path)
     before, half = Pace(2.0 * MS, 0.1 * MS), Pace(1.0 * MS, 0.1 * MS)
     slower, faster = Replay(replay.ranks, 1.0 * MS), Replay(replay.ranks, 3.0 * MS)
-    assert slower.settled(half, before, batch_ns=0.0).step_ns == 0.5 * MS
-    assert faster.settled(half, before, batch_ns=0.0).step_ns == 2.0 * MS
+    assert slower.pace_after(half, before, batch_ns=0.0).step_ns == 0.5 * MS
+    assert faster.pace_after(half, before, batch_ns=0.0).step_ns == 2.0 * MS
 
 
 def test_no_step_becomes_shorter_than_the_work_of_the_gpu_unless_it_is(tmp_path: Path) -> None:
     replay = program(Parts(kernel=100, item=True, work=500, copy=10, pageable=False, side=False), tmp_path)
     slower = Replay(replay.ranks, 1.0 * MS)
     before = Pace(2.0 * MS, 0.9 * MS)
-    assert slower.settled(Pace(0.9 * MS, 0.9 * MS), before, batch_ns=0.0).step_ns == 0.9 * MS
-    assert slower.settled(Pace(1.5 * MS, 1.4 * MS), before, batch_ns=0.0).step_ns == 1.0 * MS
+    assert slower.pace_after(Pace(0.9 * MS, 0.9 * MS), before, batch_ns=0.0).step_ns == 0.9 * MS
+    assert slower.pace_after(Pace(1.5 * MS, 1.4 * MS), before, batch_ns=0.0).step_ns == 1.0 * MS
 
 
 @pytest.mark.parametrize(

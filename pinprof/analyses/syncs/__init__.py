@@ -10,7 +10,7 @@ from pinprof.analyses.syncs.causes import (
     Cause,
     label_of,
 )
-from pinprof.analyses.syncs.matches import GONE, Counted, Match, match_sites
+from pinprof.analyses.syncs.matches import GONE, Match, SiteCount, match_sites
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, by_line, measure_syncs
@@ -28,9 +28,9 @@ __all__ = [
     "BareSite",
     "Cause",
     "Cost",
-    "Counted",
     "Match",
     "Site",
+    "SiteCount",
     "SiteIdentity",
     "Stalled",
     "Stalls",

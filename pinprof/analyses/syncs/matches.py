@@ -10,7 +10,7 @@ GONE = 0.5
 """A wait has been taken out of the code if the trace after has at most this share of it per step: one that is left in
 every third step comes from another place or another case."""
 
-Counted = tuple[Site, float]
+SiteCount = tuple[Site, float]
 """A site, and its waits per step."""
 
 
@@ -18,8 +18,8 @@ Counted = tuple[Site, float]
 class Match:
     """Sites of two traces that are the same waits: either side may be empty, and may be several lines of a function."""
 
-    before: tuple[Counted, ...]
-    after: tuple[Counted, ...]
+    before: tuple[SiteCount, ...]
+    after: tuple[SiteCount, ...]
     moved: bool = False
     """Whether only cause and op are the same: the wait is in another function now, as far as recorded."""
 
@@ -32,7 +32,7 @@ class Match:
         return _without_counterpart(self.after, self.before)
 
 
-def _without_counterpart(sites: tuple[Counted, ...], others: tuple[Counted, ...]) -> Iterator[Site]:
+def _without_counterpart(sites: tuple[SiteCount, ...], others: tuple[SiteCount, ...]) -> Iterator[Site]:
     left = _total(others)
     for site, count in sites:
         matched = min(left, count)
@@ -41,15 +41,15 @@ def _without_counterpart(sites: tuple[Counted, ...], others: tuple[Counted, ...]
             yield site
 
 
-def _have_places(sites: tuple[Counted, ...]) -> bool:
+def _have_places(sites: tuple[SiteCount, ...]) -> bool:
     return any(site.function is not None for site, _ in sites)
 
 
-def _total(sites: tuple[Counted, ...]) -> float:
+def _total(sites: tuple[SiteCount, ...]) -> float:
     return sum(count for _, count in sites)
 
 
-def match_sites(before: Sequence[Counted], after: Sequence[Counted]) -> tuple[Match, ...]:
+def match_sites(before: Sequence[SiteCount], after: Sequence[SiteCount]) -> tuple[Match, ...]:
     """Return which sites of two traces are the same waits, each site in one match, in the order before, then after.
 
     Sites are the same if their whole identity is. A site without a counterpart, or with one of at most half as many
@@ -79,8 +79,8 @@ def match_sites(before: Sequence[Counted], after: Sequence[Counted]) -> tuple[Ma
     return tuple(matches.values())
 
 
-def _by_identity(sites: Sequence[Counted]) -> dict[SiteIdentity, list[Counted]]:
-    grouped: dict[SiteIdentity, list[Counted]] = defaultdict(list)
+def _by_identity(sites: Sequence[SiteCount]) -> dict[SiteIdentity, list[SiteCount]]:
+    grouped: dict[SiteIdentity, list[SiteCount]] = defaultdict(list)
     for site, count in sites:
         grouped[site.identity].append((site, count))
     return dict(grouped)

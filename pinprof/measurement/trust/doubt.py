@@ -58,7 +58,7 @@ LEVELS = ("invalid", "unsure", "absent")
 
 
 @dataclass(frozen=True)
-class Doubted:
+class WithheldKinds:
     """Of each kind of figure the gravest doubt that withholds it; None where it is given."""
 
     step: Doubt | None = None
@@ -77,13 +77,13 @@ class Doubted:
         return next(filter(None, reasons), None)
 
 
-def doubted(doubts: Iterable[Doubt]) -> Doubted:
+def withheld_kinds(doubts: Iterable[Doubt]) -> WithheldKinds:
     """Return which kinds of figures are withheld; the doubts come with the gravest first."""
     reasons: dict[FigureKind, Doubt] = {}
     for doubt in doubts:
         for figure in doubt.withholds:
             reasons.setdefault(figure, doubt)
-    return Doubted(**reasons)
+    return WithheldKinds(**reasons)
 
 
 class TrustFacts(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof import hues
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
-from pinprof.analyses.steps import measure_steps, with_unlike
+from pinprof.analyses.steps import measure_steps, with_irregular
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Chart, Key, bars, key_of, layout, line_across, points
 from pinprof.report.elements import Markup
@@ -49,7 +49,7 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
     """
     lengths_ns = profile.steps.host_lengths_ns
     if trace.steps.unlike is not None:
-        trace = with_unlike(trace)
+        trace = with_irregular(trace)
         lengths_ns = measure_steps(trace).host_lengths_ns
         parts = parts and next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == parts.device), None)
     lines = []

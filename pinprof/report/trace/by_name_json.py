@@ -92,7 +92,7 @@ def launches_of(launches: Launches, forbids: Sequence[Blocker] | None) -> docume
         per_step=launches.per_step,
         median_kernel_us=launches.median_kernel_ns / NS_PER_US,
         host_us_per_launch=launches.host_ns / NS_PER_US,
-        phases=[filled(documents.Phase, phase) for phase in launches.phases],
+        phases=[filled(documents.Phase, phase, phase=phase.name) for phase in launches.phases],
         ops=[filled(documents.Launcher, op) for op in launches.ops],
         modules=[filled(documents.Launcher, module) for module in launches.modules],
         blockers=None if forbids is None else blockers(forbids),

@@ -7,7 +7,7 @@ from pinprof.document import filled, maybe_ms
 from pinprof.documents import waits as documents
 from pinprof.documents.fields import library
 from pinprof.measurement.figures import LOADER, SYNCS
-from pinprof.measurement.known import Known, Perhaps, given
+from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.report.trace.waits import SeenWait, seen_elsewhere
 from pinprof.units import ms
@@ -65,7 +65,7 @@ def _seen(wait: SeenWait) -> documents.Seen:
     return filled(documents.Seen, wait, count=wait.waits, per_step=wait.waits / wait.of if wait.of else None)
 
 
-def _together(profile: Profile, costs: Iterable[Perhaps[Stalled]]) -> Stalled | None:
+def _together(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> Stalled | None:
     """Return what waits cost together; None if that is withheld, also where there is none."""
     if profile.withheld.stalls:
         return None

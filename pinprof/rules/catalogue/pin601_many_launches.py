@@ -38,7 +38,7 @@ def _other_work_ns(details: Details, profile: Profile) -> float:
 
 
 def _launched(launches: Launches, per: str) -> str:
-    phases = ", ".join(f"{phase.phase} {how_many(phase.launches)}" for phase in launches.phases)
+    phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
     return (
         f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
         f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"

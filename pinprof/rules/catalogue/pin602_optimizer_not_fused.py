@@ -17,7 +17,7 @@ LEAST = 0.01
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for optimizers that are not fused, whose launches come late or whose kernels take long."""
     launches, late = profile.launches, late_ns(details, profile)
-    phase = next((part for part in launches.phases if part.phase == "optimizer"), None) if launches else None
+    phase = next((part for part in launches.phases if part.name == "optimizer"), None) if launches else None
     if phase is None or phase.launches < MANY:
         return
     calls = calls_to_fuse(details.trace, details.syncs)

@@ -61,14 +61,14 @@ def is_shown(wait: WatchedWait) -> bool:
     return wait.waited is not None and wait.waited not in _NOT_ALWAYS
 
 
-def may_be(wait: WatchedWait, op: str) -> bool:
+def may_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited may run this op; True where the call is not known."""
-    if wait.waited is None or is_of(wait, op):
+    if wait.waited is None or is_known_to_run(wait, op):
         return True
     return wait.waited not in OPS_OF and f"aten::{wait.waited}" != op
 
 
-def is_of(wait: WatchedWait, op: str) -> bool:
+def is_known_to_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited is known to run this op."""
     return wait.waited is not None and (op in OPS_OF.get(wait.waited, ()) or op == f"aten::{wait.waited}")
 
@@ -124,7 +124,11 @@ class WatchedWaits:
         if not self.are_enough or self._recorded.get(kind):
             return None
         waits = [self._waits[number] for number in self.rivals(kind)]
-        return agreed(wait.line for wait in waits) if all(self._fits(wait, kind, is_of) for wait in waits) else None
+        return (
+            agreed(wait.line for wait in waits)
+            if all(self._fits(wait, kind, is_known_to_run) for wait in waits)
+            else None
+        )
 
     def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
         """Return whether a wait at another line, which may be of the kind, was seen between the same waits."""
@@ -140,11 +144,11 @@ class WatchedWaits:
         return frozenset(
             number
             for number, wait in enumerate(self._waits)
-            if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_be(wait, op) or may_be(wait, kind.op))
+            if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_run(wait, op) or may_run(wait, kind.op))
         )
 
     def _possible(self, kind: WaitKind) -> list[int]:
-        return [number for number, wait in enumerate(self._waits) if self._fits(wait, kind, may_be)]
+        return [number for number, wait in enumerate(self._waits) if self._fits(wait, kind, may_run)]
 
     @cached_property
     def _neighbours(self) -> dict[int, set[tuple[int, int]]]:
@@ -158,7 +162,7 @@ class WatchedWaits:
     def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
         """Return whether a watched wait is of a kind: as recorded at its place, if what waited runs the op recorded."""
         recorded = {there for there in self._kinds.get(wait.line.place, set()) if _on_thread(wait, there)}
-        if any(may_be(wait, there.op) for there in recorded):
+        if any(may_run(wait, there.op) for there in recorded):
             return kind in recorded
         return _on_thread(wait, kind) and runs(wait, kind.op)
 
