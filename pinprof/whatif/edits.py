@@ -1,7 +1,7 @@
 """Edits of a program: the rows of a trace that a change is about, and what becomes of their calls."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -94,29 +94,22 @@ class Edits:
     """The longest time between batches of a DataLoader's workers, in ns."""
 
     def __or__(self, other: "Edits") -> "Edits":
+        rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROWS}
         return Edits(
-            self.unwaited | other.unwaited,
-            self.pinned | other.pinned,
-            self.unblocked | other.unblocked,
-            self.ahead | other.ahead,
-            self.pinned_gbps or other.pinned_gbps,
-            self.machine or other.machine,
-            self.removed_ops | other.removed_ops,
-            self.removed_times | other.removed_times,
-            self.removed_works | other.removed_works,
-            self.graphed | other.graphed,
-            self.fused | other.fused,
-            self.without_pauses or other.without_pauses,
-            min(self.most_input_ns, other.most_input_ns),
-            min(self.batch_ns, other.batch_ns),
+            **rows,
+            pinned_gbps=self.pinned_gbps or other.pinned_gbps,
+            machine=self.machine or other.machine,
+            without_pauses=self.without_pauses or other.without_pauses,
+            most_input_ns=min(self.most_input_ns, other.most_input_ns),
+            batch_ns=min(self.batch_ns, other.batch_ns),
         )
 
     def __bool__(self) -> bool:
-        of_host = (self.unwaited, self.unblocked, self.removed_ops, self.removed_times, self.graphed, self.fused)
-        of_gpu = (self.pinned, self.ahead, self.removed_works)
-        return any(of_host) or any(of_gpu) or self.without_pauses or self.most_input_ns < inf
+        return any(getattr(self, name) for name in _ROWS) or self.without_pauses or self.most_input_ns < inf
 
 
+_ROWS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
+"""The fields of `Edits` that hold rows."""
 NO_EDITS = Edits()
 
 
