@@ -104,7 +104,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     lines, functions = _Counts(), _Counts()
     for stack in profile.stacks:
         frames = [profile.frames[index] for index in stack.frames]
-        kind = _kind(frames)
+        kind = _kind_of_sample(frames)
         kinds[kind] += stack.count
         called.setdefault(_users(frames), Counter())[kind] += stack.count
         lines.add([_Line(frame.place, frame.origin) for frame in frames], stack.count)
@@ -121,7 +121,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     )
 
 
-def _kind(frames: list[HostFrame]) -> Kind:
+def _kind_of_sample(frames: list[HostFrame]) -> Kind:
     """Return what a sample of this stack is of; the outermost frame comes first."""
     if any(frame.file.replace("\\", "/").endswith(LOADER) for frame in frames):
         return "input"

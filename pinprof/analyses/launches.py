@@ -136,7 +136,7 @@ class _PerCall(NamedTuple):
 def _by_op(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums, ...]:
     ops = trace.ops
     name = follow(ops.name, outermost_op(trace, calls))
-    return _named(name, lambda code: shortened(ops.names[code], LONGEST_NAME), sums)
+    return _sums_by_name(name, lambda code: shortened(ops.names[code], LONGEST_NAME), sums)
 
 
 def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums, ...]:
@@ -144,10 +144,10 @@ def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums,
     name = follow(functions.name, module_around(trace, trace.links.function[calls]))
     if (name == NONE).all():
         return ()
-    return _named(name, lambda code: module_name(functions.names[code]), sums)
+    return _sums_by_name(name, lambda code: module_name(functions.names[code]), sums)
 
 
-def _named(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[LaunchSums, ...]:
+def _sums_by_name(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[LaunchSums, ...]:
     codes, which, count = np.unique(name, return_inverse=True, return_counts=True)
     host, kernel = (np.bincount(which, weight, minlength=len(codes)) for weight in (sums.since_ns, sums.kernel_ns))
     return tuple(

@@ -59,7 +59,8 @@ class LoaderWaits(LoaderSums):
 def measure_loader(trace: Trace) -> LoaderWaits:
     """Return the times in which the main thread asked its DataLoader for a batch."""
     start, end = (
-        np.concatenate(parts) for parts in zip(_waits(trace, trace.annotations), _waits(trace, trace.ops), strict=True)
+        np.concatenate(parts)
+        for parts in zip(_batch_waits(trace, trace.annotations), _batch_waits(trace, trace.ops), strict=True)
     )
     step = step_at(trace.steps, start) if trace.steps.on_host else np.full(len(start), NONE)
     in_steps = trace.steps.holds(step)
@@ -71,7 +72,7 @@ def measure_loader(trace: Trace) -> LoaderWaits:
         waits=len(start),
         wait_ns=int(wait.sum()),
         wait_in_steps_ns=int(wait[in_steps].sum()),
-        pinned=_pinned(trace),
+        pinned=_batches_are_pinned(trace),
         pin_thread=pin_thread,
         pins=_pins(trace, times, pin_thread=pin_thread, in_process=in_process),
         times=times,
@@ -83,7 +84,7 @@ def _is_in_process(name: str) -> bool:
     return name.startswith(LOADER_PREFIX) and "SingleProcess" in name
 
 
-def _pinned(trace: Trace) -> bool | None:
+def _batches_are_pinned(trace: Trace) -> bool | None:
     """Return whether the batches of the steps came from pinned memory.
 
     Small copies are labels and scalars if there are large ones; else they are batches, if the DataLoaders yield
@@ -134,7 +135,7 @@ def _is_function(name: str, file: str, function: str) -> bool:
     return place is not None and place.function == function and place.file.endswith(file)
 
 
-def _waits(trace: Trace, events: HostEvents) -> tuple[Int64s, Int64s]:
+def _batch_waits(trace: Trace, events: HostEvents) -> tuple[Int64s, Int64s]:
     """Return start and end of the waits that are recorded as these events: annotations, in old versions ops."""
     chosen = events.named(lambda name: name.startswith(LOADER_PREFIX)) & _of_main(trace, events)
     return events.start_ns[chosen], events.end_ns[chosen]

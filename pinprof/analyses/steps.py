@@ -153,7 +153,7 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
     Input that comes in bursts is a part of the cost of a batch, so a step that waits for it is regular.
     `waiting_for_input` is called only if some step is longer.
     """
-    step, time = _times(trace)
+    step, time = _step_lengths(trace)
     noted = trace.run.unusual_in(RECORDED) if trace.run else []
     is_unlike = unlike_others(
         time,
@@ -184,7 +184,7 @@ def with_irregular(trace: Trace) -> Trace:
     return replace(trace, steps=replace(trace.steps, complete=trace.steps.whole, unlike=None))
 
 
-def _times(trace: Trace) -> tuple[Int64s, Int64s]:
+def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
     """Return steps and how long each takes: to the next start on the host, or from end to end of their GPU work."""
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)

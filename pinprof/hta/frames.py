@@ -70,8 +70,8 @@ def frame_of(
         "index": rows.entry,
         "cat": _symbols(recording.categories, symbols)[rows.category],
         "name": _symbols(recording.names, symbols)[rows.name],
-        "pid": _numbers(recording, 0),
-        "tid": _numbers(recording, 1),
+        "pid": _thread_ids(recording, 0),
+        "tid": _thread_ids(recording, 1),
         "ts": _microseconds(start - begin_ns),
         "dur": duration / US,
         "end": _microseconds(start + duration - begin_ns),
@@ -98,7 +98,7 @@ def _symbols(texts: tuple[str, ...], symbols: TraceSymbolTable) -> Int64s:
     return np.array([symbols.sym_index.get(text, NONE) for text in texts], np.int64)
 
 
-def _numbers(recording: EventColumns, index: int) -> np.ndarray:
+def _thread_ids(recording: EventColumns, index: int) -> np.ndarray:
     """Return the process or the thread ids, as integers if all of them are integers."""
     used = np.unique(recording.rows.thread)
     ids = [recording.threads[thread][index] for thread in used.tolist()]

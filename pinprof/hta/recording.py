@@ -117,7 +117,7 @@ def recorded_ranks(traces: Source | Sequence[Source] | Mapping[int, Source]) -> 
 def _by_rank(recordings: Sequence[EventColumns]) -> dict[int, EventColumns]:
     by_rank: dict[int, EventColumns] = {}
     for recording in recordings:
-        rank = _rank(recording, alone=len(recordings) == 1)
+        rank = _rank_of(recording, alone=len(recordings) == 1)
         if rank in by_rank:
             both = f"{shown(by_rank[rank].path)} and {shown(recording.path)}"
             raise PinprofError(f"{both} are both of rank {rank}; say which is which: {{0: path, 1: path}}")
@@ -133,7 +133,7 @@ def _file(source: Source) -> str:
     return source.path
 
 
-def _rank(recording: EventColumns, *, alone: bool) -> int:
+def _rank_of(recording: EventColumns, *, alone: bool) -> int:
     for rank in (recording.rank, rank_in_name(recording.path)):
         if rank is not None:
             return rank

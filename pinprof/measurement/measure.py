@@ -69,7 +69,7 @@ class _Sums:
         details, trace, why = self.details, self.details.trace, self.why
         steps, step = self.steps(), self.step()
         length = (step.value.step_ns if isinstance(step, Known) else None) or steps.traced_ns
-        begin, end = _times(trace)
+        begin, end = _span(trace)
         no_sums = why.step or why.per_step
         return Profile(
             path=trace.path,
@@ -203,7 +203,7 @@ def _stalled(cost: Cost) -> Stalled:
     return Stalled(cost.count, cost.stall_ns)
 
 
-def _times(trace: Trace) -> tuple[int, int]:
+def _span(trace: Trace) -> tuple[int, int]:
     tables = [table for table in (trace.ops, trace.annotations, trace.calls, trace.gpu) if len(table)]
     if not tables:
         return 0, 0

@@ -93,10 +93,10 @@ class _Builder:
         self.free_ns = self._free()
         self.latency_ns = self._usual_latency()
         self.usual_launch_ns = usual_launch_ns(trace)
-        self.rows = self._rows()
+        self.rows = self._replayed_calls()
         self.current = self._current_queues()
 
-    def _rows(self) -> Int64s:
+    def _replayed_calls(self) -> Int64s:
         """Return the calls that launch, wait or use events, on threads that launch, by their start."""
         trace, stalls = self.trace, self.stalls
         rows = np.array(sorted({*self.works_of, *stalls.call.tolist(), *self.uses.of_call}), dtype=np.int64)
@@ -270,7 +270,7 @@ def add_host_time(
     artefact = _artefacts(trace, since, start)
     paused = covered(long_pauses(trace, threads), since, start)
     working = covered(_own_work(trace, threads), since, start)
-    events, input_events = _events(trace, threads, waiting, (since, start), python_cost)
+    events, input_events = _recorded_events(trace, threads, waiting, (since, start), python_cost)
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
     input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
     for position, call in zip(np.flatnonzero(wanted).tolist(), calls, strict=True):
@@ -290,7 +290,7 @@ def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
     return artefact
 
 
-def _events(
+def _recorded_events(
     trace: Trace, threads: Int32s, waiting: Intervals, between: tuple[Int64s, Int64s], python_cost: float
 ) -> tuple[Floats, Floats]:
     """Return what was recorded between these times, in ops: outside of the waiting for input, and in it."""

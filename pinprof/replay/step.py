@@ -99,7 +99,7 @@ def _by_replay(
 ) -> StepEstimate:
     """`at_most`: how many times as long as the longest replay the step may be, up to the traced one."""
     traced, busy = (
-        [time for time in of_ranks if time is not None] for of_ranks in zip(*map(_times, times), strict=True)
+        [time for time in of_ranks if time is not None] for of_ranks in zip(*map(_traced_and_busy, times), strict=True)
     )
     if not traced or not busy:
         return StepEstimate(None, "estimated", None)
@@ -117,5 +117,5 @@ def _by_replay(
     return StepEstimate(middle, "estimated", (max(low, least), min(high, most * (1 + SHORT_OF_TRUTH))))
 
 
-def _times(times: StepTimes) -> tuple[float | None, float | None]:
+def _traced_and_busy(times: StepTimes) -> tuple[float | None, float | None]:
     return times.traced_ns, times.busy_ns

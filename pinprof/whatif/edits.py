@@ -226,10 +226,10 @@ class _Change:
         if not call.works:
             return call
         kept = [work for work in call.works if work.row not in self.edits.removed_works]
-        works = [self._as_pinned(work) if self._pinned(work.row, call) else work for work in kept]
+        works = [self._as_pinned(work) if self._becomes_pinned(work.row, call) else work for work in kept]
         changed = call if works == call.works else replace(call, works=works)
         if call.kind == STAGED and (
-            stall in self.edits.unwaited or all(self._pinned(work.row, call) for work in works)
+            stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)
         ):
             changed = replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
         elif call.kind == ISSUE and any(work.row in self.edits.pinned for work in works):
@@ -245,7 +245,7 @@ class _Change:
         is_pinned = self.trace.gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
-    def _pinned(self, row: int, call: Call) -> bool:
+    def _becomes_pinned(self, row: int, call: Call) -> bool:
         """Return whether a copy that was staged is pinned now."""
         return call.kind == STAGED and row in self.edits.pinned
 

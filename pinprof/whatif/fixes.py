@@ -137,10 +137,10 @@ class OptionChange:
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:
     """Return what each option of a scenario that edits the program changes, also where that is nothing."""
-    return tuple(_change(option, details, alone) for option, alone in _each_alone(scenario))
+    return tuple(_change_by_option(option, details, alone) for option, alone in _each_alone(scenario))
 
 
-def _change(option: str, details: Details, alone: Scenario) -> OptionChange:
+def _change_by_option(option: str, details: Details, alone: Scenario) -> OptionChange:
     if alone.fused_optimizer:
         calls = calls_to_fuse(details.trace, details.syncs)
         return OptionChange(option, len(calls) / max(int(details.trace.steps.complete.sum()), 1), None, ())

@@ -104,7 +104,7 @@ def verify(before: Details, before_profile: Profile, after: Details, after_profi
     replay = Replay([before])
     if not replay.runs:
         raise TraceError(f"{before_profile.path}: has no runtime calls, so no change can be predicted from it")
-    matches = match_sites(_waits(old), _waits(new))
+    matches = match_sites(_waits_of_code(old), _waits_of_code(new))
     edits = _edits(old, new, {site for match in matches for site in match.gone()})
     step = measured.step_ns or 0.0
     return Verification(
@@ -123,7 +123,7 @@ def verify(before: Details, before_profile: Profile, after: Details, after_profi
 def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits]:
     """Return by option what the fix changed in the trace before; `missed` are the waits that only that has."""
     syncs, gpu = old.details.syncs, old.trace.gpu
-    copies, stalls = _copies(old), syncs.stalls
+    copies, stalls = _copies_in_steps(old), syncs.stalls
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
     pinned = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] != PINNED)
     blocking = _fewer(old, new, copies, _blocks)
@@ -153,7 +153,7 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
 # Waits
 
 
-def _waits(side: _Side) -> list[SiteCount]:
+def _waits_of_code(side: _Side) -> list[SiteCount]:
     """Return the sites that a fix can be about, each with its waits per step."""
     return [
         (site, side.per_step(site.in_steps.count))
@@ -165,7 +165,7 @@ def _waits(side: _Side) -> list[SiteCount]:
 # Copies
 
 
-def _copies(side: _Side) -> Int64s:
+def _copies_in_steps(side: _Side) -> Int64s:
     """Return the copies of the complete steps."""
     trace = side.trace
     step = trace.links.activity_step
@@ -178,14 +178,14 @@ def _key(side: _Side, row: int) -> CopyKey:
 
 def _kept(old: _Side, new: _Side) -> set[CopyKey]:
     """Return the kinds of copies that the trace after has, too."""
-    before, after = (Counter(_key(side, row) for row in _copies(side).tolist()) for side in (old, new))
+    before, after = (Counter(_key(side, row) for row in _copies_in_steps(side).tolist()) for side in (old, new))
     return {key for key, count in before.items() if new.per_step(after[key]) > GONE * old.per_step(count)}
 
 
 def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], Bools]) -> list[int]:
     """Return the copies before that have something which copies of their kind, still there after, no longer have."""
     chosen = rows[has(old, rows)].tolist()
-    others = _copies(new)
+    others = _copies_in_steps(new)
     left = Counter(_key(new, row) for row in others[has(new, others)].tolist())
     before = Counter(_key(old, row) for row in chosen)
     kept = _kept(old, new)

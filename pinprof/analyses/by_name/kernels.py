@@ -134,14 +134,14 @@ SAME = 0.8
 
 def kernels_alike(before: Trace, after: Trace) -> float:
     """Return the share of the kernels of a complete step that both traces have, by name; 1 if there are no kernels."""
-    old, new = _kernels(before), _kernels(after)
+    old, new = _kernels_per_step(before), _kernels_per_step(after)
     names = {*old, *new}
     both = sum(min(old.get(name, 0.0), new.get(name, 0.0)) for name in names)
     either = sum(max(old.get(name, 0.0), new.get(name, 0.0)) for name in names)
     return both / either if either else 1.0
 
 
-def _kernels(trace: Trace) -> dict[str, float]:
+def _kernels_per_step(trace: Trace) -> dict[str, float]:
     """Return how often per step each kernel runs, by name."""
     rows = np.flatnonzero((trace.gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
     steps = max(int(trace.steps.complete.sum()), 1)

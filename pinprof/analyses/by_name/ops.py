@@ -59,10 +59,10 @@ def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | 
     names = by_name(trace.ops, rows, own)
     origins = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
     stalled = _stalled(trace, *stalls)[rows] if stalls else None
-    count, time = (column[rows] for column in _launched(trace)) if kernels else (None, None)
+    count, time = (column[rows] for column in _own_kernels(trace)) if kernels else (None, None)
     sums = [None if column is None else names.sums(column).tolist() for column in (stalled, count, time)]
     return OpSums(
-        tuple(_row(trace, names, at, sums, origins[at]) for at in names.kept),
+        tuple(_op_time(trace, names, at, sums, origins[at]) for at in names.kept),
         len(names.codes),
         names.left_ns,
         int(own.sum()),
@@ -70,7 +70,7 @@ def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | 
     )
 
 
-def _row(trace: Trace, names: NamedRows, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
+def _op_time(trace: Trace, names: NamedRows, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
     stall_ns, kernels, kernel_ns = (None if column is None else column[at] for column in sums)
     name = shortened(trace.ops.names[names.codes[at]], LONGEST_NAME)
     return OpTime(name, int(names.count[at]), int(names.time_ns[at]), stall_ns, kernels, kernel_ns, origin)
@@ -111,7 +111,7 @@ def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:
     return _per_op(trace, op[op != NONE], stall_ns[op != NONE])
 
 
-def _launched(trace: Trace) -> tuple[Int64s, Int64s]:
+def _own_kernels(trace: Trace) -> tuple[Int64s, Int64s]:
     """Return how many kernels of the complete steps each op itself launches, and how long they run."""
     gpu = trace.gpu
     rows = np.flatnonzero((gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))

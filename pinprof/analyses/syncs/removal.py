@@ -106,7 +106,7 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     Waits that follow each other on a dry GPU are one group: removing one alone saves at most the time that the host
     stood in it. It counts only if the GPU is idle for longer than that after the last of them.
     """
-    last, waited_ns = _waits(trace, stalls)
+    last, waited_ns = _last_stalls(trace, stalls)
     behind = np.flatnonzero(_follows_on_dry_gpu(trace, stalls, last))
     spell = np.cumsum(~np.isin(np.arange(len(last)), behind)) if len(last) else behind
     moves = np.zeros(spell.max(initial=0) + 1, bool)
@@ -123,7 +123,7 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     return _numbered(joined)
 
 
-def _waits(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
+def _last_stalls(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
     """Return the waits that awaited work, by thread and start: the last stall of each, and its length in ns.
 
     The call that makes a copy and the one that awaits it are one wait.

@@ -203,10 +203,10 @@ class Syncs:
 
     def number(self, site: Site) -> int:
         """Return which of `sites` a site is."""
-        return self._numbers[site]
+        return self._number_of_site[site]
 
     @cached_property
-    def _numbers(self) -> dict[Site, int]:
+    def _number_of_site(self) -> dict[Site, int]:
         return {site: number for number, site in reversed(list(enumerate(self.sites)))}
 
 

@@ -74,7 +74,7 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
     if _ends_step(trace, launches):
         between = max(facts.times.count - 1, 1) * (facts.times.traced_ns or 0.0)
         invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, STEP, ESTIMATE)
-    where, remedy = _place(trace, launches, of_kernels | of_copies)
+    where, remedy = _where_lost(trace, launches, of_kernels | of_copies)
     return Doubt(
         f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(lost / (kernels.all + copies.all))}){where}",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",
@@ -218,7 +218,7 @@ def _ends_step(trace: Trace, launches: LaunchCalls) -> bool:
     return False
 
 
-def _place(trace: Trace, launches: LaunchCalls, lost: Bools) -> tuple[str, str]:
+def _where_lost(trace: Trace, launches: LaunchCalls, lost: Bools) -> tuple[str, str]:
     """Return where in the recording all lost work was launched, to follow the number, and the way out."""
     start, kinds = trace.calls.start_ns, (launches.kernel, launches.copy)
     there = [start[kind & launches.linked] for kind in kinds if (kind & lost).any()]

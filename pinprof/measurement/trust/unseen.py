@@ -155,7 +155,7 @@ def _earlier_ns(facts: TrustFacts) -> int:
 def lost_calls(facts: TrustFacts) -> Doubt | None:
     """Report ops in a row that seem to have lost launches and kernels: elsewhere, those of their names launch."""
     trace = facts.trace
-    launched = _launched(trace)
+    launched = _launching_calls(trace)
     if not len(launched):
         return None
     silent = _silent(trace, launched)
@@ -182,7 +182,7 @@ def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -
     )
 
 
-def _launched(trace: Trace) -> Int64s:
+def _launching_calls(trace: Trace) -> Int64s:
     """Return the calls within ops that launched kernels."""
     launch = trace.links.launch
     calls = np.unique(launch[(trace.gpu.category == KERNEL) & (launch != NONE)]).astype(np.int64)
