@@ -14,7 +14,7 @@ from pinprof.report.whatif.text import SPEEDS
 from pinprof.report.words import PARTS
 from pinprof.rules import RULES
 from pinprof.verdict import LIMITS
-from pinprof.whatif.fixes import OPTIONS
+from pinprof.whatif.options import OPTIONS
 
 SHORT = {
     "waits": [cause.label for cause in WAITS.values()],

@@ -12,7 +12,7 @@ from pinprof.measurement.known import Known
 from pinprof.report.trace.actions import brief_actions, to_do
 from pinprof.report.whatif.text import to_text
 from pinprof.whatif import Scenario, predict
-from pinprof.whatif.fixes import changes_of
+from pinprof.whatif.options import changes_of
 from pinprof.whatif.scenarios import ALL, edits_of
 
 RECORDED = TRACES / "experiments"

@@ -112,7 +112,7 @@ def whatif(
     from msgspec.structs import replace
 
     from pinprof.whatif import Scenario, predict_scenario, replay_of
-    from pinprof.whatif.fixes import changes_of, predict_usual
+    from pinprof.whatif.options import changes_of, predict_usual
 
     check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     given = {name: value for name, value in options.items() if value is not None}

@@ -20,7 +20,7 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 from pinprof.whatif import Edits, Prediction, Scenario, predict_edits
 from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.fixes import OptionChange, change_of
+from pinprof.whatif.options import OptionChange, change_of
 from pinprof.whatif.scenarios import with_pinned, without_blocking, without_waits
 
 COPY_CAUSES = BLOCKING_COPIES | OF_COPIES_TO_GPU

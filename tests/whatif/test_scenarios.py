@@ -12,7 +12,7 @@ from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
 from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
 from pinprof.whatif.edits import COPY_LAUNCHES
-from pinprof.whatif.fixes import changes_of
+from pinprof.whatif.options import changes_of
 from pinprof.whatif.scenarios import places_in
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"

@@ -18,7 +18,7 @@ from pinprof.replay.machine import Pace
 from pinprof.trace import read_trace
 from pinprof.whatif import Edits, Scenario, predict_edits, predict_scenario
 from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.fixes import changes_of
+from pinprof.whatif.options import changes_of
 from pinprof.whatif.predict import pace_after
 from pinprof.whatif.verification import verify
 

@@ -12,7 +12,7 @@ from pinprof.documents.fields import Blocker, Bound, Guards, Library, Placed, So
 from pinprof.trace.tables import Trace
 from pinprof.units import ms
 from pinprof.whatif import Prediction, Scenario
-from pinprof.whatif.fixes import OPTIONS, OptionChange
+from pinprof.whatif.options import OPTIONS, OptionChange
 from pinprof.whatif.verification import Verification
 
 

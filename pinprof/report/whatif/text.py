@@ -16,7 +16,7 @@ from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.whatif import Prediction, Scenario
 from pinprof.whatif.edits import pinned_rate
-from pinprof.whatif.fixes import OPTIONS, OptionChange
+from pinprof.whatif.options import OPTIONS, OptionChange
 from pinprof.whatif.verification import Verification
 
 MAX_SITES = 5

@@ -14,7 +14,7 @@ from pinprof.server import commands
 from pinprof.server.inputs import WhatifInput
 from pinprof.trace import Trace, read_trace
 from pinprof.whatif import Prediction, Scenario, predict
-from pinprof.whatif.fixes import EVERYTHING, OPTIONS, OptionChange, changes_of
+from pinprof.whatif.options import EVERYTHING, OPTIONS, OptionChange, changes_of
 from pinprof.whatif.verification import verify
 
 WIDTH = 110
