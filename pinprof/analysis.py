@@ -1,4 +1,4 @@
-"""All that pinprof makes of one trace: what commands, notebooks, jobs and clusters ask for."""
+"""The analysis of one trace, for commands, notebooks, jobs and clusters."""
 
 from dataclasses import dataclass
 

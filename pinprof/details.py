@@ -1,4 +1,4 @@
-"""What was measured of a trace row by row: each wait of the host, each copy, each gap in the work of a GPU."""
+"""The rows that are measured of a trace: each wait of the host, each copy, each gap in the work of a GPU."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

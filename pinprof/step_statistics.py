@@ -1,4 +1,4 @@
-"""What is usual among many times, which of them are unlike it, and how well their mean is known."""
+"""The usual one of many times, outliers among them, and the uncertainty of their mean."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -14,12 +14,12 @@ LONGER = 1.5
 DEVIATIONS = 6
 """A time within this number of median deviations is like the others, too: they scatter as much."""
 FEWEST = 3
-"""Of fewer times none is the usual one."""
+"""With fewer times there is no usual one."""
 MOSTLY = 0.5
-"""What explains this share of a time beyond the usual one is its reason."""
+"""A reason explains a long time if it explains this share of its excess over the usual one."""
 
 FEWEST_BLOCKS = 8
-"""The spread between fewer means says little of the spread of one over all of them."""
+"""The spread of fewer block means says little about the uncertainty of the overall mean."""
 CONFIDENCE = 0.95
 OF_95_PERCENT = 1.959964
 """Quantile of the normal distribution for this confidence."""
@@ -34,14 +34,14 @@ FEWEST_RETURNS = 5
 TAKEN_FOR_NOISE = 0.95
 """Each step with such work is longer than this share of all other steps."""
 LONGEST_PERIOD = 100
-"""Work that returns less often is not looked for by its time alone; where it is much, the step is unlike anyway."""
+"""Work that returns less often is not looked for by its time alone; if it takes long, the step is irregular anyway."""
 
 
 def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bools | None = None) -> Bools:
-    """Return which times are much longer than the usual one, and not because of what is excused.
+    """Return which times are much longer than the usual one for a reason that is not excused.
 
-    `excused` returns, per time, the part that belongs to it however long it is; it is asked only where some time is
-    longer. `among` says which times tell what is usual, by default all.
+    `excused` returns the excused part of each time; it is called only if some time is longer. `among` are the times
+    that define the usual one, by default all.
     """
     reference = slice(None) if among is None else among
     if len(times) < FEWEST or not len(times[reference]):

@@ -264,7 +264,7 @@ def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> In
 
 
 def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
-    """Return which copies are exposed only because the recording ended: kernels hid those before them."""
+    """Return which copies are exposed only because the recording ended: kernels hid the copies before them."""
     gpu, lasts = trace.gpu, trace.gpu.duration_ns[rows]
     after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
     _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)

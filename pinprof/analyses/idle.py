@@ -1,4 +1,4 @@
-"""When each GPU was busy, and why it was idle the rest of the time."""
+"""When each GPU was busy, and why it was idle at other times."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

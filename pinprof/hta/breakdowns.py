@@ -1,4 +1,4 @@
-"""The figures of HTA on a trace, for the report."""
+"""HTA's figures on a trace, for the report."""
 
 import itertools
 import logging

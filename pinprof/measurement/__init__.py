@@ -1,1 +1,1 @@
-"""What was measured of a trace, and what of that its recording can be trusted with."""
+"""The figures of a trace, each known or withheld because of its recording."""

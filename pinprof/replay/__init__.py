@@ -1,4 +1,4 @@
-"""The recorded program, run again: the step as it is without the profiler."""
+"""The recorded program, run again without the profiler."""
 
 from pinprof.replay.replay import Replay
 from pinprof.replay.step import StepEstimate

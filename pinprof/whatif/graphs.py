@@ -20,17 +20,17 @@ PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
     "step": (FORWARD, BACKWARD, OPTIMIZER, OTHER),
     "model": (FORWARD, BACKWARD),
 }
-"""The optimizers' is not here: they are not all that lies between their first launch and their last."""
+"""Optimizers have no entry: other calls lie between their first launch and their last."""
 
 
 @dataclass(frozen=True)
 class Blocker:
-    """What forbids to capture a region as a graph."""
+    """What prevents the capture of a region as a graph."""
 
     what: str
     place: Place
     per_step: float
-    """How often it comes; 0 for what is of the step as a whole."""
+    """How often it occurs; 0 for a property of the whole step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Capture:
 
 
 def capture_of(trace: Trace, syncs: Syncs, region: Region) -> Capture:
-    """Return what of a region a graph could hold; `_region` says how far it reaches."""
+    """Return the calls of a region that a graph could hold; `_region` defines its extent."""
     inside = _region(trace, region)
     waits = np.zeros(len(trace.calls), bool)
     waits[syncs.stalls.call] = True
@@ -93,7 +93,7 @@ def _waiting(syncs: Syncs, inside: Bools, steps: int) -> Iterator[Blocker]:
 
 
 def _varying(trace: Trace, launches: Bools) -> Iterator[Blocker]:
-    """Yield that the steps do not launch the same kernels in the same order, if so."""
+    """Yield a blocker if the steps do not launch the same kernels in the same order."""
     launch = trace.links.launch
     rows = np.flatnonzero((launch != NONE) & (trace.gpu.category == KERNEL))
     rows = rows[launches[launch[rows]]]
@@ -123,7 +123,7 @@ def calls_to_fuse(trace: Trace, syncs: Syncs) -> frozenset[int]:
 
 
 def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
-    """Return by activity how long in ns the kernels run in a fused optimizer that such calls of optimizers launch now.
+    """Return by activity the time in ns that its kernel takes once the optimizers of these calls are fused.
 
     Kernels of optimizers that are not in `FUSED` are left out.
     """

@@ -114,7 +114,7 @@ USUAL = (
     ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL,), drop_allocs=True, cuda_graph="step")),
     ("all of these", EVERYTHING),
 )
-"""Scenarios that are worth a look in any trace, by name."""
+"""Scenarios to try on any trace, by name."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class OptionChange:
     unsized: int = 0
     """Copies that it changes whose size is not recorded."""
     blockers: tuple[Blocker, ...] = ()
-    """What forbids that a region becomes one CUDA graph."""
+    """What prevents that a region becomes one CUDA graph."""
 
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:

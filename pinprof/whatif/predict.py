@@ -17,9 +17,9 @@ from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
-"""A predicted step is uncertain by these shares of itself, if the GPU bounds it, and of the change; one that the host
-bounds by as much as runs of it differ (`noise_of`). Nine in ten pairs of programs, before and after a fix, lie within
-this distance of their prediction."""
+"""A predicted step is uncertain by `UNSURE_CHANGE` of the change, and by `UNSURE_STEP` of itself if the GPU sets its
+pace; if the host does, by as much as runs of it differ (`noise_of`). Nine in ten pairs of programs, before and after a
+fix, lie within this distance of their prediction."""
 
 NOISE = 0.01
 """What a change saves is uncertain by this share of the step in addition."""

@@ -27,7 +27,7 @@ COPY_CAUSES = BLOCKING_COPIES | OF_COPIES_TO_GPU
 """Causes of waits that disappear if their copies are made in another way."""
 
 CopyKey = tuple[int, int]
-"""Direction, and the bits that the size takes: batches are of similar, not of equal size."""
+"""Direction, and the number of bits of the size: batches have similar, not equal sizes."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _kept(old: _Side, new: _Side) -> set[CopyKey]:
 
 
 def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], Bools]) -> list[int]:
-    """Return the copies before that have something which copies of their kind, still there after, no longer have."""
+    """Return the copies before the fix with a property that copies of their kind lack after it; `has` tests it."""
     chosen = rows[has(old, rows)].tolist()
     others = _copies_in_steps(new)
     left = Counter(_key(new, row) for row in others[has(new, others)].tolist())

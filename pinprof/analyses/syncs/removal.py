@@ -16,7 +16,7 @@ from pinprof.trace.links import enclosing, within
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, PINNED, Bools, Int64s, Trace, rows_by
 
 VERDICTS = {"hidden": "", "explicit": "asked for", "benign": "costs nothing", "profiler": "the profiler's own"}
-"""Whether the code asked for a wait; in words nothing where it did not, as that is what is looked for."""
+"""Whether the code asked for a wait, in words; hidden waits, which reports are about, have none."""
 
 LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
 """Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
@@ -60,7 +60,7 @@ def _asked_for(stack: Sequence[str]) -> bool:
 
 
 class GuardedCopies(NamedTuple):
-    """Which waits end asynchronous copies of pinned memory: pairs, by stall."""
+    """Pairs of a wait and an asynchronous copy of pinned memory that it awaits, sorted by stall."""
 
     stall: Int64s
     """Row in `Stalls`."""

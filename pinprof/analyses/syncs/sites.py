@@ -119,7 +119,7 @@ class BareSite(Placed):
 
     @property
     def must_stay(self) -> bool:
-        """Whether what comes in its place may take as long.
+        """Whether a replacement may take as long as the wait.
 
         It does not where a hidden wait guards copies to the GPU only: batches that are written anew in the next step.
         """
@@ -133,7 +133,7 @@ class BareSite(Placed):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By what options take it: `FILE:LINE` and `FILE:FUNCTION`, of the user's place and of the library's."""
+        """Its names in options: `FILE:LINE` and `FILE:FUNCTION`, of the user's place and of the library's."""
         return (*self.place.names, *(self.library.names if self.library else ()))
 
 
