@@ -14,6 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from itertools import product
 from math import exp
 from pathlib import Path
@@ -21,10 +22,11 @@ from random import Random
 from statistics import median
 
 from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
-from pinprof.ab.measuring import Difference, Pair, in_turns, time_first
 from pinprof.ab.plan import Plan
+from pinprof.ab.program import AUTO
+from pinprof.ab.runs import StartedPairs, time_first
 from pinprof.ab.sequential_test import differences, run_test
-from pinprof.ab.tasks import AUTO
+from pinprof.ab.times import Difference, Pair
 
 PROGRAM = """
 import sys
@@ -131,13 +133,15 @@ def likely_cause(made: Measurement, folder: Path) -> str:
 def stream(folder: Path, asked: argparse.Namespace) -> None:
     """Measure pairs of the program with itself, and judge them with many lots."""
     programs = (version(folder, 0), version(folder, 0))
-    first = [time_first(program, AUTO, asked.seconds, 600.0) for program in programs]
+    first = [timed for program in programs for timed in time_first([program], AUTO, asked.seconds, 600.0)]
     plan, rng, pairs = Plan.of(first, asked.seconds, 60.0), Random(0), list[Pair]()  # noqa: S311  no secret
     start = time.monotonic()
-    while len(pairs) < asked.stream:
-        pairs.append(in_turns(programs, AUTO, plan, int(rng.random() < 1 / 2)))
-        if len(pairs) % 10 == 0:
-            print(f"{len(pairs)} pairs, {time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+    with closing(StartedPairs(programs, AUTO, plan, 1)) as started:
+        while len(pairs) < asked.stream:
+            pairs.append(started.pair(int(rng.random() < 1 / 2)))
+            if len(pairs) % 10 == 0:
+                seconds = time.monotonic() - start
+                print(f"{len(pairs)} pairs, {seconds:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     measured = differences(pairs).tolist()
     print("differences in %:", [round(100 * each, 2) for each in measured])
     for count in (12, 24, 48):

@@ -21,7 +21,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from math import comb, expm1, sqrt
 from pathlib import Path
 from statistics import median
@@ -30,14 +31,13 @@ from typing import Any
 import numpy as np
 
 import pinprof
-import pinprof.ab.measuring
 import pinprof.ab.plan
 from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
-from pinprof.ab.measuring import Pair, in_turns, one_after_the_other, time_first
 from pinprof.ab.plan import TURN_S, Plan
+from pinprof.ab.program import AUTO
+from pinprof.ab.runs import StartedPairs, one_after_the_other, time_first
 from pinprof.ab.sequential_test import differences, is_by_quickest
-from pinprof.ab.tasks import AUTO
-from pinprof.ab.times import Timed
+from pinprof.ab.times import Pair, Timed
 from pinprof.errors import PinprofError
 from scripts.slow_downs import forked
 from scripts.slow_downs.history import write_history
@@ -248,10 +248,12 @@ class Here(Executor):
 
 def ratio_of(programs: tuple[Program, Program]) -> float:
     """Return how much longer the second one's step is, by a few pairs."""
-    first = [time_first(program, AUTO, 0.5, 600.0) for program in programs]
-    measure = one_after_the_other if any(each.children for each in first) else in_turns
+    first = [timed for program in programs for timed in time_first([program], AUTO, 0.5, 600.0)]
     plan = Plan.of(first, 1.0, 60.0)
-    return median(float(np.exp(measure(programs, AUTO, plan, number % 2).usual.value)) for number in range(2))
+    with closing(StartedPairs(programs, AUTO, plan, 1)) as started:
+        in_turns = not any(timed.children for timed in first)
+        measure = started.pair if in_turns else partial(one_after_the_other, programs, AUTO, plan)
+        return median(float(np.exp(measure(number % 2).usual.value)) for number in range(2))
 
 
 def compared(programs: tuple[Program, Program], asked: argparse.Namespace) -> Noted:
@@ -310,7 +312,7 @@ def keep_turns() -> None:
         KEPT.__dict__.setdefault("pairs", []).append([first, *sides])
         return of(first, timed)
 
-    pinprof.ab.measuring.Pair.of = kept  # type: ignore[method-assign,assignment]
+    Pair.of = kept  # type: ignore[method-assign,assignment]
 
 
 QUANTILES = 0.1, 0.25, 0.5, 0.75

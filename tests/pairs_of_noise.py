@@ -4,9 +4,9 @@ from random import Random
 
 import numpy as np
 
-from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.sequential_test import Bounds, run_test
 from pinprof.ab.statistics import Floats, Verdict
+from pinprof.ab.times import Difference, Pair
 
 
 def quiet(count: int, random: np.random.Generator) -> Floats:

@@ -6,8 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.ab.copies import copy_folder
-from pinprof.ab.git_directory import copy_git, exclude, git_directory
+from pinprof.ab.copies import copy_folder, copy_git, exclude, git_directory
 from pinprof.ab.program import Program
 from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
@@ -75,9 +74,9 @@ class Repository:
 
     def ignored(self) -> list[str]:
         """Return the files and folders that git ignores, as data or results, without caches."""
-        found = _lines(_git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
+        paths = _lines(_git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
         return [
-            path for path in found if not MADE & set(Path(path).parts) and not path.endswith((".pyc", ".egg-info/"))
+            path for path in paths if not MADE & set(Path(path).parts) and not path.endswith((".pyc", ".egg-info/"))
         ]
 
     def submodules(self) -> list[str]:

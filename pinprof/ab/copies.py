@@ -1,13 +1,19 @@
-"""Copies of a program in folders of their own, in which it can run and change files; they are removed afterwards."""
+"""Copies of a program in folders of their own, in which it can run and change files; they are removed afterwards.
+
+The copy of a repository reads the objects of the original (`objects/info/alternates`), and has everything else for
+itself: HEAD, branches, tags, the stash, the index, and the configuration, without hooks. What a program commits or tags
+there ends with the copy, and it can push nothing.
+"""
 
 import os
+import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pinprof.ab.git_directory import copy_git, exclude, git_directory
 from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY
 from pinprof.temporary import temporary_folder
@@ -26,6 +32,35 @@ MOST_COPIED = 2**30
 """The bytes of a whole copy, without code; what comes then is linked."""
 MOST_ENTRIES = 100_000
 """A folder with more entries beside code would take long to link."""
+GIT_FOLDERS = ("info", "logs", "refs", "reftable", "rebase-apply", "rebase-merge", "sequencer")
+"""What git has in folders beside objects; others are of hooks, of submodules, and of tools such as LFS."""
+OF_WORKTREE = {"commondir", "gitdir"}
+"""Files by which the git directory of a worktree finds that of its repository, and is found."""
+ALTERNATES = Path("objects", "info", "alternates")
+NO_PUSH = """#!/bin/sh
+echo "this copy of a repository pushes nothing" >&2
+exit 1
+"""
+SETTINGS = """
+[core]
+	bare = false
+	worktree = ..
+	hooksPath = "{hooks}"
+	fsmonitor = false
+	trustctime = false
+	checkStat = minimal
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[url "{hooks}/nowhere/"]
+	pushInsteadOf = ""
+"""
+"""The last setting of a name counts. Other files may name the folder of the original; that of worktrees may be bare.
+
+A copied file has the size and the time of the original, so that git need not read it to see that it has not changed.
+No hook of the user and no process in the background runs for a folder that goes away again.
+"""
 
 
 @dataclass
@@ -47,7 +82,7 @@ class _Copying:
         entries = list(os.scandir(source))
         if len(entries) > MOST_ENTRIES:
             raise MeasureError(f"{source}: has {len(entries)} entries beside the program; run it from another folder")
-        for entry in sorted(entries, key=lambda each: each.name):
+        for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.name not in LEFT_OUT and Path(entry.path) != self.outer:
                 with suppress(FileNotFoundError):  # it went away meanwhile
                     self._entry(Path(entry.path), target / entry.name)
@@ -143,3 +178,81 @@ def _outer_folder() -> Iterator[Path]:
         except OSError as error:
             raise MeasureError(f"no folder for a copy of the program can be made ({error.strerror})") from error
         yield outer
+
+
+def git_directory(entry: Path) -> Path | None:
+    """Return the git directory that a `.git` is or names; None if it does neither."""
+    folder = entry
+    with suppress(OSError, ValueError):
+        if entry.is_file():
+            folder = entry.parent / entry.read_text().removeprefix("gitdir: ").rstrip("\n")
+        if os.path.lexists(folder / "HEAD"):
+            return folder.resolve()
+    return None
+
+
+def copy_git(entry: Path, target: Path) -> None:
+    """Make a git directory for a copy of the repository in which the `.git` at `entry` stands. Raises OSError."""
+    own = git_directory(entry)
+    assert own is not None, "a repository"
+    common = own
+    with suppress(FileNotFoundError):
+        common = (own / (own / "commondir").read_text().rstrip("\n")).resolve()
+    target.mkdir()
+    for folder in dict.fromkeys((common, own)):  # a worktree has its own HEAD and index
+        _copy_state(folder, target)
+    _share_objects(common, target)
+    _configure(target)
+
+
+def exclude(repository: Path, paths: Iterable[Path]) -> None:
+    """Let git not see what stands in a copy as a link, and is a folder in the original. Raises OSError."""
+    excluded = repository / REPOSITORY / "info" / "exclude"
+    if git_directory(repository / REPOSITORY):
+        excluded.parent.mkdir(exist_ok=True)
+        with excluded.open("a") as file:
+            file.writelines("\n/" + re.sub(r"([\\*?\[ ])", r"\\\1", path.as_posix()) + "\n" for path in paths)
+
+
+def _copy_state(folder: Path, target: Path) -> None:
+    for entry in os.scandir(folder):
+        if entry.name in GIT_FOLDERS and entry.is_dir():
+            shutil.copytree(
+                entry.path,
+                target / entry.name,
+                ignore=shutil.ignore_patterns("*.lock"),
+                copy_function=_copy,
+                dirs_exist_ok=True,
+            )
+        elif entry.is_file() and entry.name not in OF_WORKTREE and not entry.name.endswith(".lock"):
+            _copy(entry.path, target / entry.name)
+
+
+def _copy(source: str, target: str | Path) -> None:
+    with suppress(FileNotFoundError):  # git has packed or removed it meanwhile
+        shutil.copy2(source, target)
+
+
+def _share_objects(common: Path, target: Path) -> None:
+    """Let git find the objects of a repository; those that it borrows itself may be named by relative paths."""
+    objects = (common / "objects").resolve()
+    borrowed = [objects]
+    with suppress(FileNotFoundError):
+        lines = (common / ALTERNATES).read_text().splitlines()
+        borrowed += [objects / line for line in lines if line and not line.startswith("#")]
+    alternates = target / ALTERNATES
+    alternates.parent.mkdir(parents=True)
+    alternates.write_text("".join(f"{folder}\n" for folder in borrowed))
+
+
+def _configure(target: Path) -> None:
+    """Let git in the copy work there, and push nothing."""
+    hook = target / "hooks" / "pre-push"
+    hook.parent.mkdir()
+    hook.write_text(NO_PUSH)
+    hook.chmod(stat.S_IRWXU)
+    hooks = str(hook.parent).replace("\\", "\\\\").replace('"', '\\"')
+    for file in (target / "config", target / "config.worktree"):
+        if file.is_file():
+            with file.open("a") as config:
+                config.write(SETTINGS.format(hooks=hooks))

@@ -48,15 +48,15 @@ class Plan:
     @classmethod
     def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
         """Return the plan by the first run of each version: to time steps for so many seconds."""
-        step_s = max(each.usual_ns for each in first) / 1e9
+        step_s = max(timed.usual_ns for timed in first) / 1e9
         turn_steps = max(FEWEST_STEPS, ceil(TURN_S / step_s))
         return cls(
-            warmup=max(each.warmup for each in first),
-            steps=max(len(each.steps) for each in first),
+            warmup=max(timed.warmup for timed in first),
+            steps=max(len(timed.steps) for timed in first),
             turn_steps=turn_steps,
             turns=max(FEWEST_TURNS, ceil(seconds / (turn_steps * step_s))),
             limit_s=LONGEST_START_S + TIMES_LONGER * took_s,
-            start_together=not any(each.gpu for each in first),
+            start_together=not any(timed.gpu for timed in first),
         )
 
     @property

@@ -1,16 +1,18 @@
-"""A version of a program: the command that runs it, its folder, and what it is called."""
+"""A version of a program, and the worker that runs it: a process of `pinprof worker`, told what to do by a file."""
 
 import os
 import shlex
 import shutil
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from pinprof.ab.tasks import Task, WorkerConfig
+from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.children.commands import Command, python_command
 from pinprof.errors import MeasureError
 
@@ -23,6 +25,98 @@ PINPROF = (
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
 )
 """Runs this very pinprof, which need not be installed; another one may be, or stand in the program's own folder."""
+Nudged: TypeAlias = Literal["bits", "updates"]
+"""Whether the last bits of the parameters are changed, or those of the updates, too."""
+
+
+class StepOptions(NamedTuple):
+    """How to find the steps of a program, and how many to skip, as the options of `pinprof run` say it."""
+
+    step_marker: str = "auto"
+    warmup: int = 10
+    max_warmup: int = 100
+
+
+AUTO = StepOptions()
+
+
+CORES = struct.Struct("<HH")
+"""How a turn is given and returned: the cores of the thread of the program, and of that of its backward passes."""
+ANY = 0xFFFF
+ANY_CORES = CORES.pack(ANY, ANY)
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """How a program takes turns: `settling` steps and `steps` that count in each of `number` turns."""
+
+    socket: int
+    """The descriptor from which it reads that it is its turn, and to which it writes that it waits."""
+    settling: int
+    """Steps that begin with cold caches, and with batches that workers made before."""
+    steps: int
+    number: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
+    """To record steps, or only to time them, where the options ask for no profiler."""
+
+    step_marker: str
+    options: RecordingOptions
+    turns: Turns | None = None
+    """How steps are timed in turns with another program."""
+    beyond_epoch: bool = False
+    """Whether to time steps beyond the first epoch, however short it is."""
+    keep_going: bool = False
+    stretch_after: float | None = None
+    """As of `pinprof run`; None: what that takes."""
+    outcome: str | None = None
+    """The file that gets how the program ended, as a `ScriptRun`."""
+
+
+class NoteNumbers(msgspec.Struct, frozen=True, kw_only=True, tag="numbers"):
+    """To note what the first `steps` compute; if they are `nudged`, from parameters that differ in their last bits."""
+
+    steps: int
+    nudged: Nudged | None = None
+
+
+class GuardCopies(msgspec.Struct, frozen=True, kw_only=True, tag="guard"):
+    """To look, in the first `steps`, for host memory that is used before its copy has ended."""
+
+    steps: int
+
+
+class Race(msgspec.Struct, frozen=True):
+    """Host memory that is used before its copy has ended."""
+
+    rule: str
+    headline: str
+    certain: bool
+    key: tuple[str, ...]
+    """Rule, functions and source lines: equal for the same race in another version."""
+
+
+class GuardResult(msgspec.Struct, frozen=True):
+    """What `GuardCopies` finds."""
+
+    copies: int
+    """Asynchronous copies that the guard followed."""
+    has_gpu: bool
+    notes: tuple[str, ...]
+    races: tuple[Race, ...]
+
+
+Task: TypeAlias = Record | NoteNumbers | GuardCopies
+
+
+class WorkerConfig(msgspec.Struct, frozen=True):
+    """A script or module, its arguments, the task, and the file that gets what the worker finds."""
+
+    script: str
+    args: list[str]
+    module: bool
+    task: Task
+    output: str
 
 
 @dataclass(frozen=True)
@@ -39,7 +133,7 @@ class Program:
     not_its_own: tuple[str, ...] = ()
     """Folders whose code it must not import: those of the other version, each with a separator at its end."""
 
-    def under_worker(self, task: Task, output: Path) -> list[str]:
+    def worker_command(self, task: Task, output: Path) -> list[str]:
         """Return the command of a worker that does the task and writes `output`; its config is a file beside that.
 
         Raises MeasureError if it is no command of this Python.

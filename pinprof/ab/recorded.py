@@ -1,6 +1,11 @@
-"""Records one run of each version with the profiler, and says what changed."""
+"""Records one run of each version with the profiler: what changed, and how fast CPU and GPU ran meanwhile."""
 
+import os
+import shutil
+import subprocess
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -8,15 +13,13 @@ from statistics import median
 import msgspec
 
 from pinprof.ab.causes import Changes, find_changes
-from pinprof.ab.clocks import Clocks, Watch
 from pinprof.ab.edits import Code
-from pinprof.ab.process import running
-from pinprof.ab.program import Program
-from pinprof.ab.tasks import Record, StepOptions
+from pinprof.ab.program import Program, Record, StepOptions
 from pinprof.ab.versions import Measurement
 from pinprof.analysis import Analysis, analyse
 from pinprof.capture.bounds import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
+from pinprof.processes import running
 from pinprof.trace import read_trace
 
 LIMIT_S = 900.0
@@ -27,6 +30,22 @@ SHORTEST_S, LONGEST_S = 3.0, 20.0
 """How long to sample the host."""
 ENOUGH_SAMPLES = 24
 """So many samples of what makes a step slower tell it from chance, also where a busy machine loses half of them."""
+
+EVERY_S = 0.5
+GPU_EVERY_S = 2.0
+"""How often to ask nvidia-smi, which takes some 50 ms."""
+ANSWERS_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Medians over a run; None where the machine does not tell."""
+
+    cpu_mhz: float | None
+    gpu_mhz: float | None
+    load: float | None
+    """How many threads ran or wanted to run: the load average of the last minute."""
+    cores: int
 
 
 @dataclass(frozen=True)
@@ -99,12 +118,12 @@ def record_one(
 
 
 def _recorded(program: Program, task: Record, folder: Path) -> tuple[Path, Clocks]:
-    command = program.under_worker(task, folder / "trace.json.gz")
-    watch = Watch()
+    command = program.worker_command(task, folder / "trace.json.gz")
+    watch = ClockWatch()
     with running(command, program.folder, program.environment) as process:
         status = None
         while status is None and watch.seconds < LIMIT_S:
-            status = process.wait(watch.every_s)
+            status = process.wait(EVERY_S)
             watch.look()
         if status is None:
             raise NeverRecordedError(
@@ -117,3 +136,48 @@ def _recorded(program: Program, task: Record, folder: Path) -> tuple[Path, Clock
     if not traces:
         raise MeasureError(f"{program.name}: it made no steps to record")
     return traces[0], watch.clocks()
+
+
+class ClockWatch:
+    """Reads the clocks whenever `look` is called, every `EVERY_S`."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._cpu: list[float] = []
+        self._gpu: list[float] = []
+        self._load: list[float] = []
+        self._asked = 0.0
+        self._smi = shutil.which("nvidia-smi")
+
+    @property
+    def seconds(self) -> float:
+        """How long it has watched."""
+        return time.monotonic() - self._start
+
+    def look(self) -> None:
+        """Note the clocks now."""
+        with suppress(OSError, ValueError):
+            self._load.append(float(Path("/proc/loadavg").read_text().split()[0]))
+        with suppress(OSError, ValueError):
+            rows = Path("/proc/cpuinfo").read_text().splitlines()
+            self._cpu.append(median(float(row.partition(":")[2]) for row in rows if row.startswith("cpu MHz")))
+        if self._smi and time.monotonic() - self._asked >= GPU_EVERY_S:
+            self._asked = time.monotonic()
+            self._gpu += _gpu_mhz(self._smi)
+
+    def clocks(self) -> Clocks:
+        """Return what it has seen; of a GPU the fastest, which it is while it works."""
+        fastest = max(self._gpu, default=None)
+        return Clocks(_median(self._cpu), fastest, _median(self._load), os.cpu_count() or 1)
+
+
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None
+
+
+def _gpu_mhz(smi: str) -> list[float]:
+    command = [smi, "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=True)  # noqa: S603
+        return [max(float(row) for row in answer.stdout.split())]
+    return []

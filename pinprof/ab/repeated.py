@@ -10,13 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from pinprof.ab.process import end_process
-from pinprof.ab.program import worker_command
-from pinprof.ab.tasks import Record, WorkerConfig
+from pinprof.ab.program import Record, WorkerConfig, worker_command
 from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular_step
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
+from pinprof.processes import end_process
 from pinprof.program.user_program import UserProgram
 from pinprof.temporary import temporary_folder
 from pinprof.trace.run_log import RUN_KEY, run_of_metadata

@@ -3,14 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
+from math import log, log1p
 from random import Random
 from statistics import median
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from pinprof.ab.measuring import Pair
 from pinprof.ab.statistics import (
     FALSE_ALARMS,
     Floats,
@@ -23,6 +22,7 @@ from pinprof.ab.statistics import (
     judge,
     rejected_sums,
 )
+from pinprof.ab.times import Pair
 
 UNLIKE, MOST_UNLIKE = 2.0, 0.05
 """A process is unlike the others of its version if its usual step is so many times as long or short; and the share of
@@ -38,6 +38,8 @@ class Bounds:
     limit: float = 0.02
     seconds: float = 600.0
     false_alarms: float = FALSE_ALARMS
+    overtime: float = 0.0
+    """The share of `seconds` by which it goes on where all pairs agree and only their number is too small."""
 
     def judge(self, look: Look, pairs: Sequence[Pair]) -> Judgement:
         """Return what a look at pairs says."""
@@ -51,6 +53,8 @@ class Progress:
     pairs: int
     judgement: Judgement | None
     left_s: float
+    certain_in_s: float = 0.0
+    """In overtime: how long the pairs take that are missing, as long as all agree."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +92,26 @@ def run_test(
     `rng` says which is first in each pair. So in a comparison of a program with itself each difference is as likely
     up as down, whatever the noise is like and however it drifts, and the signed-rank test is exact (Fisher, The Design
     of Experiments, 1935). An interruption ends it with what is known.
+
+    In overtime only one look follows, at the fewest pairs that can tell, with the whole chance of a false alarm: none
+    before could reject anything. So it does not matter that going on depends on the differences.
     """
     # random for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
     draw, looks = rng or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
     pairs: list[Pair] = []
-    start, latest, interrupted = clock(), None, False
+    start, latest, interrupted, missing_s = clock(), None, False, 0.0
     longest = {True: 0.0, False: 0.0}
     try:
         while True:
             left_s = bounds.seconds - (clock() - start)
-            tell(Progress(len(pairs), so_far(pairs, bounds), left_s))
+            tell(Progress(len(pairs), so_far(pairs, bounds), left_s, missing_s))
             began, ready = clock(), is_ready()
             pairs.append(measure(int(draw.random() < 1 / 2)))
             longest[ready] = max(longest[ready], clock() - began)
             is_over = clock() - start + longest[is_ready()] > bounds.seconds
+            missing_s = _missing_s(pairs, bounds, clock() - start, longest[is_ready()]) if is_over else 0.0
+            if missing_s:
+                continue
             share = 1.0 if is_over else (clock() - start) / bounds.seconds
             # a look spends some of the chance of a false alarm: pairs that have started come first
             is_due = looks.is_due(len(pairs), share) and (is_over or not is_ready())
@@ -128,6 +138,17 @@ def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:
     known = differences(pairs)
     sums = rejected_sums(len(pairs), bounds.false_alarms)
     return bounds.judge(Look(len(pairs), estimate(known), *interval(known, sums)), pairs)
+
+
+def _missing_s(pairs: Sequence[Pair], bounds: Bounds, spent_s: float, pair_s: float) -> float:
+    """Return how long the pairs take that are missing in overtime; 0 where there is none.
+
+    There is overtime if all pairs say that the same version is slower, by more than the limit as far as is known.
+    """
+    known = differences(pairs)
+    agree = abs(np.sign(known).sum()) == len(known) and abs(estimate(known)) > log1p(bounds.limit)
+    seconds = max(fewest_pairs(bounds.false_alarms) - len(pairs), 0) * pair_s
+    return seconds if agree and spent_s + seconds <= (1 + bounds.overtime) * bounds.seconds else 0.0
 
 
 def is_by_quickest(pairs: Sequence[Pair]) -> bool:

@@ -1,9 +1,10 @@
-"""Reads what a run without a profiler has written: how long its steps took, and what it was."""
+"""The times of the steps of a process, as it has written them, and of a pair: a process of each version."""
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
+from pinprof.replay.bound import STARVED
 from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
@@ -20,6 +22,8 @@ EVERY = re.compile(r"every \d+")
 
 LEAST = 0.01
 """No step is shorter than this share of its time, whatever its delay seems to be."""
+NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
+"""Of a normal distribution: its standard deviation by its median deviation, and the error of a median by a mean's."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,11 @@ def read_times(folder: Path) -> Timed:
     The ranks of a job wait for each other, so that the slowest tells the job's step. Raises MeasureError if there is
     nothing.
     """
-    found = [_read(path) for path in sorted(folder.glob("*.json"))]
-    timed = [each for each in found if each is not None]
-    if not timed:
+    ranks = [timed for path in sorted(folder.glob("*.json")) if (timed := _read(path)) is not None]
+    if not ranks:
         raise MeasureError("it made no steps that could be timed")
-    slowest = max(timed, key=lambda each: each.usual_ns)
-    return Timed(**{**vars(slowest), "ranks": len(timed), "children": max(each.children for each in timed)})
+    slowest = max(ranks, key=lambda rank: rank.usual_ns)
+    return replace(slowest, ranks=len(ranks), children=max(rank.children for rank in ranks))
 
 
 def _read(path: Path) -> Timed | None:
@@ -99,18 +102,26 @@ def _read(path: Path) -> Timed | None:
     memory, free, children = document.get("gpu_memory"), document.get("gpu_free"), document.get("children", 0)
     delays = [] if children else document.get("delays_ns", [])  # its own workers have had the CPU, too
     turns, by_clock, first = _turns(log, delays)
-    told = document["pinprof"]
     if not turns:
         return None
-    imported = tuple(document.get("imported", ()))
-    free = 1.0 if free is None else free
-    waits = _input_fraction(log) if children else 0.0
-    return Timed(turns, first, told["marker"], told["gpu"], imported, 1, children, memory, by_clock, free, waits)
+    return Timed(
+        turns,
+        first,
+        document["pinprof"]["marker"],
+        document["pinprof"]["gpu"],
+        tuple(document.get("imported", ())),
+        ranks=1,
+        children=children,
+        gpu_memory=memory,
+        by_clock=by_clock,
+        gpu_free=1.0 if free is None else free,
+        input_fraction=_input_fraction(log) if children else 0.0,
+    )
 
 
 def _input_fraction(log: RunLog) -> float:
     plain = _is_plain(log)
-    steps, waits = (np.array(each, dtype=np.float64)[plain].sum() for each in (log.step_ns, log.input_ns))
+    steps, waits = (np.array(times, dtype=np.float64)[plain].sum() for times in (log.step_ns, log.input_ns))
     return float(waits / steps) if steps else 0.0
 
 
@@ -125,7 +136,7 @@ def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], t
     Steps that the host's clock timed count without the time in which other programs had their CPU, where it is known:
     on a busy machine that is most of the noise.
     """
-    clock, gpu = (np.array(each, dtype=np.float64) for each in (log.step_ns, log.gpu_ns))
+    clock, gpu = (np.array(times, dtype=np.float64) for times in (log.step_ns, log.gpu_ns))
     host = clock.copy()
     plain = _is_plain(log)
     if len(delays_ns) == plain.sum():
@@ -148,4 +159,84 @@ def _windows(log: RunLog, times: Floats, regular: NDArray[np.bool_]) -> tuple[tu
 
 def _irregular(log: RunLog) -> list[int]:
     rare = IRREGULAR - log.in_most_steps(IRREGULAR)
-    return sorted({each.step for each in log.work if each.kind in rare})
+    return sorted({work.step for work in log.work if work.kind in rare})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The logarithm of the second version's step divided by the first's."""
+
+    value: float
+    error: float = 0.0
+    """By how much it may be off, as the turns scatter; the same if the versions changed places. 0 without turns."""
+
+    @classmethod
+    def of(cls, turns: Sequence[float]) -> "Difference":
+        """Return the median of the turns' differences, with its error."""
+        middle = float(np.median(turns))
+        scatter = NORMAL_MAD * float(np.median(np.abs(np.array(turns) - middle)))
+        return cls(middle, MEDIAN_ERROR * scatter / sqrt(len(turns)))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The steps of one process of each version, in ns, and which ran first: 0 or 1."""
+
+    first: int
+    usual_ns: tuple[float, float]
+    mean_ns: tuple[float, float]
+    usual: Difference
+    mean: Difference
+    """Of the means, which see what is only in some of the steps."""
+    quickest: Difference | None = None
+    """Of the quickest step of each turn; None where that tells something else: where workers set the pace, so that the
+    quickest step is one whose batch was ready."""
+    by_mean: bool = False
+    """Whether the mean is the usual step, because workers set the pace: they bring batches in bursts, so that most
+    steps find one that is ready."""
+
+    @classmethod
+    def of(cls, first: int, timed: Sequence[Timed]) -> "Pair":
+        """Return the pair of these runs.
+
+        In turns, each turn is compared with the other version's next to it: the median of these ratios sees neither
+        what disturbs a few turns, nor how the machine changes meanwhile.
+        """
+        one, other = timed
+        by_mean = max(one.input_fraction, other.input_fraction) >= STARVED
+        mean_ns = (one.mean_ns, other.mean_ns)
+        usual_ns = mean_ns if by_mean else (one.usual_ns, other.usual_ns)
+        if len(one.turns) == 1 or len(one.turns) != len(other.turns):
+            usual, mean = (Difference(log(b / a)) for a, b in (usual_ns, mean_ns))
+            return cls(first, usual_ns, mean_ns, usual, mean, by_mean=by_mean)
+        neighbours = list(zip(one.turns, other.turns, strict=True))
+        mean = Difference.of([log(b.mean() / a.mean()) for a, b in neighbours])
+        if by_mean:
+            return cls(first, usual_ns, mean_ns, mean, mean, by_mean=True)
+        usual = Difference.of([_step_by_step(a, b) for a, b in neighbours])
+        quickest = [log(b.min() / a.min()) for a, b in zip(one.untouched, other.untouched, strict=True)]
+        return cls(first, usual_ns, mean_ns, usual, mean, Difference.of(quickest))
+
+
+class OtherStepsError(MeasureError):
+    """A step of one version was several of the other's.
+
+    Where iterations are told by pauses, as in reinforcement learning, that may happen to one process of many.
+    """
+
+
+def refuse_other_steps(names: Sequence[str], timed: Sequence[Timed]) -> None:
+    """Raise OtherStepsError where a step of one version is several of the other's."""
+    one, other = timed
+    if one.marks_per_step != other.marks_per_step:
+        raise OtherStepsError(
+            f"a step of {names[0]} is one {one.marker}, and of {names[1]} one {other.marker}: their "
+            "times cannot be compared; --step-marker says what a step is"
+        )
+
+
+def _step_by_step(turn: Floats, other: Floats) -> float:
+    """Return the usual difference of two turns: both make the same steps, so each is compared with its like."""
+    if len(turn) == len(other):
+        return float(np.median(np.log(other / turn)))
+    return log(np.median(other) / np.median(turn))

@@ -1,7 +1,9 @@
-"""Lets two programs take turns: each makes a few steps while the other waits between two of its own.
+"""In a worker: lets two programs take turns, each a few steps while the other waits between two of its own.
 
 So both are timed under the same conditions, a fraction of a second apart, however those change. `pinprof ab` starts
-both and says whose turn it is, and on which cores the other has just run.
+both and says whose turn it is, and on which cores the other has just run. A neighbour on the same hardware, or a hot
+core, makes one core slower than the next, for a tenth of a second or for seconds: two processes on different cores
+would differ by that.
 """
 
 import atexit
@@ -10,65 +12,121 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from multiprocessing import active_children
+from pathlib import Path
 
-from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
-from pinprof.ab.tasks import Turns
+from pinprof.ab.program import ANY, ANY_CORES, CORES, Turns
 from pinprof.capture.bounds import Progress
 from pinprof.capture.observe.journal import Journal
-from pinprof.program.machine import own_workers
+from pinprof.processes import children_of, send_signal
 from pinprof.trace.run_log import PLAIN, SETTLING
+
+PROCESSOR = 36
+"""The field of a thread's `stat` with its core, counted after its name (proc(5))."""
+THREADS = Path("/proc/self/task")
+AUTOGRAD = "pt_autograd_"
+"""How PyTorch names the threads of the backward pass, one for each GPU."""
+
+
+class Cores:
+    """The cores of this thread, and of the one in which PyTorch runs the backward pass, which often has more work.
+
+    Where there are both, they can be held where they are: between two steps the second one sleeps, and the system wakes
+    it up on any core. Not beside workers of a DataLoader: those that it starts meanwhile would be held for good.
+    """
+
+    def __init__(self) -> None:
+        self._autograd: int | None = None
+        self._allowed: dict[int, set[int]] = {}
+        self._held: list[set[int]] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.free)
+
+    def leave(self) -> bytes:
+        """Return on which cores the threads are, and hold them no more."""
+        self.free()
+        self._autograd = None if active_children() else _autograd_thread()
+        return CORES.pack(*self._current())
+
+    def go_to(self, packed: bytes) -> None:
+        """Let the threads go on where another program's were; held there, if both cores are given."""
+        if len(packed) != CORES.size:
+            return
+        main, autograd = CORES.unpack(packed)
+        if self._autograd is not None and autograd != ANY:
+            self._hold(main, autograd)
+        else:
+            _move(main)
+
+    def stay(self) -> None:
+        """Hold the threads where they are, each on a core of its own, if there are two."""
+        if self._autograd is not None and not self._held:
+            self._hold(*self._current())
+
+    def free(self) -> None:
+        """Let the threads run on all cores again, and those that they have started meanwhile."""
+        if not self._held:
+            return
+        with suppress(OSError):
+            for task in THREADS.iterdir():
+                thread = int(task.name)
+                with suppress(OSError):  # it has ended meanwhile
+                    if os.sched_getaffinity(thread) in self._held:
+                        os.sched_setaffinity(thread, self._allowed.get(thread, self._allowed[0]))
+        self._held, self._allowed = [], {}
+
+    def _current(self) -> tuple[int, int]:
+        """Return the cores of both threads; ANY for one that there is not."""
+        main = _core_of("/proc/thread-self/stat")
+        return main, ANY if self._autograd is None else _core_of(THREADS / str(self._autograd) / "stat")
+
+    def _hold(self, main: int, autograd: int) -> None:
+        assert self._autograd is not None, "there are two threads"
+        with suppress(OSError, AttributeError):
+            allowed = {thread: os.sched_getaffinity(thread) for thread in (0, self._autograd)}
+            both = allowed[0] & allowed[self._autograd]
+            if autograd == main:
+                autograd = min(both - {main}, key=lambda core: (core < main, core), default=main)
+            if {main, autograd} <= both:
+                self._allowed, self._held = allowed, [{main}, {autograd}]
+                os.sched_setaffinity(0, {main})
+                os.sched_setaffinity(self._autograd, {autograd})
+
+
+def _autograd_thread() -> int | None:
+    """Return the thread that has made most of the backward passes of a GPU; None where there is none."""
+    threads = []
+    with suppress(OSError):
+        for task in THREADS.iterdir():
+            with suppress(OSError, IndexError, ValueError):
+                if (task / "comm").read_text().startswith(AUTOGRAD):
+                    threads.append((int((task / "schedstat").read_text().split()[0]), int(task.name)))
+    return max(threads)[1] if threads else None
+
+
+def _core_of(stat: str | Path) -> int:
+    """Return the core of a thread; ANY where Linux is not."""
+    with suppress(OSError, IndexError, ValueError):
+        return min(int(Path(stat).read_text().rpartition(")")[2].split()[PROCESSOR]), ANY)
+    return ANY
+
+
+def _move(core: int) -> None:
+    """Let this thread go on there, if it may run there; the system may move it away again at any time."""
+    with suppress(OSError, AttributeError):  # macOS has no such call
+        allowed = os.sched_getaffinity(0)
+        if core in allowed:
+            os.sched_setaffinity(0, {core})
+            os.sched_setaffinity(0, allowed)
 
 
 def wait_for_turn(turns: Turns, cores: Cores) -> None:
     """Wait for the turn, and the workers with it; where nobody is left who could give it, it is this program's."""
-    told = ANY_CORES
+    given = ANY_CORES
     with workers_stopped(), suppress(OSError):
-        os.write(turns.told, cores.leave())
-        told = os.read(turns.asked, CORES_BYTES)
-    cores.go_to(told)
-
-
-class QuickExit:
-    """Ends this process without Python's tidying up, which takes 0.7 s with torch.
-
-    That is after all that the program wants to be done at its exit, once it has an exit status, and not where it has
-    left processes.
-    """
-
-    def __init__(self) -> None:
-        self.status: int | None = None
-        atexit.register(self._leave)
-
-    def _leave(self) -> None:
-        if self.status is None or own_workers():
-            return
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(AttributeError, OSError, ValueError):
-                stream.flush()
-        os._exit(self.status)
-
-
-class Delay:
-    """How long this thread has been ready to run while its CPU was with others, as Linux counts it.
-
-    A file of `/proc` tells, in 2 us. It stays 0 where there is none.
-    """
-
-    def __init__(self) -> None:
-        self._file = -1
-        with suppress(OSError):
-            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-
-    def now_ns(self) -> int:
-        """Return the sum so far."""
-        with suppress(OSError, IndexError, ValueError):
-            return int(os.pread(self._file, 64, 0).split()[1]) if self._file >= 0 else 0
-        return 0
-
-    def close(self) -> None:
-        """Ask no more."""
-        if self._file >= 0:
-            os.close(self._file)
+        os.write(turns.socket, cores.leave())
+        given = os.read(turns.socket, CORES.size)
+    cores.go_to(given)
 
 
 def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generator[Progress, None, None]:
@@ -93,23 +151,60 @@ def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generat
     wait_for_turn(turns, cores)
 
 
+class Delay:
+    """How long this thread has been ready to run while its CPU was with others, as Linux counts it.
+
+    It is read from a file of `/proc`, in 2 us, and stays 0 where there is none.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def now_ns(self) -> int:
+        """Return the sum so far."""
+        with suppress(OSError, IndexError, ValueError):
+            return int(os.pread(self._file, 64, 0).split()[1]) if self._file >= 0 else 0
+        return 0
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+
+
 @contextmanager
 def workers_stopped() -> Iterator[None]:
-    """Stop them while the block is open, wherever they are.
+    """Stop the program's own processes while the block is open.
 
     A program that waits for its turn would else find full queues when it goes on, and be quicker than its workers for
     many steps: if it needs 10 ms for a step and its worker 12 ms for a batch, two that are ready last for twelve steps
     of 10 ms. Stopped workers also leave the cores to the other program.
     """
-    workers = own_workers()
-    _signal(workers, signal.SIGSTOP)
+    workers = children_of("self")
+    send_signal(workers, signal.SIGSTOP)
     try:
         yield
     finally:
-        _signal(workers, signal.SIGCONT)
+        send_signal(workers, signal.SIGCONT)
 
 
-def _signal(processes: list[int], number: signal.Signals) -> None:
-    for process in processes:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, number)
+class QuickExit:
+    """Ends this process without Python's tidying up, which takes 0.7 s with torch.
+
+    That is after all that the program wants to be done at its exit, once it has an exit status, and not where it has
+    left processes.
+    """
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.status is None or children_of("self"):
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os._exit(self.status)

@@ -3,20 +3,10 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from pinprof.ab.ahead import Ahead, pairs_at_once
-from pinprof.ab.measuring import (
-    OtherStepsError,
-    Pair,
-    in_turns,
-    one_after_the_other,
-    refuse_other_steps,
-    time_first,
-    time_together,
-)
 from pinprof.ab.plan import (
     FEWEST_BESIDE,
     LONGEST_START_S,
@@ -26,16 +16,16 @@ from pinprof.ab.plan import (
     of_known_steps,
     without_turns,
 )
-from pinprof.ab.program import Program
+from pinprof.ab.program import AUTO, Program, StepOptions
+from pinprof.ab.runs import StartedPairs, one_after_the_other, pairs_at_once, time_first
 from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest, run_test
 from pinprof.ab.statistics import FEWEST_PAIRS
-from pinprof.ab.tasks import AUTO, StepOptions
-from pinprof.ab.times import Timed
+from pinprof.ab.times import OtherStepsError, Pair, Timed, refuse_other_steps
 from pinprof.errors import MeasureError
 
 Turns = Literal["auto", "steps", "runs"]
 """Whether the versions take turns of some steps, both in memory, or run after run."""
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 TRIES = 3
 """How often a pair is measured whose steps are not alike."""
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -54,7 +44,7 @@ class Wishes:
     """How long to time steps in each process."""
     turns: Turns = "auto"
     options: StepOptions = AUTO
-    ahead: int = FEWEST_PAIRS
+    at_once: int = FEWEST_PAIRS
     """How many pairs may start at once, where the machine has room; on a GPU the first runs are together then."""
 
 
@@ -97,15 +87,14 @@ def measure_versions(
     _refuse_wrong_code(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
-    ways = _way(wishes.turns, first, plan), _way_ahead(wishes.turns, first, plan)
-    with ExitStack() as undo:
-        measured = _Measured(programs, wishes, *ways, pairs_at_once(wishes.ahead, first), undo)
-        test = run_test(measured.pair, wishes.bounds, is_ready=measured.is_ready, tell=tell)
-    way = measured.way
+    ways = _ways(wishes.turns, first, plan, pairs_at_once(wishes.at_once, first))
+    with closing(_Pairs(programs, wishes.options, ways)) as pairs:
+        test = run_test(pairs.pair, wishes.bounds, is_ready=lambda: pairs.is_ready, tell=tell)
+        way = pairs.way
     return Measurement(programs, (first[0], first[1]), way.turns, way.why_runs, way.plan, test)
 
 
-def _with_like_steps(measure: Callable[[], Made]) -> Made:
+def _with_like_steps(measure: Callable[[], Result]) -> Result:
     """Measure, again where the steps of the versions were not alike; raise OtherStepsError where they never are."""
     for _ in range(TRIES - 1):
         with suppress(OtherStepsError):
@@ -115,112 +104,110 @@ def _with_like_steps(measure: Callable[[], Made]) -> Made:
 
 def _first_runs(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
     first = _run_first(programs, wishes, say)
-    refuse_other_steps(programs, first)
+    refuse_other_steps([program.name for program in programs], first)
     return first
 
 
 def _run_first(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
     limit_s = max(wishes.bounds.seconds, LONGEST_START_S)
-    if wishes.ahead > 1 and any(map(os.path.exists, GPU_DEVICES)):
+    if wishes.at_once > 1 and any(map(os.path.exists, GPU_DEVICES)):
         say("first run of both, which is not counted")
         with suppress(MeasureError):  # as where both have no room on the GPU
-            together = time_together(programs, wishes.options, wishes.seconds, limit_s)
+            together = time_first(programs, wishes.options, wishes.seconds, limit_s)
             if all(timed.gpu for timed in together):
                 return together
     first = []
     for program in programs:
         say(f"first run of {program.name}, which is not counted")
-        first.append(time_first(program, wishes.options, wishes.seconds, limit_s))
+        first += time_first([program], wishes.options, wishes.seconds, limit_s)
     return first
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How pairs are measured."""
+    """How pairs are measured: `pairs` of them start at once, or, with 0, process after process."""
 
+    pairs: int
     turns: Turns
     why_runs: str
     plan: Plan
 
 
-@dataclass
-class _Measured:
-    """Measures the pairs; where the versions cannot be in memory together, one after the other."""
+class _Pairs:
+    """Measures pairs by the first of these ways by which the first pair can be measured."""
 
-    programs: Sequence[Program]
-    wishes: Wishes
-    way: _Way
-    """That of pairs that start one at a time, until others have started at once."""
-    way_ahead: _Way
-    ahead: int
-    """How many pairs start at once."""
-    undo: ExitStack
-    has_pair: bool = False
-    started: Ahead | None = None
+    def __init__(self, programs: Sequence[Program], options: StepOptions, ways: Sequence[_Way]) -> None:
+        self._programs, self._options, self._ways = programs, options, list(ways)
+        self._started: StartedPairs | None = None
+
+    @property
+    def way(self) -> _Way:
+        """How the next pair is measured."""
+        return self._ways[0]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the processes of the next pair have started."""
+        return self._started is not None and self._started.is_ready
 
     def pair(self, first: int) -> Pair:
-        """Measure a pair; the first one finds the way of all."""
-        pair = _with_like_steps(lambda: self._pair(first))
-        self.has_pair = True
-        return pair
+        """Measure a pair. Raises MeasureError if that cannot be done in any way."""
+        return _with_like_steps(lambda: self._pair(first))
 
-    def is_ready(self) -> bool:
-        """Return whether the processes of the next pair have started."""
-        return self.started is not None and self.started.is_ready
+    def close(self) -> None:
+        """End all processes."""
+        if self._started is not None:
+            self._started.close()
+            self._started = None
 
     def _pair(self, first: int) -> Pair:
-        if not self.has_pair:
-            return self._first(first)
-        return self.started.pair(first) if self.started else self._alone(first)
-
-    def _first(self, first: int) -> Pair:
-        if self.ahead > 1:
-            try:
-                return self._ahead(first)
-            except MeasureError as error:  # as where the program has fewer steps than it is asked for
-                self.undo.close()
-                if isinstance(error, OtherStepsError):
-                    raise
         try:
-            return self._alone(first)
-        except MeasureError as error:
-            if isinstance(error, OtherStepsError) or self.way.turns != "steps" or self.wishes.turns == "steps":
+            pair = self._measured(first)
+        except OtherStepsError:
+            raise
+        except MeasureError as error:  # as where the program has fewer steps than it is asked for, or no room
+            if len(self._ways) == 1:
                 raise
-            self.way = _Way("runs", f"side by side they do not run ({error})", without_turns(self.way.plan))
-            return self._alone(first)
-
-    def _ahead(self, first: int) -> Pair:
-        started = Ahead(self.programs, self.wishes.options, self.way_ahead.plan, self.ahead)
-        pair = self.undo.enter_context(started).pair(first)
-        self.started, self.way = started, self.way_ahead
+            self.close()
+            failed = self._ways.pop(0)
+            if failed.pairs == 1:
+                self._ways[0] = replace(self.way, why_runs=f"side by side they do not run ({error})")
+            return self._pair(first)
+        del self._ways[1:]
         return pair
 
-    def _alone(self, first: int) -> Pair:
-        measure = in_turns if self.way.turns == "steps" else one_after_the_other
-        return measure(self.programs, self.wishes.options, self.way.plan, first)
+    def _measured(self, first: int) -> Pair:
+        if not self.way.pairs:
+            return one_after_the_other(self._programs, self._options, self.way.plan, first)
+        if self._started is None:
+            self._started = StartedPairs(self._programs, self._options, self.way.plan, self.way.pairs)
+        return self._started.pair(first)
 
 
-def _way(wanted: Turns, first: Sequence[Timed], plan: Plan) -> _Way:
-    """Return the way of pairs that start one at a time."""
+def _ways(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int) -> list[_Way]:
+    """Return how to measure, the best way first: several pairs at once, one in turns, process after process."""
     turns, why_runs = _turns(wanted, first)
-    if turns == "runs":
-        return _Way(turns, why_runs, without_turns(plan))
     workers = _workers(first)
-    return _Way(turns, "", beside_workers(plan, workers, FEWEST_BESIDE) if workers else plan)
+    ways = [_way_at_once(wanted, first, plan, at_once)] if at_once > 1 else []
+    if turns == "steps":
+        ways.append(_Way(1, "steps", "", beside_workers(plan, workers, FEWEST_BESIDE) if workers else plan))
+    if wanted != "steps":
+        ways.append(_Way(0, "runs", why_runs, without_turns(plan)))
+    return ways
 
 
-def _way_ahead(wanted: Turns, first: Sequence[Timed], plan: Plan) -> _Way:
+def _way_at_once(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int) -> _Way:
     """Return the way of pairs that start at once: there, programs with workers may take turns, too."""
     turns, why_runs = _turns(wanted, first)
     workers = _workers(first)
     if turns == "steps" and not workers:
-        return _Way(turns, "", of_known_steps(plan))
+        return _Way(at_once, turns, "", of_known_steps(plan))
     if wanted == "runs" or not workers:
-        return _Way("runs", why_runs, in_one_turn(plan, workers))
+        return _Way(at_once, "runs", why_runs, in_one_turn(plan, workers))
     turned = beside_workers(plan, workers, FEWEST_BESIDE if wanted == "steps" else 1)
     if turned.turns > 1:
-        return _Way("steps", "", turned)
-    return _Way("runs", f"{why_runs}, and too few steps in --seconds for turns beside them", turned)
+        return _Way(at_once, "steps", "", turned)
+    return _Way(at_once, "runs", f"{why_runs}, and too few steps in --seconds for turns beside them", turned)
 
 
 def _workers(first: Sequence[Timed]) -> int:

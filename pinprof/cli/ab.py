@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 OURS, THEIRS, CANNOT = 0, 1, 2
 WORKING_TREE = "working tree"
+OVERTIME = 1.0
+"""The share of --minutes by which a comparison goes on whose pairs all agree, and are only too few."""
 
 
 def measuring_options(command: Command) -> Command:
@@ -161,9 +163,9 @@ def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
 
 def _wishes(options: dict[str, Any]) -> "Wishes":
     from pinprof.ab import Bounds, Wishes
-    from pinprof.ab.tasks import AUTO, StepOptions
+    from pinprof.ab.program import AUTO, StepOptions
 
-    bounds = Bounds(options["limit_percent"] / 100, options["minutes"] * 60)
+    bounds = Bounds(options["limit_percent"] / 100, options["minutes"] * 60, overtime=OVERTIME)
     finding = StepOptions(options["step_marker"] or AUTO.step_marker)
     return Wishes(bounds, options["seconds"], options["turns"], finding)
 
@@ -229,11 +231,14 @@ def _recorded(made: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded"
 
 def so_far(progress: "Progress") -> str:
     """Return what is known of a measurement, in a line."""
-    from pinprof.report.ab.text import percent, span
+    from pinprof.report.ab.text import direction, percent, span
 
     known, left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
     if known is None:
         return f"pair 1, {left}"
+    if progress.certain_in_s:
+        minutes = progress.certain_in_s / 60
+        return f"pair {progress.pairs + 1}: {direction(known)}, certain after {known.fewest} pairs ({minutes:.1f} min)"
     return f"pair {progress.pairs + 1}: {percent(known.ratio)} so far ({span(known)}), {left}"
 
 

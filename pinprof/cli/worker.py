@@ -13,7 +13,7 @@ from pinprof.cli.terminal import say, show, users_program, write
 from pinprof.cli.written import outputs_of
 
 if TYPE_CHECKING:
-    from pinprof.ab.tasks import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig
+    from pinprof.ab.program import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig
     from pinprof.ab.turns import QuickExit
     from pinprof.capture.window.recording import TimeSteps
 
@@ -27,7 +27,7 @@ def worker(config: str) -> None:
     """Do what the file CONFIG says, and exit with the status of the program that it names."""
     import msgspec
 
-    from pinprof.ab.tasks import GuardCopies, Record, WorkerConfig
+    from pinprof.ab.program import GuardCopies, Record, WorkerConfig
 
     work = msgspec.json.decode(Path(config).read_bytes(), type=WorkerConfig)
     task, leaving = work.task, None
@@ -49,8 +49,7 @@ def _turns(turns: "Turns | None") -> "tuple[TimeSteps | None, QuickExit | None]"
     """Wait for the first turn, if there are any; return what times the steps in turns, and what ends this process."""
     if turns is None:
         return None, None
-    from pinprof.ab.cores import Cores
-    from pinprof.ab.turns import QuickExit, turn_window, wait_for_turn
+    from pinprof.ab.turns import Cores, QuickExit, turn_window, wait_for_turn
 
     leaving = QuickExit()
     wait_for_turn(turns, Cores())  # torch is loaded, the program has not begun

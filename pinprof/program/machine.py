@@ -183,13 +183,3 @@ def _limits(cgroup: Path, limits: Path) -> Iterator[int]:
                 yield int((folder / "memory.max").read_text())
             if folder == limits:
                 break
-
-
-def own_workers() -> list[int]:
-    """Return the processes that this one has started and that run, by whichever thread; none where Linux is not."""
-    processes: list[int] = []
-    with suppress(OSError):
-        for task in Path("/proc/self/task").iterdir():
-            with suppress(OSError, ValueError):  # the thread has ended meanwhile
-                processes += map(int, (task / "children").read_text().split())
-    return processes

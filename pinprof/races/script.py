@@ -5,13 +5,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from pinprof.ab.tasks import GuardedRace, GuardedUse, GuardResult
+from pinprof.ab.program import GuardResult, Race
 from pinprof.capture.steps.marks import FirstSteps
-from pinprof.document import filled
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 from pinprof.races.violation import Violation
 from pinprof.races.watching import Guard
-from pinprof.trace.lines import SourceLine
 
 
 def run_guarded(
@@ -44,16 +42,10 @@ def run_guarded(
 
 def result_of(guard: Guard) -> GuardResult:
     """Return what a guard found, for the program that started it."""
-    races = [_race(violation) for violation in guard.violations]
-    return filled(GuardResult, guard, notes=list(guard.notes), violations=races)
+    return GuardResult(guard.followed, guard.has_gpu, tuple(guard.notes), tuple(map(_race, guard.violations)))
 
 
-def _race(violation: Violation) -> GuardedRace:
-    copy, access = map(_use, (violation.copy, violation.access), violation.sources)
-    return filled(
-        GuardedRace, violation, rule=violation.rule.id, certain=violation.is_certain, copy=copy, access=access
-    )
-
-
-def _use(place: SourceLine, text: str) -> GuardedUse:
-    return filled(GuardedUse, place, text=text)
+def _race(violation: Violation) -> Race:
+    places = zip((violation.copy, violation.access), violation.sources, strict=True)
+    key = (violation.rule.id, *(text for place, source in places for text in (place.function, source)))
+    return Race(violation.rule.id, violation.headline, violation.is_certain, key)

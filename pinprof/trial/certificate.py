@@ -6,11 +6,12 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from pinprof.ab import CANNOT_TELL, FASTER, Judgement, Measurement
+from pinprof.ab.program import Race
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
-from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
-from pinprof.trial.runs import Guarded, Race
+from pinprof.trial.runs import Guarded
+from pinprof.trial.selection import Share
 from pinprof.whatif.verification import Verification
 
 Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
+import msgspec
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -17,15 +18,13 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from pinprof.ab.tasks import Nudged
+from pinprof.ab.program import Nudged
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
+from pinprof.trial.numbers import Figure, Numbers
 
 SEED = 0
-
-SCHEMA = "pinprof.numbers/1"
-
 Kind: TypeAlias = Literal["loss", "parameters", "output"]
 
 AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -76,9 +75,9 @@ class Notes:
         if sum(note.kind == "output" for note in self.notes) < self._most:
             self._note("output", output)
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> tuple[Figure, ...]:
         """Return all notes; this waits for the GPU."""
-        return [{"kind": note.kind, "dtype": note.dtype, **_read(note.sums)} for note in self.notes]
+        return tuple(map(_read, self.notes))
 
     def _note(self, kind: Kind, things: Any) -> None:
         if uses_cuda() and torch.cuda.is_current_stream_capturing():
@@ -124,8 +123,7 @@ def run_noted(
     if first.stop.times:
         sys.settrace(None)
     if not ending.exit_status or first.stop.times:
-        document = {"schema": SCHEMA, "steps": first.steps, "complete": bool(first.stop.times), "notes": notes.read()}
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(msgspec.to_builtins(Numbers(first.steps, notes.read()))))  # msgspec writes no NaN
         return 0
     return ending.exit_status
 
@@ -167,14 +165,14 @@ class Nudge:
     """Changes the last bit of each parameter of a module before its first call, up or down."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._changed: set[int] = set()
 
     def __call__(self, module: Module) -> None:
         """Change those that have not been changed."""
         with torch.no_grad(), _without_autocast():
             for parameter in module.parameters():
-                if id(parameter) not in self._seen and _has_values(parameter):
-                    self._seen.add(id(parameter))
+                if id(parameter) not in self._changed and _has_values(parameter):
+                    self._changed.add(id(parameter))
                     _nudge(parameter)
 
 
@@ -212,11 +210,10 @@ def _tensors(things: Any) -> Iterator[Tensor]:
     if isinstance(things, Tensor):
         yield things
     elif isinstance(things, Mapping):
-        for each in things.values():
-            yield from _tensors(each)
+        yield from _tensors(list(things.values()))
     elif isinstance(things, list | tuple):
-        for each in things:
-            yield from _tensors(each)
+        for thing in things:
+            yield from _tensors(thing)
 
 
 def _plain(tensor: Tensor) -> Tensor | None:
@@ -248,9 +245,6 @@ def _sums(tensors: Iterable[Tensor]) -> Iterator[Sums]:
     yield from of.values()
 
 
-def _read(sums: Iterable[Sums]) -> dict[str, Any]:
-    floats, bits = [0.0, 0.0, 0.0], 0
-    for each in sums:
-        floats = [one + other for one, other in zip(floats, each.floats.tolist(), strict=True)]
-        bits += int(each.bits)
-    return {"sum": floats[0], "magnitude": floats[1], "squares": floats[2], "bits": bits}
+def _read(note: Note) -> Figure:
+    values, magnitudes, squares = map(sum, zip(*(sums.floats.tolist() for sums in note.sums), strict=True))
+    return Figure(note.kind, note.dtype, sum(int(sums.bits) for sums in note.sums), (values, magnitudes, squares))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from pinprof.errors import MeasureError
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
@@ -25,8 +27,7 @@ Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
 """Runs the original again, and once nudged. Raises MeasureError."""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """What was computed at one point: sums over the loss, over the parameters of an optimizer, or over an output."""
 
     kind: str
@@ -51,8 +52,7 @@ def _share(one: float, other: float, scale: float) -> float:
     return float("inf") if isnan(share) else share
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(msgspec.Struct, frozen=True):
     """What a run computed in its first steps, in order."""
 
     steps: int
@@ -61,15 +61,9 @@ class Numbers:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Numbers":
         """Return the numbers that a run has written: where there are losses, outputs tell nothing more."""
-        figures = [
-            Figure(note["kind"], note["dtype"], note["bits"], (note["sum"], note["magnitude"], note["squares"]))
-            for note in document["notes"]
-        ]
-        trained = [figure for figure in figures if figure.kind != "output"]
-        return cls(
-            document["steps"],
-            tuple(trained or figures),
-        )
+        numbers = msgspec.convert(document, cls)
+        trained = tuple(figure for figure in numbers.figures if figure.kind != "output")
+        return cls(numbers.steps, trained or numbers.figures)
 
     @property
     def losses(self) -> tuple[Figure, ...]:

@@ -2,14 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Judgement, Measurement, Program, Progress, Wishes, measure_versions
+from pinprof.ab.program import Nudged, StepOptions
 from pinprof.ab.recorded import record_one
-from pinprof.ab.tasks import Nudged, StepOptions
 from pinprof.ab.times import Timed
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
@@ -17,10 +18,9 @@ from pinprof.fix import Changes, Chosen, Mend, Patches, changes
 from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.elimination import Share, eliminated, fate_of
 from pinprof.trial.numbers import Comparison, Numbers, compared
-from pinprof.trial.proposals import harmless, quicker
-from pinprof.trial.runs import Guarded, Look, guarded, looked
+from pinprof.trial.runs import Guarded, for_numbers, guarded, run_all, under_guard
+from pinprof.trial.selection import Share, harmless, quicker, without_idle
 from pinprof.trial.versions import Command, Versions
 from pinprof.units import counted
 from pinprof.whatif.verification import Verification, verify
@@ -156,7 +156,7 @@ class Trial:
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
 
-        shares = eliminated(mends, measure, left_s, AS_LONG * self._measuring_s)
+        shares = without_idle(mends, measure, left_s, AS_LONG * self._measuring_s)
         dropped = [share.mend for share in shares if not share.is_kept]
         if not dropped:
             return shares, result
@@ -190,7 +190,7 @@ class Trial:
             return (*shares, *unsafe, *tried), result
         if idle:
             judgement = idle.test.judgement
-            shares = tuple(Share(share.mend, fate_of(judgement), judgement) for share in shares)
+            shares = tuple(Share.measured(share.mend, judgement) for share in shares)
         whole = self._against((original, versions.changed(out, taken)), self.wanted.seconds)
         return (*shares, *unsafe, *tried), whole
 
@@ -203,26 +203,25 @@ class Trial:
         together = bool(first) and all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in first)
         steps = self.wanted.steps
         self.say("comparing the numbers of the first steps, and looking for races, some 15 to 60 s")
-        looks = [Look.at_numbers(before, steps), Look.at_numbers(after, steps), Look.at_copies(after, GUARD_STEPS)]
-        one, other, copies = looked(looks, together=together)
-        if isinstance(one, MeasureError) or isinstance(other, MeasureError):
-            why = next(str(each) for each in (one, other) if isinstance(each, MeasureError))
-            numbers = Comparison("cannot_tell", 0, (), versions.in_place_of_copies(why))
-        else:
+        runs = [for_numbers(before, steps), for_numbers(after, steps), under_guard(after, GUARD_STEPS)]
+        *computed, copies = run_all(runs, together=together)
 
-            def others() -> tuple[Numbers, Numbers]:
-                self.say("the numbers are not the same: running the original again, twice")
-                nudged: Nudged = "updates" if any(mend.numbers == "rounding" for mend in mends) else "bits"
-                again = [Look.at_numbers(before, steps), Look.at_numbers(before, steps, nudged=nudged)]
-                return _numbers_of(looked(again, together=together))
+        def others() -> tuple[Numbers, Numbers]:
+            self.say("the numbers are not the same: running the original again, twice")
+            nudged: Nudged = "updates" if any(mend.numbers == "rounding" for mend in mends) else "bits"
+            return _numbers(
+                run_all([for_numbers(before, steps), for_numbers(before, steps, nudged)], together=together)
+            )
 
-            numbers = compared(Numbers.of(one), Numbers.of(other), others)
-        seen = guarded(copies)
-        earlier = None
-        if any(race.certain for race in seen.races):
+        try:
+            numbers = compared(*_numbers(computed), others)
+        except MeasureError as error:
+            numbers = Comparison("cannot_tell", 0, (), versions.in_place_of_copies(str(error)))
+        guard, guard_before = guarded(copies), None
+        if any(race.certain for race in guard.races):
             self.say("a race: does the original have it, too?")
-            earlier = guarded(looked([Look.at_copies(before, GUARD_STEPS)], together=False)[0])
-        return Checked(numbers, seen, earlier)
+            guard_before = guarded(run_all([under_guard(before, GUARD_STEPS)], together=False)[0])
+        return Checked(numbers, guard, guard_before)
 
     def _verified(self, analysis: Analysis, program: Program, folder: Path) -> tuple[Verification | None, str]:
         if not self.wanted.verifies:
@@ -236,11 +235,12 @@ class Trial:
             return None, str(error).replace(f"{folder / 'after'}{os.sep}", "")
 
 
-def _numbers_of(seen: Sequence[object]) -> tuple[Numbers, Numbers]:
-    for each in seen:
-        if isinstance(each, MeasureError):
-            raise each
-    one, other = (Numbers.of(each) for each in seen)  # type: ignore[arg-type]
+def _numbers(results: Sequence[Mapping[str, Any] | MeasureError]) -> tuple[Numbers, Numbers]:
+    """Return the numbers of two runs. Raises MeasureError if one failed."""
+    for result in results:
+        if isinstance(result, MeasureError):
+            raise result
+    one, other = (Numbers.of(result) for result in results if not isinstance(result, MeasureError))
     return one, other
 
 

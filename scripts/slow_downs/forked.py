@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from pinprof.ab import measuring
-from pinprof.ab.process import Running, end_process
+from pinprof.ab import runs
+from pinprof.processes import Running, end_process
 
 LOOK_S = 0.01
 LOADED = "torch._dynamo", "pinprof.ab.turns", "pinprof.cli.run"
@@ -31,7 +31,7 @@ def fork_from_now_on() -> None:
     """Let `pinprof ab` start its processes by forks; this process must have a single thread."""
     for name in LOADED:
         import_module(name)
-    measuring.running = running  # type: ignore[attr-defined]
+    runs.running = running  # type: ignore[attr-defined]
 
 
 class Child:
@@ -66,7 +66,7 @@ class Child:
 def running(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], descriptors: Sequence[int] = ()
 ) -> Iterator[Running]:
-    """Run a command of pinprof while the block is open, as `pinprof.ab.process.running` does."""
+    """Run a command of pinprof while the block is open, as `pinprof.processes.running` does."""
     with tempfile.TemporaryFile() as printed:
         sys.stdout.flush()
         pid = os.fork()

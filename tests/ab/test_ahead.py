@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from pinprof.ab import Bounds, Program, Wishes, measure_versions
-from pinprof.ab.ahead import pairs_at_once
-from pinprof.ab.measuring import Pair, Run, take_turns
 from pinprof.ab.plan import Plan, beside_workers, in_one_turn, of_known_steps
-from pinprof.ab.tasks import StepOptions
-from pinprof.ab.times import Timed, read_times
+from pinprof.ab.program import StepOptions
+from pinprof.ab.runs import Run, pairs_at_once, take_turns
+from pinprof.ab.times import Pair, Timed, read_times
 from pinprof.ab.versions import Turns
 from pinprof.errors import MeasureError
 from pinprof.report.ab.text import how_measured
@@ -33,7 +32,7 @@ for step in range(400):
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
-    monkeypatch.setattr("pinprof.ab.ahead._free_bytes", lambda: 2000 * GIB)
+    monkeypatch.setattr("pinprof.ab.runs._free_bytes", lambda: 2000 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
         return pair
 
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
-    monkeypatch.setattr("pinprof.ab.ahead.take_turns", take)
+    monkeypatch.setattr("pinprof.ab.runs.take_turns", take)
     return timed
 
 

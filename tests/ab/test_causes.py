@@ -8,8 +8,8 @@ from host_builder import host_profile
 from trace_builder import TraceBuilder
 
 from pinprof.ab.causes import Cause, Changes, find_changes, place_of
-from pinprof.ab.clocks import Clocks, Watch
 from pinprof.ab.edits import Code
+from pinprof.ab.recorded import Clocks, ClockWatch
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.ab.text import cause, clocks
@@ -110,6 +110,6 @@ def test_clocks_are_told_if_they_differ_or_the_machine_is_busy() -> None:
         "GPU clock: 1980 to 1200 MHz",
         "the machine is busy: a load of 12.0 on 8 cores",
     ]
-    watch = Watch()
+    watch = ClockWatch()
     watch.look()
     assert watch.clocks().cores >= 1

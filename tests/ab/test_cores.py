@@ -10,18 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.ab.cores import ANY, ANY_CORES, CORE_BYTES, Cores
+from pinprof.ab.program import ANY, ANY_CORES, CORES
+from pinprof.ab.turns import Cores
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 two_cores = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two cores")
 
 
 def as_told(main: int, autograd: int = ANY) -> bytes:
-    return b"".join(core.to_bytes(CORE_BYTES, "little") for core in (main, autograd))
-
-
-def as_read(told: bytes) -> tuple[int, int]:
-    return int.from_bytes(told[:CORE_BYTES], "little"), int.from_bytes(told[CORE_BYTES:], "little")
+    return CORES.pack(main, autograd)
 
 
 @contextmanager
@@ -45,7 +42,7 @@ def test_a_thread_goes_to_each_core_and_may_still_run_on_all() -> None:
         arrivals = 0
         for _ in range(100):  # a busy machine may move it on at once
             cores.go_to(as_told(core))
-            arrivals += as_read(cores.leave()) == (core, ANY)
+            arrivals += CORES.unpack(cores.leave()) == (core, ANY)
         assert arrivals > 50
     assert os.sched_getaffinity(0) == set(ALLOWED)
 
@@ -60,7 +57,7 @@ def test_with_a_thread_for_the_backward_pass_both_are_held_where_they_are_told_u
             assert (os.sched_getaffinity(0), os.sched_getaffinity(autograd)) == ({main}, {other})
             cores.stay()
             assert (os.sched_getaffinity(0), os.sched_getaffinity(autograd)) == ({main}, {other})
-            assert as_read(cores.leave())[0] == main
+            assert CORES.unpack(cores.leave())[0] == main
             assert os.sched_getaffinity(0) == os.sched_getaffinity(autograd) == set(ALLOWED)
 
 
@@ -125,7 +122,7 @@ def test_beside_workers_nothing_is_held() -> None:
     cores, worker = Cores(), get_context("spawn").Process(target=time.sleep, args=(60,))
     worker.start()
     with sleeping_thread() as autograd:
-        assert as_read(cores.leave())[1] == ANY
+        assert CORES.unpack(cores.leave())[1] == ANY
         cores.go_to(as_told(ALLOWED[0], ALLOWED[-1]))
         cores.stay()
         assert os.sched_getaffinity(0) == os.sched_getaffinity(autograd) == set(ALLOWED)

@@ -15,15 +15,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from pinprof.ab.measuring import Difference, OtherStepsError, Pair, refuse_other_steps
 from pinprof.ab.plan import Plan
-from pinprof.ab.process import running
-from pinprof.ab.program import Program
+from pinprof.ab.program import NoteNumbers, Program, StepOptions, WorkerConfig
 from pinprof.ab.sequential_test import Bounds
-from pinprof.ab.tasks import NoteNumbers, StepOptions, WorkerConfig
-from pinprof.ab.times import Timed, read_times
+from pinprof.ab.times import Difference, OtherStepsError, Pair, Timed, read_times, refuse_other_steps
 from pinprof.ab.versions import Wishes, measure_versions
 from pinprof.errors import MeasureError
+from pinprof.processes import running
 from pinprof.trace.run_log import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
 
 
@@ -116,16 +114,15 @@ def test_steps_are_compared_with_their_like() -> None:
     assert Pair.of(0, [one, fewer]).usual.value == pytest.approx((log(1.1) + log(1.65 / 2)) / 2)
 
 
-def test_steps_of_several_are_not_compared_with_steps_of_one(tmp_path: Path) -> None:
-    one, other = (Program(name, ("train.py",), tmp_path) for name in ("old", "new"))
+def test_steps_of_several_are_not_compared_with_steps_of_one() -> None:
     alone, adamw, every = (
         replace(timed([1, 1]), marker=marker)
         for marker in ("optimizer step (Adam)", "optimizer step (AdamW)", "every 2nd optimizer step (Adam)")
     )
-    refuse_other_steps((one, other), (alone, adamw))
-    refuse_other_steps((one, other), (every, every))
+    refuse_other_steps(("old", "new"), (alone, adamw))
+    refuse_other_steps(("old", "new"), (every, every))
     with pytest.raises(MeasureError, match=r"of old is one optimizer .* of new one every 2nd .* --step-marker"):
-        refuse_other_steps((one, other), (alone, every))
+        refuse_other_steps(("old", "new"), (alone, every))
 
 
 def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:
@@ -178,7 +175,7 @@ def test_programs_are_run_by_workers(tmp_path: Path) -> None:
     task = NoteNumbers(steps=3)
 
     def last(*words: str) -> WorkerConfig:
-        command = Program("it", words, tmp_path).under_worker(task, tmp_path / "numbers.json")
+        command = Program("it", words, tmp_path).worker_command(task, tmp_path / "numbers.json")
         assert command[3] == "worker"
         return msgspec.json.decode(Path(command[4]).read_bytes(), type=WorkerConfig)
 
@@ -299,7 +296,7 @@ def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, mo
     assert made.test.judgement.ratio > 2
     assert all("not counted" in each for each in told)
     assert made.first[0].imported == (str(tmp_path / "train.py"),)
-    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: made.first[0])
+    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [made.first[0]])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
         measure_versions(
             (replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1)
@@ -316,15 +313,15 @@ def test_a_pair_with_other_steps_is_measured_again(
     """Two pairs are wanted; these measurements find steps that are not alike; a third in a row is the end."""
     made: list[int] = []
 
-    def measure(_: object, __: object, ___: Plan, first: int) -> Pair:
+    def measure(_: object, first: int) -> Pair:
         made.append(first)
         if len(made) - 1 in unlike:
             raise OtherStepsError("a step of old is another one than of new")
         return Pair(first, (1e6, 1e6), (1e6, 1e6), Difference(0.0), Difference(0.0))
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: timed([1e6] * 50))
-    monkeypatch.setattr("pinprof.ab.versions.in_turns", measure)
+    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [timed([1e6] * 50)])
+    monkeypatch.setattr("pinprof.ab.versions.StartedPairs.pair", measure)
     monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
     wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", StepOptions(), 1)
@@ -339,9 +336,10 @@ def test_a_pair_with_other_steps_is_measured_again(
 def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def first(program: Program, *_: object) -> Timed:
+    def first(programs: list[Program], *_: object) -> list[Timed]:
+        (program,) = programs
         asked.append(program.name)
-        return replace(timed([1e6] * 50), marker=ROUNDS if program.name == "new" else "optimizer step (Adam)")
+        return [replace(timed([1e6] * 50), marker=ROUNDS if program.name == "new" else "optimizer step (Adam)")]
 
     (tmp_path / "train.py").write_text("")
     monkeypatch.setattr("pinprof.ab.versions.time_first", first)

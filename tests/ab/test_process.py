@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pinprof.ab.process import running
+from pinprof.processes import running
 
 ASKS = """
 import os

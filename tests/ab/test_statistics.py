@@ -1,6 +1,7 @@
 """What pairs say: exact for small numbers by hand, and by simulation for noise of many kinds."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from math import exp, inf, log
@@ -12,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs_of_noise import NOISES, simulated
 
-from pinprof.ab.measuring import Difference, Pair
-from pinprof.ab.sequential_test import Bounds, SequentialTest, differences, is_uneven, run_test
+from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest, differences, is_uneven, run_test
 from pinprof.ab.statistics import (
     CANNOT_TELL,
     FALSE_ALARMS,
@@ -33,6 +33,8 @@ from pinprof.ab.statistics import (
     tail,
     walsh_averages,
 )
+from pinprof.ab.times import Difference, Pair
+from pinprof.cli.ab import so_far
 from pinprof.report.ab.text import sentence
 
 # ---------------------------------------------------------------- signed ranks
@@ -183,8 +185,8 @@ class Turned:
             first, (1.0, exp(difference)), (1.0, exp(difference)), Difference(difference), Difference(difference)
         )
 
-    def run_test(self, bounds: Bounds) -> SequentialTest:
-        return run_test(self.pair, bounds, clock=lambda: self.now, rng=Random(3))
+    def run_test(self, bounds: Bounds, tell: Callable[[Progress], None] = lambda _: None) -> SequentialTest:
+        return run_test(self.pair, bounds, tell=tell, clock=lambda: self.now, rng=Random(3))
 
 
 def test_a_clear_difference_ends_it_early() -> None:
@@ -227,7 +229,30 @@ def test_an_interval_that_is_known_stays_where_the_last_look_could_tell_nothing(
 def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
     few = Turned([0.1] * 3).run_test(Bounds(seconds=180, false_alarms=0.02))
     assert "7 pairs are needed" in sentence(few.judgement)
-    assert "9 pairs are needed" in sentence(Turned([0.1] * 3).run_test(Bounds(seconds=180)).judgement)
+    early = Turned([0.1] * 3).run_test(Bounds(seconds=180)).judgement
+    assert sentence(early) == "Cannot tell yet: slower so far by about 10.5 % (9 pairs are needed for an interval)"
+
+
+def test_pairs_that_agree_go_on_to_the_fewest_that_can_tell() -> None:
+    bounds = Bounds(seconds=6 * 60, overtime=1.0)
+    told: list[Progress] = []
+    test = Turned([0.9] * 20).run_test(bounds, tell=told.append)
+    assert (len(test.pairs), test.judgement.verdict) == (9, SLOWER)
+    assert [progress.certain_in_s for progress in told][5:] == [0, 180, 120, 60]
+    assert so_far(told[6]) == "pair 7: slower so far by about 146 %, certain after 9 pairs (3.0 min)"
+
+
+@pytest.mark.parametrize(
+    ("differences", "seconds", "pairs"),
+    [
+        ([0.9] * 7 + [-0.1] * 9, 6 * 60, 8),  # one says something else
+        ([0.01] * 20, 6 * 60, 6),  # less than the limit
+        ([0.9] * 20, 4 * 60, 4),  # it would take more than twice the time
+    ],
+)
+def test_other_pairs_end_in_time(differences: list[float], seconds: float, pairs: int) -> None:
+    test = Turned(differences).run_test(Bounds(seconds=seconds, overtime=1.0))
+    assert (len(test.pairs), test.judgement.verdict) == (pairs, CANNOT_TELL)
 
 
 def test_no_difference_is_told_where_the_interval_is_within_the_limit() -> None:

@@ -1,6 +1,6 @@
 """Turns: what is told and asked, and how the steps of each turn are noted."""
 
-import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,56 +12,52 @@ from threading import Thread
 
 import pytest
 
-from pinprof.ab.cores import ANY_CORES, CORES_BYTES, Cores
-from pinprof.ab.tasks import Turns
-from pinprof.ab.turns import Delay, turn_window, wait_for_turn
+from pinprof.ab.program import ANY_CORES, CORES, Turns
+from pinprof.ab.turns import Cores, Delay, turn_window, wait_for_turn
 from pinprof.capture.observe.journal import Journal
 from pinprof.program.machine import Clock
 from pinprof.trace.run_log import PLAIN, SETTLING
 
 
 @contextmanager
-def pipes() -> Iterator[tuple[int, int, int, int]]:
-    both = (*os.pipe(), *os.pipe())
-    try:
-        yield both
-    finally:
-        for descriptor in both:
-            os.close(descriptor)
+def sockets() -> Iterator[tuple[socket.socket, int]]:
+    """Yield the end of who gives turns, and the descriptor of the other one."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs.fileno()
 
 
 def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
     journal, delays = Journal(Clock), list[int]()
     journal.begin(with_step=True)
-    with pipes() as (asked, go, told, tell):
-        os.write(go, 3 * ANY_CORES)
+    with sockets() as (ours, theirs):
+        ours.sendall(3 * ANY_CORES)
         seen = []
-        for progress in turn_window(Turns(asked, tell, 1, 2, 2), journal, delays):
+        for progress in turn_window(Turns(theirs, 1, 2, 2), journal, delays):
             seen.append(progress.window)
             journal.end_step(progress.window)
             journal.resume()
-        assert len(os.read(told, 99)) == 3 * CORES_BYTES
+        assert len(ours.recv(99)) == 3 * CORES.size
     assert seen == [SETTLING, PLAIN, PLAIN] * 2
     assert journal.log().windows == ((SETTLING, 1), (PLAIN, 2), (SETTLING, 1), (PLAIN, 2))
     assert len(delays) == 4
 
 
 def test_where_nobody_gives_turns_it_goes_on() -> None:
-    asked, go = os.pipe()
-    os.close(go)
-    wait_for_turn(Turns(asked, asked, 1, 1, 1), Cores())  # what it reads from is closed at the other end
-    os.close(asked)
-    wait_for_turn(Turns(asked, asked, 1, 1, 1), Cores())
+    with sockets() as (ours, theirs):
+        ours.close()
+        wait_for_turn(Turns(theirs, 1, 1, 1), Cores())
+    wait_for_turn(Turns(theirs, 1, 1, 1), Cores())
 
 
 def test_its_workers_stand_still_while_it_waits() -> None:
-    with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), pipes() as (asked, go, told, tell):
-        turns = Turns(asked, tell, 1, 1, 1)
+    with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), sockets() as (ours, theirs):
+        turns = Turns(theirs, 1, 1, 1)
         waiting = Thread(target=wait_for_turn, args=(turns, Cores()))
         waiting.start()
-        os.read(told, CORES_BYTES)
+        ours.recv(CORES.size)
         assert is_soon(worker.pid, "T")
-        os.write(go, ANY_CORES)
+        ours.sendall(ANY_CORES)
         waiting.join()
         assert is_soon(worker.pid, "S")
         worker.kill()

@@ -12,12 +12,11 @@ from command_line import invoke, is_one_line_error
 from fitting import fitting
 
 from pinprof.ab import Bounds, Measurement, Program, Wishes
-from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.plan import Plan
+from pinprof.ab.program import StepOptions
 from pinprof.ab.recorded import Recorded
 from pinprof.ab.sequential_test import run_test
-from pinprof.ab.tasks import StepOptions
-from pinprof.ab.times import Timed
+from pinprof.ab.times import Difference, Pair, Timed
 from pinprof.errors import MeasureError
 
 Speeds = Callable[[Program], float]

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from pinprof.ab import Judgement
-from pinprof.ab.measuring import Difference, Pair
+from pinprof.ab.program import Race
+from pinprof.ab.times import Difference, Pair
 from pinprof.report.trial.text import lines, of_share, sentence
 from pinprof.rules.rule import Saving
 from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
-from pinprof.trial.runs import Guarded, Race
+from pinprof.trial.runs import Guarded
+from pinprof.trial.selection import Share
 
 EQUAL = Comparison("equal", 10, ("loss",), "")
 RACE = Race("PIN503", "PIN503: aten::fill_ writes at train.py:3", certain=True, key=("a",))

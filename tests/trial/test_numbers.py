@@ -2,18 +2,18 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from pinprof.ab import Program
-from pinprof.ab.tasks import Nudged
+from pinprof.ab.program import Nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.first_numbers import Nudge, updates_nudged
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
-from pinprof.trial.runs import Look, looked
+from pinprof.trial.runs import for_numbers, run_all
 
 TRAINING = """
 import torch
@@ -60,7 +60,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
         if key not in seen_of:
             (folder / f"train{len(seen_of)}.py").write_text(text)
             program = Program("it", (f"train{len(seen_of)}.py",), folder)
-            (seen,) = looked([Look.at_numbers(program, 4, nudged=nudged)], together=False)
+            (seen,) = run_all([for_numbers(program, 4, nudged)], together=False)
             assert not isinstance(seen, MeasureError), seen
             seen_of[key] = Numbers.of(seen)
         return seen_of[key]
@@ -134,8 +134,8 @@ def test_a_program_that_only_computes_is_compared_by_its_outputs(run: Run) -> No
 def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("print('nothing')")
     (tmp_path / "fails.py").write_text("import torch\nraise ValueError('no data')")
-    seen = looked(
-        [Look.at_numbers(Program(name, (name,), tmp_path), 4) for name in ("none.py", "fails.py")], together=True
+    seen = run_all(
+        [for_numbers(Program(name, (name,), tmp_path), 4) for name in ("none.py", "fails.py")], together=True
     )
     assert isinstance(seen[1], MeasureError)
     assert "no data" in str(seen[1])

@@ -16,14 +16,13 @@ from cpu_program import SLOW_ITEM, program, recorded
 from fitting import fitting
 
 from pinprof.ab import Bounds, Measurement, Program, Wishes
-from pinprof.ab.measuring import Difference, Pair
 from pinprof.ab.plan import Plan
+from pinprof.ab.program import GuardCopies
 from pinprof.ab.sequential_test import run_test
-from pinprof.ab.tasks import GuardCopies
-from pinprof.ab.times import Timed
+from pinprof.ab.times import Difference, Pair, Timed
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
-from pinprof.trial.runs import Look, looked
+from pinprof.trial.runs import TaskRun, run_all
 
 OTHER_NUMBERS = (
     "torch.Tensor.cuda = lambda self, *_, non_blocking=False, **__: "
@@ -39,9 +38,7 @@ RACE = {
     "rule": "PIN503",
     "headline": "PIN503: aten::fill_ writes at slow.py:30",
     "certain": True,
-    "times": 1,
-    "copy": {"file": "slow.py", "line": 29, "function": "main", "text": "x.cuda(non_blocking=True)"},
-    "access": {"file": "slow.py", "line": 30, "function": "main", "text": "x.fill_(0)"},
+    "key": ["PIN503", "main", "x.cuda(non_blocking=True)", "main", "x.fill_(0)"],
 }
 
 
@@ -74,15 +71,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> Path:
     for words in (("init", "-q"), ("add", "slow.py"), ("commit", "-q", "-m", "All")):
         identity = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", *identity, *words], cwd=place, check=True)
-    monkeypatch.setattr(trial, "looked", known_looks)
+    monkeypatch.setattr(trial, "run_all", known_runs)
     return place
 
 
-def known_looks(looks: Sequence[Look], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
+def known_runs(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
     """Return what each run saw; one of a program that is known is not made again."""
-    keys = [(text_of(look.program), look.task) for look in looks]
+    keys = [(text_of(run.program), run.task) for run in runs]
     new = [number for number, key in enumerate(keys) if key not in KNOWN]
-    for number, seen in zip(new, looked([looks[number] for number in new], together=together), strict=True):
+    for number, seen in zip(new, run_all([runs[number] for number in new], together=together), strict=True):
         KNOWN[keys[number]] = seen
     return [KNOWN[key] for key in keys]
 
@@ -237,21 +234,21 @@ def test_proposals_of_which_none_is_proven_change_nothing(folder: Path, speeds: 
 def test_a_race_is_refused_if_the_original_does_not_have_it(
     folder: Path, speeds: Made, monkeypatch: pytest.MonkeyPatch, original_too: bool, exit_code: int
 ) -> None:
-    def with_race(looks: Sequence[Look], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
-        seen = known_looks(looks, together=together)
-        races = {"followed": 60, "has_gpu": True, "notes": [], "violations": [RACE]}
-        none = {**races, "violations": []}
+    def with_race(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
+        seen = known_runs(runs, together=together)
+        races = {"copies": 60, "has_gpu": True, "notes": [], "races": [RACE]}
+        none = {**races, "races": []}
         return [
             one
-            if not isinstance(look.task, GuardCopies)
+            if not isinstance(run.task, GuardCopies)
             else races
-            if look.program.name != "original" or original_too
+            if run.program.name != "original" or original_too
             else none
-            for look, one in zip(looks, seen, strict=True)
+            for run, one in zip(runs, seen, strict=True)
         ]
 
     speeds(both_count)
-    monkeypatch.setattr(trial, "looked", with_race)
+    monkeypatch.setattr(trial, "run_all", with_race)
     result = invoke(*WORDS, "--json", "try.json", "slow.py")
     assert result.exit_code == exit_code, result.stdout
     (race,) = fitting((folder / "try.json").read_text())["guard"]["races"]
@@ -312,7 +309,7 @@ def test_what_cannot_be_tried_is_one_line(folder: Path, words: tuple[str, ...], 
 def test_all_of_it_on_a_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait of 40 ms in a step of some more, which the fix of the sum removes."""
     monkeypatch.setattr(trial, "FALSE_ALARMS", 0.9)  # so that two or three pairs are enough
-    monkeypatch.setattr(trial, "looked", looked)
+    monkeypatch.setattr(trial, "run_all", run_all)
     assert SLOW_ITEM in (folder / "slow.py").read_text()
     words = ("--rule", "PIN201", "--no-verify", "--minutes", "3", "--seconds", "0.3", "--json", "try.json")
     result = invoke("try", "--trace", "slow.json.gz", *words, "slow.py")

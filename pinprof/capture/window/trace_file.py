@@ -20,8 +20,8 @@ from pinprof.capture.job import rank_of_process
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished
-from pinprof.processes import OWN
-from pinprof.program.machine import host_memory, own_workers, uses_cuda
+from pinprof.processes import OWN, children_of
+from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.program.user_program import HOME, INSTALLED
 from pinprof.version import VERSION
 
@@ -233,7 +233,7 @@ def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequen
 def _situation() -> dict[str, object]:
     return {
         IMPORTED_KEY: sorted(set(_imported())),
-        CHILDREN_KEY: len(own_workers()),
+        CHILDREN_KEY: len(children_of("self")),
         GPU_MEMORY_KEY: _gpu_memory() if uses_cuda() else None,
         GPU_FREE_KEY: _gpu_free() if uses_cuda() else None,
     }

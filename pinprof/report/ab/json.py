@@ -10,9 +10,9 @@ from msgspec.structs import asdict
 from pinprof.ab import Judgement, Measurement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause, Kind
-from pinprof.ab.measuring import Pair
 from pinprof.ab.sequential_test import ComparedBy, compared_by, differences
 from pinprof.ab.statistics import Verdict
+from pinprof.ab.times import Pair
 from pinprof.document import Count, Document, Ms, Range, RangeMs, Seconds, Share, Words, doc, encoded, filled, one_of
 from pinprof.report.ab.text import clocks, sentence
 from pinprof.units import ms

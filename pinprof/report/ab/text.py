@@ -9,7 +9,7 @@ from rich.text import Text
 from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Judgement, Measurement, Recorded
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Cause
-from pinprof.ab.clocks import Clocks
+from pinprof.ab.recorded import Clocks
 from pinprof.ab.sequential_test import ComparedBy, compared_by
 from pinprof.ab.statistics import pairs_for
 from pinprof.report.layout import bullet, fact, laid_out, section
@@ -51,6 +51,11 @@ def span(judgement: Judgement) -> str:
     return f"{percent(judgement.low)} to {percent(judgement.high)}"
 
 
+def direction(judgement: Judgement) -> str:
+    """Return what pairs say that are too few to be certain."""
+    return f"{'slower' if judgement.ratio > 1 else 'faster'} so far by about {abs(100 * (judgement.ratio - 1)):.3g} %"
+
+
 def sentence(judgement: Judgement) -> str:
     """Return the verdict: the number first."""
     limit, verdict = f"{100 * judgement.limit:.3g} %", judgement.verdict
@@ -58,7 +63,9 @@ def sentence(judgement: Judgement) -> str:
         return f"No difference above {limit}: {percent(judgement.ratio)} ({span(judgement)})"
     if verdict == CANNOT_TELL:
         but = ", but processes of one version differ twofold" if judgement.uneven else ""
-        return f"Cannot tell: {percent(judgement.ratio)} ({span(judgement)}){but}"
+        is_early = judgement.high == inf and not 1 / judgement.over <= judgement.ratio <= judgement.over
+        known = f" yet: {direction(judgement)}" if is_early else f": {percent(judgement.ratio)}"
+        return f"Cannot tell{known} ({span(judgement)}){but}"
     how = f"{abs(100 * (judgement.ratio - 1)):.1f} % {'faster' if verdict == FASTER else 'slower'}"
     within = "" if verdict == FASTER or judgement.is_too_slow else f", less than the limit of {limit}"
     return f"{how[0].upper()}{how[1:]}{within} ({span(judgement)})"

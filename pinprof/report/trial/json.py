@@ -23,7 +23,7 @@ from pinprof.report.ab.json import AbJudgement, AbPair, judgement, pairs
 from pinprof.report.fix.json import FixChange, FixRefused, change, refused
 from pinprof.report.trial.text import milliseconds, sentence
 from pinprof.report.whatif.json import Verify, verification
-from pinprof.trial import elimination
+from pinprof.trial import selection
 from pinprof.trial.certificate import Certificate, Checked, Verdict
 from pinprof.trial.numbers import Comparison
 from pinprof.trial.numbers import Verdict as NumbersVerdict
@@ -38,7 +38,7 @@ class TryFix(FixChange):
         str | None, doc("the change as a unified diff, which applies after those before it; null if left out")
     ]
     doubts: Annotated[Sequence[Words], doc("why it is not certain; a proposal has some")]
-    fate: Annotated[elimination.Fate, doc("what became of it")]
+    fate: Annotated[selection.Fate, doc("what became of it")]
     fate_reason: Annotated[Words | None, doc("why it was not measured by itself")]
     measured: Annotated[
         AbJudgement | None, doc("the step with it against the step without; null if not measured by itself")
@@ -154,7 +154,7 @@ def to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Ite
     return encoded(document)
 
 
-def _fix(share: elimination.Share, step_ns: float | None, diff: bytes | None) -> TryFix:
+def _fix(share: selection.Share, step_ns: float | None, diff: bytes | None) -> TryFix:
     return filled(
         TryFix,
         change(share.mend, step_ns),

@@ -11,8 +11,8 @@ from pinprof.report.ab.text import advice, how_measured, usual_ns
 from pinprof.report.fix.text import commented, folded, lines_of_change, not_changed, on_one_line
 from pinprof.report.words import NO_GPU_WORK
 from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.elimination import Share
 from pinprof.trial.numbers import Comparison
+from pinprof.trial.selection import Share
 from pinprof.units import NS_PER_MS, counted, duration
 
 KINDS = {"loss": "losses", "parameters": "parameters", "output": "outputs"}

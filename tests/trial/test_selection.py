@@ -9,7 +9,7 @@ import pytest
 from pinprof.ab import Judgement
 from pinprof.errors import MeasureError
 from pinprof.fix import Mend
-from pinprof.trial.elimination import eliminated
+from pinprof.trial.selection import without_idle
 
 
 def mend(name: str, saving: float | None) -> Any:
@@ -33,7 +33,7 @@ def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str],
             raise MeasureError("it failed")
         return found
 
-    shares = eliminated([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
+    shares = without_idle([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
     assert [share.mend for share in shares] == [BIG, SMALL, UNKNOWN]
     return [share.fate for share in shares], asked
 

@@ -1,0 +1,111 @@
+"""Selects the fixes that stay in a patch: those that save time, of proposals only those that also do no harm."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+from pinprof.ab import CANNOT_TELL, FASTER, Judgement
+from pinprof.errors import MeasureError
+from pinprof.fix import Mend
+
+Without: TypeAlias = Callable[[Sequence[Mend], float], Judgement]
+"""Measures the set with all against the set without some, for so many seconds at most. Raises MeasureError."""
+With: TypeAlias = Callable[[Sequence[Mend], Mend], Judgement]
+"""Measures the program with some proposals and one more against that without the last. Raises MeasureError."""
+Flaw: TypeAlias = Callable[[Sequence[Mend]], str]
+"""Returns why a program with some proposals is no substitute for the original; nothing where it is one."""
+Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped_not_shown", "dropped_not_safe"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What became of a fix, and what its measurement said: the step with it against the step without; None without."""
+
+    mend: Mend
+    fate: Fate
+    judgement: Judgement | None = None
+    why: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it stays in the patch."""
+        return self.fate.startswith("kept")
+
+    @classmethod
+    def measured(cls, mend: Mend, judgement: Judgement) -> "Share":
+        """Return what becomes of a fix of which this is the measurement, with it against without."""
+        if judgement.verdict == FASTER:
+            return cls(mend, "kept", judgement)
+        return cls(mend, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
+
+
+def without_idle(
+    mends: Sequence[Mend], measure: Without, left_s: Callable[[], float], least_s: float
+) -> tuple[Share, ...]:
+    """Return what becomes of each fix, in their order; the last one that is left is measured by the whole.
+
+    Those that are predicted to bring least are first. A fix is kept if the step is shown to be shorter with it. It is
+    dropped if nothing is lost without it, or if that was measured and nothing could be shown. Where less than `least_s`
+    are left, nothing is measured any more, and the fix is kept.
+    """
+    shares: dict[int, Share] = {}
+    dropped: list[Mend] = []
+    order = sorted(range(len(mends)), key=lambda number: _predicted_ns(mends[number]))
+    for done, number in enumerate(order):
+        mend = mends[number]
+        seconds = left_s() / (len(order) - done)
+        if len(mends) - len(dropped) == 1:
+            shares[number] = Share(mend, "kept", why="the others are left out")
+        elif seconds < least_s:
+            shares[number] = Share(mend, "kept_unmeasured", why="the time was over before it was measured by itself")
+        else:
+            shares[number] = _tried(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
+        if not shares[number].is_kept:
+            dropped.append(mend)
+    return tuple(shares[number] for number in range(len(mends)))
+
+
+def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Share]]:
+    """Return the proposals with which a program computes the same without a new race, and those with which it does not.
+
+    All are tried together. Where that fails each half is, beside those that are known to do no harm.
+    """
+    kept: list[Mend] = []
+    dropped: list[Share] = []
+    groups = [list(proposals)] if proposals else []
+    while groups:
+        group = groups.pop(0)
+        why = flaw([*kept, *group])
+        if not why:
+            kept += group
+        elif len(group) == 1:
+            dropped.append(Share(group[0], "dropped_not_safe", why=why))
+        else:
+            middle = len(group) // 2
+            groups = [group[:middle], group[middle:], *groups]
+    return kept, dropped
+
+
+def quicker(proposals: Sequence[Mend], measure: With) -> list[Share]:
+    """Return what becomes of each proposal: only those are kept that are shown to save time beside those before them.
+
+    Those that are predicted to save most are first.
+    """
+    shares: list[Share] = []
+    for mend in sorted(proposals, key=_predicted_ns, reverse=True):
+        kept = [share.mend for share in shares if share.is_kept]
+        shares.append(_tried(mend, partial(measure, kept, mend), "dropped_not_shown"))
+    return shares
+
+
+def _tried(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> Share:
+    """Measure a fix, and return what becomes of it; `unmeasured` if that fails."""
+    try:
+        return Share.measured(mend, measure())
+    except MeasureError as error:
+        return Share(mend, unmeasured, why=str(error))
+
+
+def _predicted_ns(mend: Mend) -> float:
+    return mend.saving.saving_ns if mend.saving else 0.0
