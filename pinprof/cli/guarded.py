@@ -6,8 +6,8 @@ from typing import NoReturn
 import click
 from click.core import ParameterSource
 
+from pinprof.cli.output_files import rank_of_job
 from pinprof.cli.terminal import fail, say, show, users_program
-from pinprof.cli.written import rank_of_job
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What `pinprof run` says about a job: which rank writes what, and the report on all ranks."""
+"""What `pinprof run` says about other processes: the ranks of a job, and those that the script started."""
 
 import platform
 import shlex
@@ -12,11 +12,15 @@ import click
 
 from pinprof.cli.report import report
 from pinprof.cli.terminal import progress, say
+from pinprof.cli.traces import analysing, print_report, read, write_page
+from pinprof.outputs import shortest
 from pinprof.units import counted
 
 if TYPE_CHECKING:
+    from pinprof.capture.children.notes import ChildRun
     from pinprof.capture.job import Agreement, Written
-    from pinprof.cli.machine import MachineFile
+    from pinprof.capture.script import ScriptRun
+    from pinprof.cli.options import MachineFile
     from pinprof.errors import PinprofError
     from pinprof.report.source import Code
 
@@ -24,6 +28,8 @@ TRACES_WITHIN_S = 300.0
 """How long rank 0 waits for the other traces after it has written its own."""
 VISIBLE_WITHIN_S = 5.0
 """How long a file that another machine wrote to a shared folder may take to appear here."""
+SHOWN = 4
+"""The most children without ranks to report on at once."""
 
 
 def report_job(
@@ -36,9 +42,9 @@ def report_job(
     with progress("waiting for the traces of all ranks") as show:
         written = agreement.traces(TRACES_WITHIN_S, show)
         _await_visible(written)
-    here = [each.path for _, each in sorted(written.items()) if each.is_here]
+    here = [trace.path for _, trace in sorted(written.items()) if trace.is_here]
     for rank in range(agreement.ranks):
-        _say_what_is_missing(rank, written.get(rank))
+        _say_if_missing(rank, written.get(rank))
     if len(here) > 1:
         say(f"Wrote the traces of {counted(len(here), 'rank')}; to report on them again: {later}")
         report_ranks(here, page, machine, code)
@@ -54,11 +60,11 @@ def report_ranks(paths: "Sequence[str]", page: str, machine: "MachineFile | None
 
 def _await_visible(written: "dict[int, Written]") -> None:
     end = time.monotonic() + VISIBLE_WITHIN_S
-    while time.monotonic() < end and any(each.path and not each.is_here for each in written.values()):
+    while time.monotonic() < end and any(trace.path and not trace.is_here for trace in written.values()):
         time.sleep(0.1)
 
 
-def _say_what_is_missing(rank: int, written: "Written | None") -> None:
+def _say_if_missing(rank: int, written: "Written | None") -> None:
     if written is None:
         say(f"Rank {rank}: its trace was not ready within {TRACES_WITHIN_S:.0f} s")
     elif not written.path:
@@ -87,3 +93,68 @@ def command_for(base: Path, *, is_folder: bool) -> str:
     from pinprof.capture.job import path_of_rank  # noqa: PLC0415  `pinprof --help` needs no torch
 
     return f"pinprof report {shlex.quote(f'{base.parent}/' if is_folder else str(path_of_rank(base, '*')))}"
+
+
+def report_children(
+    children: "Sequence[ChildRun]",
+    page: str,
+    of_ranks: str,
+    machine: "MachineFile | None" = None,
+    code: "Code | None" = None,
+) -> None:
+    """Report on the ranks that the script started, as on those of a launcher; without ranks, on each child.
+
+    `of_ranks` is the command that repeats the report on all ranks.
+    """
+    say_what_is_missing(children)
+    ranks = [child for child in children if child.rank is not None]
+    paths = traces_of(ranks)
+    if len(paths) > 1:
+        say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {of_ranks}")
+        report_ranks(paths, page, machine, code)
+        _say_others([child for child in children if child.rank is None])
+        return
+    shown = traces_of(sorted(children, key=lambda child: not child.trains))[:SHOWN]
+    analyses = [read(path, analysing(machine)) for path in shown]
+    for analysis in analyses:
+        print_report(analysis, code=code)
+    write_page(page, analyses, code)
+    say(f"Wrote {', '.join(shown)}")
+    _say_others([child for child in children if child.path and shortest(child.path) not in shown])
+
+
+def say_where_children(children: "Sequence[ChildRun]") -> None:
+    """Name the traces of children beside that of the script, and what is missing."""
+    _say_others(children)
+    say_what_is_missing(children)
+
+
+def say_what_is_missing(children: "Sequence[ChildRun]") -> None:
+    """Name the children that made steps and were not recorded, and the ranks that nobody has heard of."""
+    for child in children:
+        if child.path is None:
+            say(f"{child.name}: recorded nothing ({child.why})")
+    known = {child.rank for child in children if child.rank is not None}
+    world_size = max((child.world_size or 0 for child in children), default=0)
+    missing = [str(rank) for rank in range(world_size) if rank not in known]
+    if missing:
+        what = "Rank" if len(missing) == 1 else "Ranks"
+        say(f"{what} {', '.join(missing)} of {world_size}: no process here made a step of it")
+
+
+def traces_of(children: "Sequence[ChildRun]") -> list[str]:
+    """Return the traces that were written."""
+    return [shortest(child.path) for child in children if child.path]
+
+
+def only_children_train(outcome: "ScriptRun") -> bool:
+    """Return whether the script has no recorded step that trains, but processes that it started have."""
+    is_training = outcome.path is not None and outcome.trains
+    return not is_training and any(child.path and child.trains for child in outcome.children)
+
+
+def _say_others(children: "Sequence[ChildRun]") -> None:
+    paths = traces_of(children)
+    if paths:
+        what = counted(len(paths), "child of the script", "children of the script")
+        say(f"Wrote the traces of {what}, too. Next: pinprof report {shlex.join(paths)}")

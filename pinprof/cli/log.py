@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.code import NO_SOURCE, code_of
-from pinprof.cli.machine import MachineFile, machine_option
+from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.report import job_page
 from pinprof.cli.terminal import fail, progress, say
 from pinprof.cli.traces import (

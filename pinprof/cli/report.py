@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from pinprof.cli.code import HtmlPage, html_options
 from pinprof.cli.hta import hta_of, print_hta
-from pinprof.cli.machine import MachineFile, machine_option
+from pinprof.cli.options import HtmlPage, MachineFile, html_options, machine_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
-from pinprof.cli.children import only_children_train, report_children, say_where_children, traces_of
-from pinprof.cli.code import NO_SOURCE, code_of
 from pinprof.cli.guarded import run_guarded
-from pinprof.cli.job import give_up, report_job, say_where
-from pinprof.cli.machine import MachineFile, machine_option
+from pinprof.cli.job import (
+    give_up,
+    only_children_train,
+    report_children,
+    report_job,
+    say_where,
+    say_where_children,
+    traces_of,
+)
+from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
+from pinprof.cli.output_files import Outputs, name_of, outputs_of
 from pinprof.cli.script import BeforeScript, as_given, refuse_no_script, sent_to_script
 from pinprof.cli.step_counter import Spent, step_counter
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
 from pinprof.cli.traces import analysing, print_report, read, write_page
-from pinprof.cli.written import Outputs, name_of, outputs_of
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.units import counted, duration

@@ -1,16 +1,26 @@
 """The script on the command line of `pinprof run`: which options are its own, and what to say where it cannot run."""
 
 import shlex
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
-from pinprof.cli.mistakes import not_a_script
 from pinprof.cli.terminal import fail
 
 WRONG_USAGE = 2
 """Exit status of a script that refuses its arguments, as argparse does."""
 TRACE_NAMES = (".json", ".json.gz", ".json.zst")
+PYTHONS = ("python", "python3")
+LAUNCHERS = {
+    "torchrun": "torchrun ... -m pinprof run {script}",
+    "accelerate": "pinprof run -m accelerate.commands.launch {script}",
+    "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
+}
+"""Programs that start scripts, and how they go together with pinprof."""
+ALIKE = 0.7
+"""A file whose name is less like the given one is not taken for it."""
 
 
 class BeforeScript(click.Command):
@@ -37,9 +47,31 @@ def as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
 def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
     """Refuse what cannot be run before torch is loaded, which takes seconds."""
     if not Path(script).is_file():
-        fail(f"{script}: {not_a_script(script, args)}")
+        fail(f"{script}: {_not_a_script(script, args)}")
     if script.endswith(TRACE_NAMES):
         fail(f"{script}: is no Python script; to report on a trace: pinprof report {shlex.quote(script)}")
+
+
+def _not_a_script(word: str, args: Sequence[str]) -> str:
+    """Return what to write instead of a script that is not there: without `python`, or the name that it is like."""
+    script = next((arg for arg in args if arg.endswith(".py")), None)
+    shown = shlex.quote(script) if script else "SCRIPT"
+    if Path(word).name in PYTHONS:
+        return f"pinprof starts Python itself: pinprof run {shown}"
+    if word in LAUNCHERS:
+        return f"is no Python script; write: {LAUNCHERS[word].format(script=shown)}"
+    if Path(word).is_dir():
+        return "is a folder; name the script in it"
+    near = _like(word)
+    return f"no such script; did you mean {near}?" if near else "no such script"
+
+
+def _like(word: str) -> str:
+    """Return the script in the same folder with the most similar name; nothing where none is similar."""
+    folder = Path(word).parent
+    scripts = [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
+    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=ALIKE)
+    return str(folder / close[0]) if close else ""
 
 
 def sent_to_script(args: tuple[str, ...], script: str, status: int) -> str:

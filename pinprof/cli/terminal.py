@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from pinprof import outputs
-from pinprof.cli.mistakes import way_out
+from pinprof.cli.usage_hints import way_out
 from pinprof.errors import TRACEBACK, PinprofError, unexpected
 from pinprof.streams import is_terminal, lent_streams, own_error
 from pinprof.urls import local_path, redacted

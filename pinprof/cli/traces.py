@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from pinprof.cli.code import code_of
-from pinprof.cli.machine import MachineFile, say_if_of_other_gpu
+from pinprof.cli.options import MachineFile, code_of, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.machine import MachineFile, machine_option, say_if_of_other_gpu
+from pinprof.cli.options import MachineFile, machine_option, say_if_of_other_gpu
 from pinprof.cli.terminal import (
     check_outputs,
     fail,

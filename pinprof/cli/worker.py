@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pinprof.cli.output_files import outputs_of
 from pinprof.cli.run import recorded
 from pinprof.cli.step_counter import Spent
 from pinprof.cli.terminal import say, show, users_program, write
-from pinprof.cli.written import outputs_of
 
 if TYPE_CHECKING:
     from pinprof.ab.program import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig

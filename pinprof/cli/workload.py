@@ -10,7 +10,7 @@ import click
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized, traces_of
-from pinprof.cli.experiments import measured, need_gpu, print_bench
+from pinprof.cli.bench import measured, need_gpu, print_bench
 from pinprof.cli.terminal import check_outputs, fail, progress, say, show
 
 RECORDING_TIMEOUT_S = 300.0

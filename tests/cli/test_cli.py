@@ -25,7 +25,7 @@ from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, Written
 from pinprof.capture.script import ScriptRun
 from pinprof.cli.job import report_job
-from pinprof.cli.machine import MachineFile
+from pinprof.cli.options import MachineFile
 from pinprof.cli.run import run
 
 COMMANDS = (
