@@ -39,13 +39,13 @@ def measure_all(
 
     The arguments are those of `measure_files`. It calls `tell` with each outcome and with how many there are so far.
     """
-    found: dict[str, RankPart | PinprofError] = {}
+    outcome_of: dict[str, RankPart | PinprofError] = {}
     with closing(measure_files(paths, workers, client, machine)) as outcomes:
         for path, outcome in outcomes:
-            found[path] = outcome
-            tell(len(found), outcome)
-    measured = [(path, part) for path in paths if isinstance(part := found[path], RankPart)]
-    return measured, {path: error for path, error in found.items() if isinstance(error, PinprofError)}
+            outcome_of[path] = outcome
+            tell(len(outcome_of), outcome)
+    measured = [(path, part) for path in paths if isinstance(part := outcome_of[path], RankPart)]
+    return measured, {path: error for path, error in outcome_of.items() if isinstance(error, PinprofError)}
 
 
 def job_of_files(
@@ -126,9 +126,9 @@ def _check_workers(client: Any) -> None:
         raise PinprofError(f"the Dask cluster has no workers; none came within {WORKER_SECONDS} s") from error
     for worker, version in client.run(_version, on_error="return").items():
         if version != VERSION:
-            found = f"({_line(version)})" if isinstance(version, Exception) else f"but {version}"
+            answer = f"({_line(version)})" if isinstance(version, Exception) else f"but {version}"
             raise PinprofError(
-                f"the Dask worker {worker} does not have pinprof {VERSION} {found}; install it on all workers"
+                f"the Dask worker {worker} does not have pinprof {VERSION} {answer}; install it on all workers"
             )
 
 

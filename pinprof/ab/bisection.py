@@ -56,10 +56,9 @@ def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[
     if worst is None:
         raise MeasureError(f"the bad revision cannot be measured: {tried[-1].why}")
     if worst.verdict != SLOWER:
-        told = "nobody can tell whether it is" if worst.verdict == CANNOT_TELL else "it is not"
-        return Bisection(
-            tuple(commits), tuple(tried), f"the bad revision should be slower than the good one: {told}", worst
-        )
+        is_it = "nobody can tell whether it is" if worst.verdict == CANNOT_TELL else "it is not"
+        why = f"the bad revision should be slower than the good one: {is_it}"
+        return Bisection(tuple(commits), tuple(tried), why, worst)
     suspects, broken = list(commits), set[str]()
     while len(suspects) > 1:
         middle = _nearest(suspects, broken)

@@ -7,6 +7,8 @@ from math import inf
 from typing import Literal
 
 from pinprof.ab.edits import Code, Edit, Lines, chance_of, find_edits, most_sampled, samples_in
+from pinprof.analyses.by_name.kernels import KernelSums
+from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostSums
 from pinprof.analysis import Analysis
 from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
@@ -117,7 +119,7 @@ def _sides(figure: ComparedFigure) -> tuple[float, float] | None:
 
 
 def _input(comparison: Comparison) -> Iterator[Cause]:
-    figure = next((each for each in comparison.figures if each.name == "loader_ms"), None)
+    figure = next((figure for figure in comparison.figures if figure.name == "loader_ms"), None)
     if figure is not None:
         yield Cause("input", "waiting for the DataLoader", "", None, _sides(figure))
 
@@ -147,27 +149,23 @@ Sums = dict[str, tuple[float, float, str]]
 
 
 def _kernels(before: Analysis, after: Analysis) -> Iterator[Cause]:
-    old, new = (_kernels_of(each) for each in (before, after))
+    old, new = (_sums(side, given(side.profile.kernels)) for side in (before, after))
     yield from _named("kernel", old, new)
-    counts = [sum(count for count, _, _ in side.values()) for side in (old, new)]
+    counts = [sum(count for count, _, _ in names.values()) for names in (old, new)]
     if any(counts) and _differs(counts[0], counts[1], CERTAIN):
         yield Cause("launches", "kernels launched", "", (counts[0], counts[1]), None)
 
 
-def _kernels_of(side: Analysis) -> Sums:
-    sums, steps = given(side.profile.kernels), max(side.profile.steps.count, 1)
-    rows = sums.rows if sums else ()
-    return {row.name: (row.count / steps, row.time_ns / steps, _line(row.origin)) for row in rows}
-
-
 def _ops(before: Analysis, after: Analysis) -> Iterator[Cause]:
-    yield from _named("op", *(_ops_of(each) for each in (before, after)))
+    yield from _named("op", *(_sums(side, given(side.profile.ops)) for side in (before, after)))
 
 
-def _ops_of(side: Analysis) -> Sums:
-    sums, steps = given(side.profile.ops), max(side.profile.steps.count, 1)
-    rows = sums.rows if sums else ()
-    return {row.name: (row.count / steps, row.own_ns / steps, _line(row.origin)) for row in rows}
+def _sums(side: Analysis, sums: KernelSums | OpSums | None) -> Sums:
+    steps, names = max(side.profile.steps.count, 1), Sums()
+    for row in sums.rows if sums else ():
+        time_ns = row.own_ns if isinstance(row, OpTime) else row.time_ns
+        names[row.name] = row.count / steps, time_ns / steps, _line(row.origin)
+    return names
 
 
 def _named(kind: Kind, old: Sums, new: Sums) -> Iterator[Cause]:

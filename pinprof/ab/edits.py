@@ -61,7 +61,7 @@ def find_edits(before: Code, after: Code) -> list[Edit]:
     So scripts with two names are compared with each other, and else what is new is new as a whole.
     """
     shared = set(before.files) & set(after.files)
-    old, new = (replace(each, files=tuple(set(each.files) - shared)).texts for each in (before, after))
+    old, new = (replace(code, files=tuple(set(code.files) - shared)).texts for code in (before, after))
     gone, come = ([name for name in one if name not in other] for one, other in ((old, new), (new, old)))
     pairs: list[tuple[str | None, str | None]] = [(name, name) for name in old if name in new]
     if len(gone) == len(come) == 1:
@@ -110,4 +110,4 @@ def chance_of(more: int, less: int, share: float) -> float:
     if both > MANY:
         spread = sqrt(both * share * (1 - share))
         return (1 - erf((more - 0.5 - both * share) / spread / sqrt(2))) / 2
-    return sum(comb(both, each) * share**each * (1 - share) ** (both - each) for each in range(more, both + 1))
+    return sum(comb(both, count) * share**count * (1 - share) ** (both - count) for count in range(more, both + 1))

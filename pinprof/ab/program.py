@@ -149,8 +149,8 @@ class Program:
         if command is None:
             if "-c" in words[:2]:
                 raise MeasureError(f"{shlex.join(self.words)}: a program of -c cannot be measured; put it into a file")
-            found = shutil.which(words[0]) if words else None
-            is_other = f" ({words[0]} is {found})" if found else ""
+            path = shutil.which(words[0]) if words else None
+            is_other = f" ({words[0]} is {path})" if path else ""
             raise MeasureError(
                 f"{shlex.join(self.words) or 'nothing'}: not a command of the Python that runs pinprof, "
                 f"{sys.executable}{is_other}; leave `python` out, as in `train.py ...` and `-m module ...`, or "

@@ -131,13 +131,13 @@ def ab(
         before, after = stack.enter_context(_versions(command, base, patch, against, remarks))
         for remark in remarks:
             say(remark)
-        made = _contest((before, after), wishes)
+        measurement = _measured((before, after), wishes)
         recorded = None
-        if not no_trace and not made.test.interrupted:
+        if not no_trace and not measurement.test.interrupted:
             folder = kept or stack.enter_context(temporary_folder("ab"))
-            recorded = _recorded(made, wishes, folder)
-        _print(made, recorded, remarks, json_file)
-    judgement = made.test.judgement
+            recorded = _recorded(measurement, wishes, folder)
+        _print(measurement, recorded, remarks, json_file)
+    judgement = measurement.test.judgement
     if kept and recorded and len(recorded.traces) > 1:
         say(f"Next: pinprof compare {shlex.join(map(str, recorded.traces))}")
     if judgement.is_too_slow:
@@ -150,12 +150,12 @@ def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
     if no_trace:
         fail("--traces keeps what --no-trace does not record; choose one")
     path = Path(folder).absolute()
-    nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    nearest = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
     if not folder or not nearest.is_dir():
         fail(f"{folder}: {nearest} is a file; name a folder" if folder else "--traces: name a folder")
     if not os.access(nearest, os.W_OK):
         fail(f"{folder}: you may not write into the folder {nearest}; name another one")
-    there = next((each for name in ("before", "after") for each in (path / name).glob("*.json.gz")), None)
+    there = next((file for name in ("before", "after") for file in (path / name).glob("*.json.gz")), None)
     if there and not force:
         fail(f"{there}: exists already; name another folder, or overwrite it with --force")
     return path
@@ -215,18 +215,18 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
 
-def _contest(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Measurement":
+def _measured(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Measurement":
     from pinprof.ab import measure_versions
 
     with telling() as tell:
         return measure_versions(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
 
 
-def _recorded(made: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded":
+def _recorded(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded":
     from pinprof.ab import record
 
     with telling() as tell:
-        return record(made, wishes.options, folder, tell)
+        return record(measurement, wishes.options, folder, tell)
 
 
 def so_far(progress: "Progress") -> str:
@@ -268,19 +268,21 @@ def telling() -> Iterator[Callable[[str], None]]:
             sys.stderr.flush()
 
 
-def _print(made: "Measurement", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None) -> None:
+def _print(
+    measurement: "Measurement", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None
+) -> None:
     if json_file != "-":
         from pinprof.report.ab.text import to_text
 
         width, color = page_options()
-        show(to_text(made, recorded, remarks, width=width, color=color))
+        show(to_text(measurement, recorded, remarks, width=width, color=color))
     if json_file:
         from pinprof.report.ab.json import to_json
 
-        write(json_file, to_json(made, recorded, remarks))
+        write(json_file, to_json(measurement, recorded, remarks))
 
 
-@click.command(short_help="Find the revision that made a program slower.")
+@click.command(short_help="Find the revision that measurement a program slower.")
 @click.argument("good")
 @click.argument("bad")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -317,22 +319,22 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
     def tell(tried: "Tried", left: int) -> None:
         from pinprof.report.ab.text import sentence
 
-        said = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"
-        say(f"{describe(tried.commit)}: {said}; {left} left")
+        outcome = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"
+        say(f"{describe(tried.commit)}: {outcome}; {left} left")
 
-    found = searched(first, commits, compare, tell)
+    search = searched(first, commits, compare, tell)
     if json_file != "-":
         from pinprof.report.ab.text import bisection_to_text
 
         width, color = page_options()
-        show(bisection_to_text(found, describe, width=width, color=color))
+        show(bisection_to_text(search, describe, width=width, color=color))
     if json_file:
         from pinprof.report.ab.json import bisection_to_json
 
-        write(json_file, bisection_to_json(found, repository.subject))
-    if found.found:
-        say(f"Next: git show {repository.short(found.found)}")
-    return OURS if found.found else CANNOT
+        write(json_file, bisection_to_json(search, repository.subject))
+    if search.found:
+        say(f"Next: git show {repository.short(search.found)}")
+    return OURS if search.found else CANNOT
 
 
 def _comparing(repository: "Repository", command: Sequence[str], wishes: "Wishes") -> Callable[[str, str], "Judgement"]:
@@ -347,11 +349,11 @@ def _comparing(repository: "Repository", command: Sequence[str], wishes: "Wishes
                 repository.version(repository.short(good), old, command, [repository.top, new]),
                 repository.version(repository.short(commit), new, command, [repository.top, old]),
             )
-            made = _contest(programs, replace(wishes, bounds=bounds))
-        if made.test.interrupted:
+            measurement = _measured(programs, replace(wishes, bounds=bounds))
+        if measurement.test.interrupted:
             raise KeyboardInterrupt
         if limit is None:
-            limit = max(wishes.bounds.limit, (made.test.judgement.ratio - 1) / 2)
-        return made.test.judgement
+            limit = max(wishes.bounds.limit, (measurement.test.judgement.ratio - 1) / 2)
+        return measurement.test.judgement
 
     return compare

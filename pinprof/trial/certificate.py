@@ -113,9 +113,9 @@ class Certificate:
             return saving.saving_ns / step_ns, low / step_ns, high / step_ns
         if self.verified is None or not self.verified.changes:
             return None
-        made = self.verified.prediction
-        low, high = made.range_ns
-        return 1 - made.predicted_ns / made.baseline_ns, 1 - high / made.baseline_ns, 1 - low / made.baseline_ns
+        prediction = self.verified.prediction
+        (low, high), before = prediction.range_ns, prediction.baseline_ns
+        return 1 - prediction.predicted_ns / before, 1 - high / before, 1 - low / before
 
     @property
     def is_as_predicted(self) -> bool | None:

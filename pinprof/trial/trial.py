@@ -77,10 +77,10 @@ class Trial:
             try:
                 analysis = self._recorded(versions, folder)
                 versions.changes = changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
-                made = self._tried(versions, versions.changes, analysis, folder)
+                certificate = self._tried(versions, versions.changes, analysis, folder)
             except MeasureError as error:
                 raise MeasureError(versions.in_place_of_copies(str(error))) from error
-        return replace(made, seconds=time.monotonic() - begun)
+        return replace(certificate, seconds=time.monotonic() - begun)
 
     def _named_scripts(self) -> frozenset[Path]:
         return self.wanted.command.scripts if self.wanted.trace else frozenset()
@@ -93,23 +93,23 @@ class Trial:
             trace = str(path)
         return analyse(read_trace(trace))
 
-    def _tried(self, versions: Versions, made: Changes, analysis: Analysis, folder: Path) -> Certificate:
+    def _tried(self, versions: Versions, planned: Changes, analysis: Analysis, folder: Path) -> Certificate:
         nothing = Certificate(
-            analysis, made.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
+            analysis, planned.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
         )
-        if not (nothing.patches.patches or made.proposals):
+        if not (nothing.patches.patches or planned.proposals):
             return nothing
-        self.check(made.patches((), made.proposals))
+        self.check(planned.patches((), planned.proposals))
         mends = [patch.mend for patch in nothing.patches.patches]
         shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
         result = self._measured(versions, (), self.wanted.seconds) if mends else None
         if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
             shares, result = self._without_idle(versions, mends, result)
-        if made.proposals:
-            shares, result = self._with_proposals(versions, made.proposals, shares, result)
+        if planned.proposals:
+            shares, result = self._with_proposals(versions, planned.proposals, shares, result)
         dropped = [share.mend for share in shares if not share.is_kept and not share.mend.doubts]
         taken = [share.mend for share in shares if share.is_kept and share.mend.doubts]
-        kept = replace(nothing, patches=made.patches(dropped, taken), shares=shares, measurement=result)
+        kept = replace(nothing, patches=planned.patches(dropped, taken), shares=shares, measurement=result)
         if result is None or result.test.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped, taken)

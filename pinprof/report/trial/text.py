@@ -95,8 +95,8 @@ def _is_on_gpu(measurement: Measurement) -> bool:
 
 def _by_itself(certificate: Certificate) -> str:
     """Return of how many fixes only the sum is known."""
-    kept = [each for each in certificate.shares if each.is_kept]
-    unknown = sum(each.fate == "kept_unmeasured" for each in kept)
+    kept = [share for share in certificate.shares if share.is_kept]
+    unknown = sum(share.fate == "kept_unmeasured" for share in kept)
     if not unknown:
         return ""
     return f", as a whole: {unknown} of its {len(kept)} fixes may bring nothing"
@@ -104,13 +104,15 @@ def _by_itself(certificate: Certificate) -> str:
 
 def of_share(tried: Share) -> str:
     """Return what the measurement of one fix among several says."""
-    said = f": {speed(tried.judgement)} with it" if tried.judgement else ""
+    measured = f": {speed(tried.judgement)} with it" if tried.judgement else ""
     why = f": {tried.why}" if tried.why else ""
     return {
-        "kept": f"measured by itself{said}" if said else f"measured by the whole ({tried.why or 'with the others'})",
+        "kept": f"measured by itself{measured}"
+        if measured
+        else f"measured by the whole ({tried.why or 'with the others'})",
         "kept_unmeasured": f"not measured by itself ({tried.why})",
-        "dropped_no_gain": f"left out, it brings nothing{said}",
-        "dropped_not_shown": f"left out, nothing could be shown in the time{said or why}",
+        "dropped_no_gain": f"left out, it brings nothing{measured}",
+        "dropped_not_shown": f"left out, nothing could be shown in the time{measured or why}",
         "dropped_not_safe": f"left out, it is not proven{why}",
     }[tried.fate]
 
@@ -139,8 +141,8 @@ def _prediction(certificate: Certificate) -> Iterator[str]:
         why = f" ({certificate.why_not_verified})" if certificate.why_not_verified else ""
         yield f"predicted: no replay tells what all of it saves{why}"
         return
-    said = "" if within is None else f"; {_against_prediction(certificate)}"
-    yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){said}"
+    measured = "" if within is None else f"; {_against_prediction(certificate)}"
+    yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){measured}"
     if certificate.analysis.profile.doubt("shared_gpu"):
         yield "another program seems to have used the GPU while it was recorded: the prediction is of a shared GPU"
     verified = certificate.verified
@@ -243,6 +245,6 @@ def _patch(certificate: Certificate, *, is_proven: bool) -> Iterator[bytes]:
 
 
 def _certificate(certificate: Certificate) -> bytes:
-    made = [*(line for each in lines(certificate) for line in folded(each, "  "))]
-    head = ["", "# Certificate:", *made, f"#   took {certificate.seconds:.0f} s"] if made else [""]
+    shown = [line for text in lines(certificate) for line in folded(text, "  ")]
+    head = ["", "# Certificate:", *shown, f"#   took {certificate.seconds:.0f} s"] if shown else [""]
     return ("\n".join([*head, f"# {on_one_line(sentence(certificate))}"]) + "\n").encode()
