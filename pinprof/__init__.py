@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         profile_step,
         timeline,
     )
-    from pinprof.races.watching import Guard, UnsafeCopyWarning, guard
+    from pinprof.races.guard import Guard, UnsafeCopyWarning, guard
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
     from pinprof.whatif import Scenario, predict
@@ -89,18 +89,18 @@ _OWN = ("__all__", "__doc__", "__file__", "__name__", "__path__", "__version__")
 _ROOMS = {
     "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
-    "Guard": "pinprof.races.watching",
+    "Guard": "pinprof.races.guard",
     "JobReport": "pinprof.notebook",
     "Profile": "pinprof.measurement.profile",
     "Report": "pinprof.notebook",
     "Scenario": "pinprof.whatif",
     "Trace": "pinprof.trace",
-    "UnsafeCopyWarning": "pinprof.races.watching",
+    "UnsafeCopyWarning": "pinprof.races.guard",
     "analyze": "pinprof.notebook",
     "analyze_job": "pinprof.notebook",
     "compare": "pinprof.notebook",
     "find": "pinprof.rules",
-    "guard": "pinprof.races.watching",
+    "guard": "pinprof.races.guard",
     "log": "pinprof.logbook",
     "measure": "pinprof.measurement.measure",
     "predict": "pinprof.whatif",

@@ -22,7 +22,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pinprof.races.gpu import Gpu
-    from pinprof.races.watching import Guard
+    from pinprof.races.guard import Guard
     from pinprof.trace.lines import SourceLine
 
 MARKER = "no_gpu_sync"
@@ -136,7 +136,7 @@ def pinprof_guard(request: pytest.FixtureRequest) -> "Iterator[Guard]":
     gpu = request.config.stash.get(GPU, None)
     if gpu is None and _noticing_of_torch() is None:
         pytest.skip(f"{GUARD_FIXTURE}: needs a GPU that torch can see")
-    from pinprof.races.watching import Guard  # noqa: PLC0415  loads torch
+    from pinprof.races.guard import Guard  # noqa: PLC0415  loads torch
 
     with Guard("collect", gpu=gpu) as guard:
         request.node.stash[GUARD] = guard

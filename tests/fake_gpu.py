@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pinprof.program.waits import SYNC_WARNING
 from pinprof.races.clocks import Stream
-from pinprof.races.transfer import parts
+from pinprof.races.torch_ops import parts
 
 
 class FakeStream:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
-from pinprof.cli.guarded import run_guarded
+from pinprof.cli.guarded import guard_script
 from pinprof.cli.job import (
     give_up,
     only_children_train,
@@ -199,7 +199,7 @@ def run(
       pinprof run --guard train.py --epochs 1
     """  # noqa: D301  click looks for the backspace itself
     if guard:
-        run_guarded(script, args, module=options["module"])
+        guard_script(script, args, module=options["module"])
     chosen = _windows(windows)
     name = name_of(script, args, module=options["module"])
     outputs = outputs_of(output, f"pinprof-{name}.json.gz", of_job=job_report)

@@ -92,12 +92,12 @@ def _note(work: "WorkerConfig", task: "NoteNumbers") -> int:
 
 def _guard(work: "WorkerConfig", task: "GuardCopies") -> int:
     from pinprof.document import encoded
+    from pinprof.races.guard import Guard
     from pinprof.races.script import result_of, run_guarded
-    from pinprof.races.watching import Guard
 
-    watching = Guard("collect", on_found=lambda found: say(found.headline))
+    guard = Guard("collect", on_found=lambda violation: say(violation.headline))
     with users_program():
-        status = run_guarded(work.script, work.args, watching, module=work.module, most_steps=task.steps)
-    show(f"{watching}\n")
-    write(work.output, encoded(result_of(watching)))
+        status = run_guarded(work.script, work.args, guard, module=work.module, most_steps=task.steps)
+    show(f"{guard}\n")
+    write(work.output, encoded(result_of(guard)))
     return status

@@ -88,7 +88,7 @@ class Ledger:
 
     def remove(self, copy: Copy) -> None:
         """Remove one copy."""
-        self.drop(lambda each: each is copy)
+        self.drop(lambda known: known is copy)
 
     def drop(self, is_done: Callable[[Copy], bool]) -> list[Copy]:
         """Remove copies, and return them."""

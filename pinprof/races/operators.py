@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pinprof.program.hooks import replaced
-from pinprof.races.effects import may_copy_within
 from pinprof.races.ledger import Access
+from pinprof.races.torch_ops import may_copy_within
 from pinprof.races.watch import Watch
 
 # ruff: noqa: SLF001  the mode stack of a thread, printing and pickling have no public names
@@ -42,8 +42,8 @@ class Operators(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call one operator."""
         kwargs = kwargs or {}
-        if types and any(each.__torch_dispatch__ is not Tensor.__torch_dispatch__ for each in types):
-            if not any(each.__module__.startswith(COMPILERS) for each in types):
+        if types and any(kind.__torch_dispatch__ is not Tensor.__torch_dispatch__ for kind in types):
+            if not any(kind.__module__.startswith(COMPILERS) for kind in types):
                 return NotImplemented  # tensor classes that call operators themselves, which come here too
             return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
@@ -124,7 +124,7 @@ def _shown(watch: Watch, kind: Access, action: str, *, only_if: Callable[[], boo
             if not only_if():
                 return call()
             others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
-            uses = [(each, use) for each, use in [(tensor, kind), *others] if _is_shown(watch, each)]
+            uses = [(used, use) for used, use in [(tensor, kind), *others] if _is_shown(watch, used)]
             return watch.use(uses, action, call)
 
         shown._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -152,3 +152,30 @@ def _sent_to_processes(watch: Watch) -> Iterator[None]:
         yield
     finally:
         reducers.update(before)
+
+
+@contextmanager
+def registered_memory(watch: Watch) -> Iterator[None]:
+    """Tell the watch about memory that the program pins by `torch.cuda.cudart()`, which torch does not manage."""
+
+    def pinning(function: Any) -> Any:
+        @wraps(function)
+        def pin(address: int, size: int, *flags: Any) -> Any:
+            watch.registered(address, size)
+            return function(address, size, *flags)
+
+        return pin
+
+    def unpinning(function: Any) -> Any:
+        @wraps(function)
+        def unpin(address: int) -> Any:
+            return watch.unregister(address, lambda: function(address))
+
+        return unpin
+
+    cudart = getattr(watch.gpu.c, "_cudart", None)
+    with ExitStack() as undo:
+        if cudart is not None:
+            undo.enter_context(replaced(cudart, "cudaHostRegister", pinning))
+            undo.enter_context(replaced(cudart, "cudaHostUnregister", unpinning))
+        yield

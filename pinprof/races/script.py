@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pinprof.ab.program import GuardResult, Race
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
+from pinprof.races.guard import Guard
 from pinprof.races.violation import Violation
-from pinprof.races.watching import Guard
 
 
 def run_guarded(

@@ -97,8 +97,8 @@ def _of_classes(
 def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
     """Yield the methods of torch's own streams that order streams, and the effect of each."""
 
-    def records(made: Any, stream: Any, _event: Any = None) -> None:
-        watch.recorded(key_of_event(made), key_of_stream(stream))
+    def records(event: Any, stream: Any, _event: Any = None) -> None:
+        watch.recorded(key_of_event(event), key_of_stream(stream))
 
     def waits(_: None, stream: Any, event: Any) -> None:
         watch.stream_waits(key_of_stream(stream), key_of_event(event))

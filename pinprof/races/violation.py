@@ -118,21 +118,23 @@ def rule_for(kind: Access, *, to_host: bool) -> Rule:
     return (pin504_destination_written if to_host else pin503_source_written).RULE
 
 
-def _lines(found: Violation) -> list[str]:
-    doubt = "" if found.is_certain else " (safe if it is only read)"
-    lines = [f"{found.rule.id}: {found.rule.title}{doubt}"]
-    copied = f"{found.direction} of {found.dtype} {found.shape}, {size(found.nbytes)}, on {found.stream}"
-    lines += _side(f"the copy: {copied}", found.copy, found.sources[0])
-    thread = "" if found.thread == "MainThread" else f" in thread {found.thread}"
-    on = f" on {found.access_stream}" if found.access_stream else ""
-    lines += _side(f"the access: {found.action}{on}{thread}", found.access, found.sources[1])
-    lines.append(f"  {_timing(found)}")
-    if found.in_vain:
-        where = _at(found.in_vain.place)
-        lines.append(f"  The host waited in between, but not for this copy: {found.in_vain.how} at {where}")
-    if found.times > 1:
-        lines.append(f"  Seen {found.times} times from these two places; the rest describes the first time.")
-    lines.append(f"  Fix: {found.fix}")
+def _lines(violation: Violation) -> list[str]:
+    doubt = "" if violation.is_certain else " (safe if it is only read)"
+    lines = [f"{violation.rule.id}: {violation.rule.title}{doubt}"]
+    copied = (
+        f"{violation.direction} of {violation.dtype} {violation.shape}, {size(violation.nbytes)}, on {violation.stream}"
+    )
+    lines += _side(f"the copy: {copied}", violation.copy, violation.sources[0])
+    thread = "" if violation.thread == "MainThread" else f" in thread {violation.thread}"
+    on = f" on {violation.access_stream}" if violation.access_stream else ""
+    lines += _side(f"the access: {violation.action}{on}{thread}", violation.access, violation.sources[1])
+    lines.append(f"  {_timing(violation)}")
+    if violation.in_vain:
+        where = _at(violation.in_vain.place)
+        lines.append(f"  The host waited in between, but not for this copy: {violation.in_vain.how} at {where}")
+    if violation.times > 1:
+        lines.append(f"  Seen {violation.times} times from these two places; the rest describes the first time.")
+    lines.append(f"  Fix: {violation.fix}")
     return lines
 
 
@@ -162,8 +164,8 @@ def _frame(frame: str) -> str:
     return " in ".join(frame.rsplit(":", 1))
 
 
-def _timing(found: Violation) -> str:
-    took = f"; it took {duration(found.copy_ns)} on the GPU" if found.copy_ns is not None else ""
-    if found.had_ended:
+def _timing(violation: Violation) -> str:
+    took = f"; it took {duration(violation.copy_ns)} on the GPU" if violation.copy_ns is not None else ""
+    if violation.had_ended:
         return f"The copy had in fact ended{took}, but by luck: nothing had waited for it."
     return f"The copy had not ended{took}."

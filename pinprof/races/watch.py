@@ -14,12 +14,22 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from pinprof.program.frames import Stack, nearest_line, stack_from
 from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.races.clocks import Known, Stream, VectorClocks
-from pinprof.races.effects import makes_new, tensors_in, touched
 from pinprof.races.gpu import Gpu, Mark
 from pinprof.races.ledger import Access, Copy, Ledger
 from pinprof.races.memory import Extent
-from pinprof.races.transfer import COPIES, Transfer, crosses, device_of, is_non_blocking, parts, transfers
-from pinprof.races.unneeded import Waits
+from pinprof.races.torch_ops import (
+    COPIES,
+    Transfer,
+    crosses,
+    device_of,
+    is_non_blocking,
+    makes_new,
+    parts,
+    tensors_in,
+    touched,
+    transfers,
+)
+from pinprof.races.unneeded_waits import Waits
 from pinprof.races.violation import Violation, Wait, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
@@ -96,12 +106,12 @@ class Watch:
         return self._using([(extent, kind) for tensor, kind in used for extent in self._extents(tensor)], action, call)
 
     def _using(self, uses: list[Use], action: str, call: Callable[[], Any]) -> Any:
-        found = self._conflicts(uses)
-        if found and self._before:
-            self._tell(found, action)
+        conflicts = self._conflicts(uses)
+        if conflicts and self._before:
+            self._tell(conflicts, action)
         result = call()
-        if found and not self._before:
-            self._tell(found, action)
+        if conflicts and not self._before:
+            self._tell(conflicts, action)
         return result
 
     def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
@@ -115,21 +125,21 @@ class Watch:
 
     def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
         with self._lock:
-            found: dict[Copy, Access] = {}
+            conflicts: dict[Copy, Access] = {}
             for extent, kind in uses:
                 if self._waits is not None:
                     self._waits.used(extent, kind, is_over)
                 for copy in self._ledger.overlapping(extent):
                     if copy.is_past or is_over(copy):
                         continue
-                    if copy.conflicts_with(kind) and found.get(copy) != "write":
-                        found[copy] = kind
-            return [(copy, kind, copy.mark.has_ended()) for copy, kind in found.items()]
+                    if copy.conflicts_with(kind) and conflicts.get(copy) != "write":
+                        conflicts[copy] = kind
+            return [(copy, kind, copy.mark.has_ended()) for copy, kind in conflicts.items()]
 
-    def _tell(self, found: list[_Conflict], action: str, by: Stream | None = None) -> None:
+    def _tell(self, conflicts: list[_Conflict], action: str, by: Stream | None = None) -> None:
         """Report conflicts of the host, or of a copy on a stream."""
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
-        for copy, kind, had_ended in found:
+        for copy, kind, had_ended in conflicts:
             copied_at = place_of(copy.stack)
             if kind == "unpin":  # reported once, because the memory has another owner now
                 with self._lock:
@@ -168,37 +178,37 @@ class Watch:
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
         if not is_non_blocking(op, args, kwargs):
             result = op(*args, **kwargs)
-            for made in transfers(self.gpu, op, args, result):
-                stream = self.gpu.current_stream(made.device.device.index)
-                self._use_by_copy(made, stream, name)
+            for transfer in transfers(self.gpu, op, args, result):
+                stream = self.gpu.current_stream(transfer.device.device.index)
+                self._use_by_copy(transfer, stream, name)
                 self.learn(self.behind_stream(stream), "a blocking copy")
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
         result = op(*args, **kwargs)
         mark.end()
-        for made in transfers(self.gpu, op, args, result):
-            stream = self.gpu.current_stream(made.device.device.index)
-            if self._use_by_copy(made, stream, name):
-                self._add(made, stream, mark)
+        for transfer in transfers(self.gpu, op, args, result):
+            stream = self.gpu.current_stream(transfer.device.device.index)
+            if self._use_by_copy(transfer, stream, name):
+                self._add(transfer, stream, mark)
         return result
 
-    def _use_by_copy(self, made: Transfer, stream: Stream, name: str) -> bool:
+    def _use_by_copy(self, transfer: Transfer, stream: Stream, name: str) -> bool:
         """Report an unsafe use by a copy; return whether the GPU uses the memory, not the host within the call."""
-        kind: Access = "write" if made.to_host else "read"
-        if not (made.is_direct and self.gpu.is_pinned(made.host)):  # through memory of torch or the driver
-            self.use([(made.host, kind)], name, _nothing)
+        kind: Access = "write" if transfer.to_host else "read"
+        if not (transfer.is_direct and self.gpu.is_pinned(transfer.host)):  # through memory of torch or the driver
+            self.use([(transfer.host, kind)], name, _nothing)
             return False
-        uses = [(extent, kind) for extent in self._extents(made.host)]
-        found = self._conflicts(uses, lambda copy: self._clocks.precedes(copy.ticket, stream))
-        if found:
-            self._tell(found, name, stream)
+        uses = [(extent, kind) for extent in self._extents(transfer.host)]
+        conflicts = self._conflicts(uses, lambda copy: self._clocks.precedes(copy.ticket, stream))
+        if conflicts:
+            self._tell(conflicts, name, stream)
         return True
 
-    def _add(self, made: Transfer, stream: Stream, mark: Mark) -> None:
-        storage = _weak_ref(made.host.untyped_storage())
+    def _add(self, transfer: Transfer, stream: Stream, mark: Mark) -> None:
+        storage = _weak_ref(transfer.host.untyped_storage())
         stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
-        for memory in self._extents(made.host):
+        for memory in self._extents(transfer.host):
             with self._lock:
                 self.followed += 1
                 self._ledger.add(
@@ -206,8 +216,8 @@ class Watch:
                         ticket=self._clocks.submit(stream),
                         order=self.followed,
                         memory=memory,
-                        to_host=made.to_host,
-                        dtype=str(made.host.dtype).removeprefix("torch."),
+                        to_host=transfer.to_host,
+                        dtype=str(transfer.host.dtype).removeprefix("torch."),
                         stack=stack,
                         mark=mark,
                         is_freed=storage.expired,

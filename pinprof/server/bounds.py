@@ -24,28 +24,28 @@ def shortened(value: Any, first: Sequence[str] = (), most: int = MOST_CHARACTERS
 
     Lists named in `first` by pointers are shortened before the others. Raises PinprofError if that is not enough.
     """
-    made: Any = value
-    for only in (*((each,) for each in first), None):
+    shorter: Any = value
+    for only in (*((name,) for name in first), None):
         for keep in (None, *STEPS):
-            trial = made if keep is None else _cut(made, "", keep, only)
+            trial = shorter if keep is None else _cut(shorter, "", keep, only)
             if length(trial) <= most:
                 return trial, list(_lost(value, trial, ""))
-        made = trial
+        shorter = trial
     raise PinprofError(f"the answer has more than {most} characters, and no list that could be shorter; use a terminal")
 
 
 def _cut(value: Any, at: str, keep: int, only: Sequence[str] | None) -> Any:
     if isinstance(value, Mapping):
-        return {name: _cut(each, f"{at}/{name}", keep, only) for name, each in value.items()}
+        return {name: _cut(inner, f"{at}/{name}", keep, only) for name, inner in value.items()}
     if not isinstance(value, list) or _is_one(value):
         return value
     wanted = only is None or at in only
-    return [_cut(each, f"{at}/{number}", keep, only) for number, each in enumerate(value[:keep] if wanted else value)]
+    return [_cut(item, f"{at}/{number}", keep, only) for number, item in enumerate(value[:keep] if wanted else value)]
 
 
 def _is_one(items: list[Any]) -> bool:
     """Return whether a list is one figure: a range."""
-    return len(items) == 2 and all(isinstance(each, int | float) for each in items)  # noqa: PLR2004  low and high
+    return len(items) == 2 and all(isinstance(item, int | float) for item in items)  # noqa: PLR2004  low and high
 
 
 def _lost(before: Any, after: Any, at: str) -> Iterator[dict[str, Any]]:
@@ -55,5 +55,5 @@ def _lost(before: Any, after: Any, at: str) -> Iterator[dict[str, Any]]:
     elif isinstance(before, list):
         if len(before) > len(after):
             yield {"list": at, "count": len(before) - len(after)}
-        for number, each in enumerate(after):
-            yield from _lost(before[number], each, f"{at}/{number}")
+        for number, item in enumerate(after):
+            yield from _lost(before[number], item, f"{at}/{number}")

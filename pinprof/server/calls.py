@@ -38,9 +38,9 @@ class Calls:
 
     async def answer(self, name: str, given: Arguments, tell: Tell) -> dict[str, Any]:
         """Return the answer of a tool. Raises PinprofError with one line."""
-        tool = next((each for each in TOOLS if each.name == name), None)
+        tool = next((known for known in TOOLS if known.name == name), None)
         if tool is None:
-            raise PinprofError(f"{name}: there is no such tool; there are {', '.join(each.name for each in TOOLS)}")
+            raise PinprofError(f"{name}: there is no such tool; there are {', '.join(known.name for known in TOOLS)}")
         _check(tool, given)
         if tool.command is None:
             return await self._ran(tool, given, tell)
@@ -98,16 +98,15 @@ def _patch(given: Arguments) -> Iterator[list[str]]:
 
 
 def _answer(tool: Tool, document: Mapping[str, Any], remarks: Sequence[str]) -> dict[str, Any]:
-    made, lost = shortened(document, tool.shorten_first, MOST_CHARACTERS - ROOM)
-    return {"document": made, "left_out": listed([{**each, "list": f"/document{each['list']}"} for each in lost])} | {
-        "notes": [remark[:200] for remark in remarks[:3]]
-    }
+    shorter, lost = shortened(document, tool.shorten_first, MOST_CHARACTERS - ROOM)
+    left_out = listed([{**loss, "list": f"/document{loss['list']}"} for loss in lost])
+    return {"document": shorter, "left_out": left_out, "notes": [remark[:200] for remark in remarks[:3]]}
 
 
 def _rows(document: Any, ids: Sequence[str], skip: int, remarks: Sequence[str]) -> dict[str, Any]:
-    found = [{"id": each, "value": _from(pointed_at(document, each), skip)} for each in ids]
-    made, lost = shortened({"rows": found}, (), MOST_CHARACTERS - ROOM)
-    return {**made, "left_out": listed(lost), "notes": [remark[:200] for remark in remarks[:3]]}
+    rows = [{"id": row, "value": _from(pointed_at(document, row), skip)} for row in ids]
+    shorter, lost = shortened({"rows": rows}, (), MOST_CHARACTERS - ROOM)
+    return {**shorter, "left_out": listed(lost), "notes": [remark[:200] for remark in remarks[:3]]}
 
 
 def _from(value: Any, skip: int) -> Any:

@@ -93,19 +93,19 @@ async def _run(words: Sequence[str], folder: Path, tell: Tell, environment: Mapp
         start_new_session=True,
     )
     output: list[str] = []
-    said, begun = Said(), time.monotonic()
+    stderr, begun = ErrorOutput(), time.monotonic()
 
     async def heartbeat() -> None:
         while True:
             await anyio.sleep(EVERY_S)
-            await tell(time.monotonic() - begun, said.last or f"pinprof {words[0]}")
+            await tell(time.monotonic() - begun, stderr.last or f"pinprof {words[0]}")
 
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(heartbeat)
             async with anyio.create_task_group() as readers:
                 readers.start_soon(_read, process.stdout, output.append)
-                readers.start_soon(_read, process.stderr, said.take)
+                readers.start_soon(_read, process.stderr, stderr.take)
             status = await process.wait()
             tasks.cancel_scope.cancel()
     finally:
@@ -113,12 +113,12 @@ async def _run(words: Sequence[str], folder: Path, tell: Tell, environment: Mapp
             await _end(process)
     text = "".join(output)
     if status and not text.strip():
-        raise PinprofError(said.error(status))
-    return Done(text, said.remarks())
+        raise PinprofError(stderr.error(status))
+    return Done(text, stderr.remarks())
 
 
-class Said:
-    """What a command says beside its output."""
+class ErrorOutput:
+    """What a command prints on standard error."""
 
     def __init__(self) -> None:
         self._text = ""

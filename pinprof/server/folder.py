@@ -51,13 +51,13 @@ class Folder:
 
     def traces(self, names: Sequence[str]) -> list[str]:
         """Return the traces that names of files and folders stand for, as seen from the folder."""
-        found: list[str] = []
+        files: list[str] = []
         for name in names:
             path = self.inside(name)
-            found += [self.file(each) for each in trace_files(str(path))] if path.is_dir() else [self.file(name)]
-        if len(found) > MOST_FILES:
-            raise PinprofError(f"{len(found)} traces are too many for a call, at most {MOST_FILES}; use a terminal")
-        return found
+            files += [self.file(trace) for trace in trace_files(str(path))] if path.is_dir() else [self.file(name)]
+        if len(files) > MOST_FILES:
+            raise PinprofError(f"{len(files)} traces are too many for a call, at most {MOST_FILES}; use a terminal")
+        return files
 
     def program(self, words: Sequence[str]) -> list[str]:
         """Return a command of this Python whose script or module is in the folder. Raises PinprofError for others."""
@@ -75,9 +75,9 @@ class Folder:
     def _module(self, name: str) -> str:
         path = name.replace(".", "/")
         if MODULE.fullmatch(name):
-            for each in (f"{path}.py", f"{path}/__main__.py"):
-                if (self.root / each).is_file():
-                    self.file(each)
+            for file in (f"{path}.py", f"{path}/__main__.py"):
+                if (self.root / file).is_file():
+                    self.file(file)
                     return name
         raise PinprofError(f"{name}: there is no such module in {self.root}")
 

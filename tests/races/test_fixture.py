@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch._dynamo  # a mode loads it; runs within this process take both from here, instead of loading them once more
 
-import pinprof.races.watching  # noqa: F401
+import pinprof.races.guard  # noqa: F401
 
 CONFTEST = """
 from fake_gpu import FakeGpu

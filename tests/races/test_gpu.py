@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.errors import UnsafeCopyError
-from pinprof.races.watching import Guard
+from pinprof.races.guard import Guard
 from pinprof.workloads.catalogue import WORKLOADS, Workload
 from pinprof.workloads.prefetcher import Prefetcher
 from pinprof.workloads.readback import LateReader

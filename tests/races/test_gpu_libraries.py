@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.races.watching import Guard
+from pinprof.races.guard import Guard
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]  # those of the libraries are theirs
 

@@ -9,8 +9,8 @@ from fake_gpu import FakeGpu
 from forked_driver import COMMAND, forked
 
 from pinprof.errors import CaptureError
+from pinprof.races.guard import Guard
 from pinprof.races.script import run_guarded
-from pinprof.races.watching import Guard
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 

@@ -13,10 +13,9 @@ from weakref import WeakSet
 from pinprof.errors import PinprofError, UnsafeCopyError
 from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Cuda, Gpu
-from pinprof.races.operators import Operators, seen_in_new_threads, seen_without_operators
-from pinprof.races.registered import registered_memory
+from pinprof.races.operators import Operators, registered_memory, seen_in_new_threads, seen_without_operators
 from pinprof.races.streams import followed, warned_of_waits
-from pinprof.races.unneeded import Waits
+from pinprof.races.unneeded_waits import Waits
 from pinprof.races.violation import UnneededWait, Violation
 from pinprof.races.watch import Watch
 from pinprof.rules.catalogue import pin507_unneeded_synchronize
@@ -74,7 +73,7 @@ class Guard:
     @property
     def is_clean(self) -> bool:
         """Whether no violation is certain."""
-        return not any(found.is_certain for found in self.violations)
+        return not any(violation.is_certain for violation in self.violations)
 
     @property
     def unneeded(self) -> tuple[UnneededWait, ...]:
@@ -120,22 +119,22 @@ class Guard:
 
     def __str__(self) -> str:
         clean = _clean(self.followed) if self._gpu.is_there() else NO_GPU
-        parts = [str(found) for found in self.violations] or [clean]
+        parts = [str(violation) for violation in self.violations] or [clean]
         if self._waits is not None:
             parts += _about_waits(self.unneeded)
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
 
-    def _take(self, found: Violation) -> None:
-        key = found.copy.place, found.access.place, found.is_certain
+    def _take(self, violation: Violation) -> None:
+        key = violation.copy.place, violation.access.place, violation.is_certain
         with self._lock:
             earlier = self._found.get(key)
-            self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else found
+            self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else violation
         if earlier is None:
-            self._on_found(found)
-        if self.mode == "raise" and found.is_certain:
-            raise UnsafeCopyError(str(found))
+            self._on_found(violation)
+        if self.mode == "raise" and violation.is_certain:
+            raise UnsafeCopyError(str(violation))
         if self.mode == "warn" and earlier is None:
-            warnings.warn_explicit(str(found), UnsafeCopyWarning, found.access.file, found.access.line or 0)
+            warnings.warn_explicit(str(violation), UnsafeCopyWarning, violation.access.file, violation.access.line or 0)
 
 
 def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:

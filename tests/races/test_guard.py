@@ -20,7 +20,7 @@ from fake_gpu import FakeGenericStream, FakeGpu
 from torch._subclasses import FakeTensorMode
 
 from pinprof.errors import PinprofError, UnsafeCopyError
-from pinprof.races.watching import Guard, UnsafeCopyWarning
+from pinprof.races.guard import Guard, UnsafeCopyWarning
 
 
 @pytest.fixture
