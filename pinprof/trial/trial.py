@@ -21,7 +21,7 @@ from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.numbers import Comparison, Numbers, compared
 from pinprof.trial.runs import Guarded, for_numbers, guarded, run_all, under_guard
 from pinprof.trial.selection import Share, harmless, quicker, without_idle
-from pinprof.trial.versions import Command, Versions
+from pinprof.trial.versions import ORIGINAL, Command, Versions
 from pinprof.units import counted
 from pinprof.whatif.verification import Verification, verify
 
@@ -65,7 +65,8 @@ class Trial:
     tell: Callable[[Progress], None] = lambda _: None
     check: Callable[[Patches], None] = lambda _: None
     """Gets the plan before anything is measured; what it raises ends the trial."""
-    _first: dict[str, Timed] = field(default_factory=dict)
+    _first: dict[bool, Timed] = field(default_factory=dict)
+    """The first run of the original (True), and of a version with certain changes."""
     _measuring_s: float = 0.0
 
     def run(self) -> Certificate:
@@ -102,7 +103,8 @@ class Trial:
         self.check(planned.patches((), planned.proposals))
         mends = [patch.mend for patch in nothing.patches.patches]
         shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
-        result = self._measured(versions, (), self.wanted.seconds) if mends else None
+        original = versions.original()
+        result = self._measured(original, versions.changed(), self.wanted.seconds) if mends else None
         if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
             shares, result = self._without_idle(versions, mends, result)
         if planned.proposals:
@@ -114,21 +116,21 @@ class Trial:
             return kept
         program = versions.changed(dropped, taken)
         mends = [patch.mend for patch in kept.patches.patches]
-        kept = replace(kept, checked=self._checked(versions, versions.original(), program, result.first, mends))
+        kept = replace(kept, checked=self._checked(versions, original, program, result.first, mends))
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
-    def _measured(
-        self, versions: Versions, without: Sequence[Mend], seconds: float, base: Sequence[Mend] | None = None
-    ) -> Measurement:
-        """Measure the changed program, without some changes, against the original or one with even fewer changes."""
-        programs = (versions.original() if base is None else versions.changed(base), versions.changed(without))
+    def _measured(self, before: Program, after: Program, seconds: float) -> Measurement:
+        """Measure a version with some of the certain changes against one with fewer.
+
+        The first run of any version with changes stands for that of all.
+        """
         begun = time.monotonic()
-        known = self._first.get(programs[0].name), self._first.get("changed")
+        known = self._first.get(before.name == ORIGINAL), self._first.get(False)
         first = [timed for timed in known if timed is not None]
-        result = self._against(programs, seconds, first if len(first) == len(known) else None)
-        self._first.setdefault(programs[0].name, result.first[0])
-        self._first.setdefault("changed", result.first[1])
+        result = self._against((before, after), seconds, first if len(first) == len(known) else None)
+        self._first.setdefault(before.name == ORIGINAL, result.first[0])
+        self._first.setdefault(False, result.first[1])
         self._measuring_s += time.monotonic() - begun
         return result
 
@@ -149,9 +151,7 @@ class Trial:
         """Leave out the fixes that bring nothing, and measure what is left."""
 
         def measure(without: Sequence[Mend], seconds: float) -> Judgement:
-            last = without[-1]
-            self._first.setdefault(versions.changed(without).name, result.first[1])
-            return self._measured(versions, without[:-1], seconds, base=[*without[:-1], last]).test.judgement
+            return self._measured(versions.changed(without), versions.changed(without[:-1]), seconds).test.judgement
 
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
@@ -160,7 +160,7 @@ class Trial:
         dropped = [share.mend for share in shares if not share.is_kept]
         if not dropped:
             return shares, result
-        return shares, self._measured(versions, dropped, self.wanted.seconds)
+        return shares, self._measured(versions.original(), versions.changed(dropped), self.wanted.seconds)
 
     def _with_proposals(
         self, versions: Versions, proposals: Sequence[Mend], shares: tuple[Share, ...], result: Measurement | None
