@@ -95,7 +95,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             start="total, buffer = 0.0, torch.empty(9, pin_memory=True)",
         ),
         {},
-        "line 5 makes pinned memory, which is copied without a wait of its own",
+        "line 5 pins memory, which is copied without a wait of its own",
     ),
     "memory that is pinned and written to": (
         steps(
@@ -103,7 +103,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             start="total = 0.0\nbuffer = first.pin_memory()",
         ),
         {},
-        "pins memory that the program writes to",
+        "pins memory, which is copied",
     ),
     "a copy to a device that is the host": (
         steps("h = x.to(torch.device('cpu'), non_blocking=True)\n" + SUM),
@@ -358,11 +358,6 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "a device that may be the host": (
         steps("x = x.to(d, non_blocking=True)\n" + SUM, before="if gpu:\n    d = 'cuda'\nelse:\n    d = 'cpu'"),
-        {},
-        "return float(total)",
-    ),
-    "memory that is pinned for each step": (
-        steps("x = x.pin_memory().to(d, non_blocking=True)\n" + SUM),
         {},
         "return float(total)",
     ),

@@ -7,12 +7,11 @@ from typing import NamedTuple
 import libcst as cst
 
 from pinprof.fix.core.calls import VIEWS, last_name, method
-from pinprof.fix.core.rewrite import NotSafe, Refusal
+from pinprof.fix.core.rewrite import NotSafe
 from pinprof.fix.core.source import Loop, SourceFile
 from pinprof.fix.core.uses import (
     binds,
     bound_to,
-    check_is_builtin,
     check_is_local,
     check_is_not_looked_at,
     is_target,
@@ -87,26 +86,9 @@ def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:
 
 def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
     """Return whether a function may be the program's own, not that of Python or of a library for progress."""
-    named = source.qualified(function)
-    if named is not None:
-        return named.partition(".")[0] not in PROGRESS
-    if not isinstance(function, cst.Name):
-        return True
-    try:
-        check_is_builtin(source, function.value)
-    except Refusal:
-        return not _is_of_libraries(source, function.value)
-    return False
-
-
-def _is_of_libraries(source: SourceFile, name: str) -> bool:
-    """Return whether a name is only ever imported, and from libraries for progress: in a `try`, or in both branches."""
-    found = [node for node in source.nodes if isinstance(node, cst.ImportFrom) and f" {name}" in source.code(node)]
-    return bool(found) and all(_module(source, node).partition(".")[0] in PROGRESS for node in found)
-
-
-def _module(source: SourceFile, imported: cst.ImportFrom) -> str:
-    return source.code(imported.module) if imported.module is not None and not imported.relative else ""
+    if meanings := source.meanings(function):
+        return any(named.partition(".")[0] not in PROGRESS for named in meanings)
+    return not isinstance(function, cst.Name) or source.defined(function.value) is not None
 
 
 def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:

@@ -134,25 +134,14 @@ def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _check_refills(source: SourceFile) -> None:
-    """Raise Refusal where the program writes to pinned memory of its own, which it copies without a wait."""
+    """Raise Refusal where the program pins memory of its own, and copies without a wait: it may write to it again."""
     if not any(_is_later(source, call) for call in source.every_call):
         return
     for call in source.every_call:
         asks = any(arg.keyword and arg.keyword.value == "pin_memory" for arg in call.args)
-        if asks and (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call):
-            raise NotSafe(f"line {source.line(call)} makes pinned memory, which is copied without a wait of its own")
-        if last_name(call) == "pin_memory" and _is_written(source, call):
-            raise NotSafe(f"line {source.line(call)} pins memory that the program writes to, and copies without a wait")
-
-
-def _is_written(source: SourceFile, pinned: cst.Call) -> bool:
-    """Return whether the program writes to what a call pins, by the name that it gets."""
-    target = source.parent(pinned)
-    if not isinstance(target, cst.Assign):
-        return False
-    names = {source.code(one.target) for one in target.targets}
-    written = (_written_by(node) for node in source.nodes)
-    return any(target is not None and _root(source, target) in names for target in written)
+        is_of_torch = (source.qualified(call.func) or "").startswith("torch.") and "Loader" not in last_name(call)
+        if last_name(call) == "pin_memory" or (asks and is_of_torch):
+            raise NotSafe(f"line {source.line(call)} pins memory, which is copied without a wait of its own")
 
 
 def _with_streams(source: SourceFile) -> Iterator[cst.With]:
@@ -162,28 +151,3 @@ def _with_streams(source: SourceFile) -> Iterator[cst.With]:
             names = [name for item in node.items for name in source.names_in(item.item)]
             if any("stream" in name.lower() for name in names):
                 yield node
-
-
-NO_WRITES = {"requires_grad_", "share_memory_"}
-"""Methods that end with an underscore, and leave the values as they are."""
-
-
-def _written_by(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return what a node writes to in place, if it does."""
-    if isinstance(node, cst.AssignTarget):
-        return node.target if isinstance(node.target, cst.Subscript) else None
-    if isinstance(node, cst.AugAssign):
-        return node.target
-    function = node.func if isinstance(node, cst.Call) else None
-    if isinstance(function, cst.Attribute):
-        method = function.attr.value
-        is_writing = method.endswith("_") and not method.endswith("__") and method not in NO_WRITES
-        return function.value if is_writing else None
-    return None
-
-
-def _root(source: SourceFile, node: cst.BaseExpression) -> str:
-    """Return the name of what a part is of: `x` of `x[0]`, `self.x` of `self.x[0]`."""
-    while isinstance(node, cst.Subscript):
-        node = node.value
-    return source.code(node)
