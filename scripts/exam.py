@@ -61,6 +61,7 @@ from scripts.recordings import machine_of
 
 START_SECONDS = 60  # of a program, until its first steps
 REPORT_SECONDS = 120
+RESERVED_SECONDS = 30  # of the time, for reports after the last run
 LINES_STEPS = 200
 LINES_SECONDS = 12.0, 25.0  # least, for what comes after these steps, and most
 KEPT_OF_STEPS = (
@@ -89,7 +90,7 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--most-truth", default=12.0, show_default=True, help="Seconds of each truth's steps, at most.")
 @click.option("--patience", default=110.0, show_default=True, help="Seconds until a process under pinprof is ended.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
-@click.option("--seconds", default=3600.0, show_default=True, help="End after this time.")
+@click.option("--seconds", default=3600.0, show_default=True, help="End within this time.")
 @click.option("--no-lines", is_flag=True, help="Judge the steps alone, in half of the time.")
 @click.option("--more", is_flag=True, help="Take the programs that estimates are learned from, too.")
 @click.option("--traces-only", is_flag=True, help="Judge nothing: leave the traces of `pinprof run` in OUT.")
@@ -130,7 +131,7 @@ class Exam:
 
     def __init__(self, out: Path, options: Noted) -> None:
         self._out, self._options = out, options
-        self._deadline = time.perf_counter() + options["seconds"]
+        self._deadline = time.perf_counter() + options["seconds"] - RESERVED_SECONDS
         self._path = out / "exam.jsonl"
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         self.examined: dict[str, Noted] = {entry["program"]: entry for entry in map(json.loads, lines)}
@@ -147,11 +148,14 @@ class Exam:
         pairs = [(place, noted[place.program.name]) for place in places]
         if not (self._options["traces_only"] or self._options["no_lines"]):
             self._side_by_side(self._note_lines, pairs)
+        longest_s = 0.0
         for place, entry in pairs:
-            if not self._left_s:
+            before_s = self._left_s
+            if before_s <= longest_s:
                 print(f"{place.program.name:20} no time left", flush=True)
                 continue
             self._take_turns(place, entry)
+            longest_s = max(longest_s, before_s - self._left_s)
             entry["cut"] = not self._left_s
             entry["verdict"] = verdict(entry)
             self.examined[place.program.name] = entry
