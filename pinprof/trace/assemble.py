@@ -235,7 +235,7 @@ class _Columns:
     def _stream(self, rows: Int64s) -> Int64s:
         """Return the stream; where the argument is missing, the thread id of the track, which old versions negate.
 
-        torch's own CUPTI backend may draw the work of graphs in other lanes, and keeps the stream beside the lane.
+        torch's own CUPTI backend may draw the work of graphs in other lanes; it then keeps the stream as an argument.
         """
         stream = self._id(rows, "own_stream")
         stream = np.where(stream == NONE, self._id(rows, "stream"), stream)
@@ -247,7 +247,7 @@ class _Columns:
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
         """Return direction and host memory of each copy, -1 for other activities, parsed once per text.
 
-        The arguments tell them, or else the name.
+        They come from the arguments, or where these are missing from the name.
         """
         name, by_args = self._name[self._file.name[rows]], self._text(rows, "copy")
         direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Casts that autocast makes of weights, told from those of activations by the ops and by what backward does."""
+"""Separates the casts that autocast makes of weights from those of activations, by the ops and the backward pass."""
 
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ class Pass(NamedTuple):
     casts: Int64s
     """Rows of ops: casts of what autocast gives to linear layers and convolutions, weights and activations."""
     weights: int
-    """How many gradients of casts backward hands to weights: each tells of a weight that was cast."""
+    """How many gradients of casts the backward pass hands to weights: one for each weight that was cast."""
     adds: int
     """How many of them it adds to gradients that were there."""
 
@@ -69,7 +69,7 @@ def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
 
 
 def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
-    """Return those casts of a pass that are of weights and biases; None where the trace cannot tell them apart.
+    """Return the casts of weights and biases in a pass; None where the trace does not separate them from activations.
 
     The casts of an op come in the order of its arguments: the input, the weight, the bias, each only if it is cast.
     """

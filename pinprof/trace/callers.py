@@ -31,7 +31,7 @@ STACK_DEPTH = 24
 """Frames of a stack that are kept, innermost first; more where the user's own code is further out."""
 
 DEEPEST_STACK = 200
-"""Frames of a stack that are kept at most, besides the user's own: deeper ones are recursions."""
+"""Frames of a stack that are kept at most, without the user's own: deeper ones are recursions."""
 
 BACKWARD = "run_backward of"
 """In the name of the builtin that runs the autograd engine."""
@@ -231,7 +231,7 @@ def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
 
     The stack begins with the innermost frame. Where its lines are not `certain`, they are those at which functions
     begin, and the library's place has none; nor has that of a function that torch.compile made. A stack that does not
-    reach the user's place tells the way as far as it reaches.
+    reach the user's place gives the way as far as it reaches.
     """
     inner: list[Frame] = []
     called = ""

@@ -13,7 +13,7 @@ from pinprof.trace.tables import Int64s
 ONE_SIDED = re.compile("^(broadcast|_?reduce(?!_scatter)|gather|scatter)")
 """Names of collectives that a rank may leave before all others have entered them."""
 AGREED = 90
-"""Percentile of the collectives whose ends tell how well clocks agree: some end late on a rank for other reasons."""
+"""Percentile of the collectives whose ends show how well clocks agree: some end late on a rank for other reasons."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Clocks:
     add_ns: tuple[int, ...]
     """Per rank: what to add to the times in its trace to get times of the first rank's clock."""
     ahead_ns: tuple[int, ...]
-    """Per rank: how far its machine's clock is ahead of the first rank's; 0 where no collective tells."""
+    """Per rank: how far its machine's clock is ahead of the first rank's; 0 where they share no collective."""
     within_ns: float | None
-    """The ends of nine in ten collectives agree within this afterwards; None without collectives that tell."""
+    """The ends of nine in ten collectives agree within this afterwards; None without collectives."""
 
 
 def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meetings: Sequence[Meeting]) -> Clocks:

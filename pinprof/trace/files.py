@@ -27,7 +27,7 @@ DEPTH = 4
 MOST_NAMED = 3
 """Folders that an error names before it counts the rest."""
 RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
-"""How names of files and folders tell the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
+"""How names of files and folders give the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
 tensorboard_trace_handler often call it `worker3`."""
 
 
@@ -44,7 +44,7 @@ class Files(Protocol):
         """Return the files that match a pattern."""
 
     def below(self, folder: str, depth: int) -> list[str]:
-        """Return the files at most so many folders below one."""
+        """Return the files in a folder and in those up to `depth` levels below it."""
 
 
 class LocalFiles:
@@ -67,7 +67,10 @@ class LocalFiles:
         return [path for path in glob.glob(literal, recursive=True) if not self.is_folder(path)]  # noqa: PTH207
 
     def below(self, folder: str, depth: int) -> list[str]:
-        """Return the files at most so many folders below one; hidden ones are not looked at, nor links to folders."""
+        """Return the files in a folder and in those up to `depth` levels below it.
+
+        Hidden ones are passed over, and so are links to folders.
+        """
         try:
             entries = list(os.scandir(folder))
         except OSError as error:

@@ -128,7 +128,7 @@ def package_file(file: str) -> str:
 
 @cache
 def _is_installed(package: str) -> bool:
-    """Return whether a package of this name is installed beside pinprof: a trace is mostly read where it was made."""
+    """Return whether a package of this name is installed where pinprof is: a trace is mostly read where it was made."""
     if not package.isidentifier():
         return False
     try:

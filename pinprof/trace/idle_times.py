@@ -40,16 +40,16 @@ LONG_NS: Final = 50_000
 LONG_OP_NS: Final = 500_000
 """No op takes so long to launch one kernel: the host does other work in it, such as an op on the CPU."""
 LAUNCHES: Final = 10
-"""On a slow host it takes longer: a pause is also as long as so many launches, which usually take 5 us."""
+"""On a slow host it takes longer: a pause also lasts at least this many launches, which usually take 5 us."""
 
 
 OWN: Final = 10
-"""A module's Python between two ops of its forward pass takes up to so many times as long as torch's own: 50 to 300 us
+"""A module's Python between two ops of its forward pass takes up to 10 times as long as torch's own: 50 to 300 us
 in networks of transformers, under a profiler on a slow host."""
 
 
 def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
-    """Return the times in which these threads run no op and no call, each so many times as long as a pause must be."""
+    """Return the times in which these threads run no op and no call, of at least `times` the length of a pause."""
     tables = [(table, np.isin(table.thread, threads)) for table in (trace.ops, trace.calls)]
     starts, ends = (
         np.concatenate([getattr(table, column)[own] for table, own in tables]) for column in ("start_ns", "end_ns")

@@ -65,7 +65,7 @@ class SourceLine(Placed):
     stack: tuple[str, ...] = ()
     """`FILE:LINE:FUNCTION`, innermost first, of the call itself."""
     cause: str | None = None
-    """Why the host waited, where the recorded Python functions told more than the ops."""
+    """Why the host waited, where the recorded Python functions show more than the ops."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class WatchedWait:
 
 @dataclass(frozen=True)
 class Watched:
-    """The waits that torch's sync debug mode told of over some steps."""
+    """The waits that torch's sync debug mode reported over some steps."""
 
     steps: int
     """Complete steps that were watched; what came after them has the next number."""
@@ -192,7 +192,7 @@ def watched_of_metadata(entry: object) -> Watched | None:
 
 
 def period(at: Collection[int], steps: int) -> int | None:
-    """Return the period of what comes in these of so many steps; None where the gaps differ, or it came only once."""
+    """Return the period of what comes at these of `steps` steps; None if the gaps differ, or if it came only once."""
     places = sorted(set(at))
     if len(places) == steps == 1:
         return None

@@ -84,7 +84,7 @@ def is_marked_capture(name: str) -> bool:
 
 
 def marked_captures(trace: Trace) -> Intervals:
-    """Return when a server captures graphs, as its marks tell."""
+    """Return when a server captures graphs, by its marks."""
     marks = trace.annotations.named(is_marked_capture)
     return union(trace.annotations.start_ns[marks], trace.annotations.end_ns[marks])
 
@@ -121,7 +121,7 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
 
 
 def _steps_before(trace: Trace) -> int:
-    """Return how many steps the program made before those recorded, as far as the marks of the steps tell."""
+    """Return how many steps the program made before those recorded, as far as the marks of the steps show."""
     numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
     return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
 
@@ -159,12 +159,12 @@ SLOW_NS: Final = 1_000_000
 SLOW_LAUNCH_NS: Final = 100_000
 """A launch takes 2 to 15 us, under a profiler on a slow host up to 50; one that loads its kernel takes from 100 us."""
 TIMES: Final = 10
-"""A launch that loads its kernel also takes so many times as long as the usual one."""
+"""A launch that loads its kernel also takes 10 times as long as the usual one."""
 LOADS: Final = re.compile(r"(?:Module|Library)(?:Load|Get)|LazyLoad|hipCreateModule|hiprtc|nvrtc")
 LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
 """Kineto's records of what loading costs (`Runtime Triggered Module Loading`)."""
 WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
-"""Calls that wait for work, or make it: what they take is no start."""
+"""Calls that wait for work, or make it: the time that they take is not a start."""
 MAKES: Final = re.compile(r"Memcpy|Memset|Launch")
 """Calls that make work."""
 NEVER: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -173,7 +173,7 @@ NEVER: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     """Return when the host does what a program does once, by kind; a time may be of several.
 
-    `waits` are rows of `Trace.calls` that wait for work: whatever they last is no first launch. What is compiled or
+    `waits` are rows of `Trace.calls` that wait for work: none of them is a first launch. What is compiled or
     captured again is not done once.
     """
     calls = trace.calls
@@ -194,7 +194,7 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
 def _starts(trace: Trace) -> Bools:
     """Return the slow calls before the first launch; and those behind it, where such a one started CUDA.
 
-    cuBLAS, cuDNN and the allocator then start too, each at its first use. What is slow in every step is no start.
+    cuBLAS, cuDNN and the allocator then start too, each at its first use. What is slow in every step is not a start.
     """
     calls = trace.calls
     slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(WAITS.search)

@@ -101,7 +101,7 @@ class RemoteFiles:
             return self._only_files(self._files.glob(self._path(pattern), detail=True))
 
     def below(self, folder: str, depth: int) -> list[str]:
-        """Return the files at most so many folders below one; on the web those in it, as its page lists them."""
+        """Return the files up to `depth` folders below one; on the web those that its page lists."""
         with _translated(self._url):
             path = self._path(folder)
             if self._is_web or not depth:

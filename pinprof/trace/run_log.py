@@ -1,4 +1,4 @@
-"""What pinprof noted of a whole run, of which the trace shows a few steps: how long each took, and what was in it."""
+"""The log of a whole run: how long each step took, and what irregular work was in it. The trace shows a few steps."""
 
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,7 +21,7 @@ SETTLING = "settling"
 RECORDED = "recorded"
 """The window whose steps are the trace."""
 WATCH = "watch"
-"""The window in which torch's sync debug mode alone tells of waits."""
+"""The window in which torch's sync debug mode alone reports waits."""
 PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
@@ -32,7 +32,7 @@ they are in half of the steps."""
 NOWHERE = -1
 """Stands for no place."""
 MOST = 10**17
-"""A file that tells of more steps, or of more ns (three years), is corrupt."""
+"""A file with more steps, or with more ns (three years), is corrupt."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class RunLog:
         return [work for work in self.work if work.kind not in usual]
 
     def in_most_steps(self, kinds: set[str]) -> set[str]:
-        """Return which of these kinds of work were noted in so many of all steps that they are a part of the step."""
+        """Return which of these kinds of work are in more than `USUAL` of all steps: they are a part of the step."""
         most = USUAL * len(self.step_ns)
         return {kind for kind in kinds if len({work.step for work in self.work if work.kind == kind}) > most}
 

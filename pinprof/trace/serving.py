@@ -10,7 +10,7 @@ from pinprof.trace.tables import HostEvents, Int64s, Steps
 
 
 class Marks(NamedTuple):
-    """Annotations of one kind; the numbers in their names are of requests and tokens, and tell no two kinds apart."""
+    """Annotations of one kind; the numbers in their names are of requests and tokens, and do not separate kinds."""
 
     server: str
     """Whose they are."""

@@ -1,4 +1,4 @@
-"""Sums of sizes of which some are not recorded: what is unknown is not nothing."""
+"""Sums of sizes, some of which are not recorded: an unknown size does not count as zero."""
 
 from typing import NamedTuple
 

@@ -34,7 +34,7 @@ class Sources:
     """
 
     def __init__(self, trace_path: str, made: Made | None = None) -> None:
-        """Look beside a trace; `made` has the hashes of some files as they ran, which tell more than their times."""
+        """Look in the trace's folder, too; `made` has hashes of some files as they ran, surer than their times."""
         self._trace = Path(trace_path)
         self._hashes = made.sources if made else {}
         self._found: dict[str, str | None] = {}
@@ -76,7 +76,7 @@ class Sources:
     def is_edited(self, path: Path, file: str) -> bool:
         """Return whether a file at a path is not as the trace's program had it; raises OSError if it is gone.
 
-        Its recorded hash tells; without one, whether it was written after the trace.
+        Its recorded hash decides; without one, whether the file was written after the trace.
         """
         recorded = self._hashes.get(file)
         if recorded is not None and path.stat().st_size <= MAX_BYTES:

@@ -75,7 +75,7 @@ def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> S
     """Return the times between the starts of an annotation between which the same number of activities is launched.
 
     Of several such annotations the one that covers most time is taken. Numbers in names are ignored. Compiled code
-    is no mark of a step: each layer may run the same.
+    does not mark a step: each layer may run the same.
     """
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)

@@ -30,7 +30,7 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
 """What an event was: `wait`, a call that can make the host wait, or its record; `call`, any other call; `host`, an
-annotation, a function or an overhead; `unknown` where nothing tells."""
+annotation, a function or an overhead; `unknown` where nothing shows it."""
 StepSource: TypeAlias = Literal["profiler_step", "annotation", "repetition", "whole_trace"]
 """What shows the steps of a trace: the profiler's marks, an annotation, what is launched again, or nothing."""
 WHOLE_TRACE: Final = "whole_trace"
@@ -127,7 +127,7 @@ class Activities(Table):
     host_memory: Int8s = field(metadata={"texts": HOST_MEMORIES})
     """Of a copy, index into HOST_MEMORIES; -1 for kernels and memsets."""
     collective: Int32s = field(metadata={"named": True})
-    """Of the kernel of a collective, what torch.distributed calls it (`allreduce`); -1 for all else."""
+    """Of the kernel of a collective, what torch.distributed calls it (`allreduce`); -1 for other work."""
     group: Int32s = field(metadata={"named": True})
     """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
     track: Int32s

@@ -50,7 +50,7 @@ class WithEvents:
     `make` gets the first of `ROOM` ids in a row that are not in the file, and returns the texts of one or more events.
     A file that was cut off is closed after its last whole event; then `cut` says so after the last piece.
 
-    Raises TraceError, without the name, if this is no trace.
+    Raises TraceError, without the name, if this is not a trace.
     """
 
     def __init__(self, content: Iterable[bytes], make: Callable[[int], Iterable[bytes]]) -> None:
@@ -130,7 +130,7 @@ def _end_of_events(data: bytes) -> int:
         events = msgspec.json.decode(data, type=msgspec.Raw)
     else:
         events = msgspec.json.decode(data, type=_Events).events
-    text = memoryview(events)  # a view on the data, which tells where it is even if there is another such text
+    text = memoryview(events)  # a view on the data, which gives its position even if there is another such text
     return _address(text) - _address(memoryview(data)) + len(bytes(text).rstrip()) - 1
 
 

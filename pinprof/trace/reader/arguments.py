@@ -1,7 +1,7 @@
-"""Looks up in a file what it says of single events beside their times: the args, as they stand there.
+"""Looks up the args of single events in a file, as they stand there, and the sizes of the inputs of ops.
 
-Reading keeps the few that are measured. A page tells all of them, of the events that it draws; so the file is read once
-more when a page is made, and nobody else pays for it.
+Reading keeps only the args that are measured. A page shows all args of the events that it draws; so the file is read
+once more when a page is made.
 """
 
 import os
@@ -42,7 +42,7 @@ Keys: TypeAlias = npt.NDArray[np.uint64]
 
 
 class EventArgs(NamedTuple):
-    """What the file says of an event."""
+    """The args of an event, as the file has them."""
 
     table: str
     row: int
@@ -86,7 +86,7 @@ def _check_again(path: str) -> None:
 
 
 class _EventFinder:
-    """The events of a trace, found again by their table, name and times; of equal ones the order tells."""
+    """The events of a trace, found again by their table, name and times; equal ones by their order."""
 
     def __init__(self, trace: Trace, wanted: Mapping[str, Bools]) -> None:
         self._tables = tuple(wanted)

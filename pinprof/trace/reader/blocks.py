@@ -43,7 +43,7 @@ class Ending(NamedTuple):
 
 
 class Blocks:
-    """The blocks of a stream of bytes, which can be iterated once; `ending` then tells what lies around them.
+    """The blocks of a stream of bytes, which can be iterated once; `ending` then returns what lies around them.
 
     A block is the text of whole events, with the commas between and behind them. If the stream does not hold events as
     torch writes them, there are no blocks, and `whole` holds all of it.
@@ -132,7 +132,7 @@ def list_end(text: bytes) -> int:
 def _last_seam(text: bytes) -> int:
     """Return where the last event begins that is seen to be one, 0 if it is the only one.
 
-    If an event's arguments hold two objects beside each other, the second one is taken for an event if it has a key
+    If an event's arguments hold two objects in a row, the second one is taken for an event if it has a key
     `ph`; no program is known to write such arguments.
     """
     at = len(text)

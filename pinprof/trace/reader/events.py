@@ -74,7 +74,7 @@ class TimedEvent(Event, gc=False):
 
 
 class Metadata(msgspec.Struct):
-    """The keys beside `traceEvents`; each may be anything, and stand before or after the events."""
+    """The keys of the file other than `traceEvents`; each may hold anything, and stand before or after the events."""
 
     distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
     devices: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="deviceProperties")

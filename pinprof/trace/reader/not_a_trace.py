@@ -38,7 +38,7 @@ TAR_MAGIC, TAR_AT = b"ustar", 257
 
 
 def refused_name(path: str) -> str:
-    """Return what a file is whose name tells that it is no trace; else nothing."""
+    """Return what a file is, by its name; an empty text if it may be a trace."""
     name = path.replace("\\", "/").rpartition("/")[2]
     if EVENTS in name and not name.endswith((".json", ".json.gz")):
         return OF_TENSORBOARD
@@ -46,7 +46,7 @@ def refused_name(path: str) -> str:
 
 
 def what_it_seems(data: bytes) -> str:
-    """Return " (it looks like ...)" if the bytes of a file tell what it is, else nothing."""
+    """Return " (it looks like ...)" if the bytes of a file show what it is, or an empty text."""
     text = data.lstrip()
     guess = next((what for start, what in STARTS if text.startswith(start)), None)
     if data[TAR_AT : TAR_AT + len(TAR_MAGIC)] == TAR_MAGIC:

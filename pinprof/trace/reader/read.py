@@ -27,7 +27,7 @@ ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record 
 
 
 class Read(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     metadata: Metadata
     parts: list[Part]
@@ -82,7 +82,7 @@ def _read(content: Unpacked, wanted: Wanted) -> Read:
 
 
 def _read_whole(data: bytes, wanted: Wanted, lost: str | None) -> Read:
-    """Decode a file in one piece: this takes any JSON, and tells what is wrong with a file that is not JSON."""
+    """Decode a file in one piece: it may be any JSON; errors say what is wrong with a file that is not JSON."""
     if not data.strip():
         raise TraceError(lost or "the file is empty; record the trace again")
     data = data.removeprefix(b"\xef\xbb\xbf")

@@ -121,7 +121,7 @@ def _with_quoted_name(text: bytes) -> bytes:
 
 
 def salvage_metadata(around: bytes) -> Metadata:
-    """Return what can be read of the keys beside the events, from what lies around these."""
+    """Return the metadata that can be read in the text around the events."""
     text = around.decode("latin-1")
     metadata = Metadata()
     for field in msgspec.structs.fields(Metadata):

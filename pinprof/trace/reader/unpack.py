@@ -1,4 +1,4 @@
-"""Unpacks trace files: gzip and zstd, told by their first bytes, in chunks of bounded size."""
+"""Unpacks trace files: gzip and zstd, recognized by their first bytes, in chunks of bounded size."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,13 +10,13 @@ from pinprof.errors import TraceError
 READ_BYTES = 2**16
 """Bytes of a packed file that are read at once: for each member of a hostile file of tiny ones, the rest is copied."""
 CHUNK_BYTES = 2**17
-"""A chunk that is handed on is no larger."""
+"""No chunk is larger."""
 MAGIC_BYTES = 4
 
 HARMLESS_BYTES = 2**28
 """A file that unpacks to no more than this is not a decompression bomb."""
 MOST_TIMES = 100
-"""A file that unpacks to more than so many times its size is one: gzip ends at 1030, traces reach 10 to 30."""
+"""A file that unpacks to more than 100 times its size is one: gzip ends at 1030, traces reach 10 to 30."""
 MOST_BYTES = 2**36
 """So is a file that unpacks to more than 64 GiB; the largest traces that anybody could open have a tenth of that."""
 
@@ -136,7 +136,7 @@ class Unpacked:
             data = self._from(unpacker.unused_data)
 
     def _from(self, data: bytes) -> bytes:
-        """Return the data with enough of what follows to tell its form, if there is as much."""
+        """Return the data with enough of what follows to recognize its form, if there is as much."""
         while len(data) < MAGIC_BYTES and (more := self._read(READ_BYTES)):
             data += more
         return data
