@@ -137,6 +137,8 @@ class Shared:
         self.categories = CategoryCodes(wanted)
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
+        self.exact_times = True
+        """Whether no time so far had digits that a double does not hold."""
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,13 @@ class Part:
 def part_of_block(block: bytes, shared: Shared) -> Part:
     """Return what a block holds; if it is not JSON, what can be recovered event by event."""
     data = as_list(block)
-    try:
-        return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
-    except (InexactError, *NOT_EVENTS):
-        pass
+    if shared.exact_times:
+        try:
+            return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
+        except InexactError:
+            shared.exact_times = False  # torch 2.2 and 2.3 count from 1970: no block of such a file has exact times
+        except NOT_EVENTS:
+            pass
     try:
         return part_of_events(*decode_events(data), shared)
     except NOT_EVENTS:
