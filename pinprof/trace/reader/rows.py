@@ -165,7 +165,7 @@ def part_of_block(block: bytes, shared: Shared) -> Part:
         try:
             return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
         except InexactError:
-            shared.exact_times = False  # torch 2.2 and 2.3 count from 1970: no block of such a file has exact times
+            shared.exact_times = False  # as if times count from 1970: so have the other blocks
         except NOT_EVENTS:
             pass
     try:
