@@ -37,6 +37,8 @@ GIT_FOLDERS = ("info", "logs", "refs", "reftable", "rebase-apply", "rebase-merge
 OF_WORKTREE = {"commondir", "gitdir"}
 """Files by which the git directory of a worktree finds that of its repository, and is found."""
 ALTERNATES = Path("objects", "info", "alternates")
+PUSH_URL = re.compile(r"^(\s*(?:\[[^]]*\]\s*)?)pushurl\b", re.IGNORECASE | re.MULTILINE)
+"""A setting that says where pushes go, whatever `pushInsteadOf` says; a name that git does not know takes its place."""
 NO_PUSH = """#!/bin/sh
 echo "this copy of a repository pushes nothing" >&2
 exit 1
@@ -254,5 +256,5 @@ def _configure(target: Path) -> None:
     hooks = str(hook.parent).replace("\\", "\\\\").replace('"', '\\"')
     for file in (target / "config", target / "config.worktree"):
         if file.is_file():
-            with file.open("a") as config:
-                config.write(SETTINGS.format(hooks=hooks))
+            own = PUSH_URL.sub(r"\1notPushUrl", file.read_text(errors="surrogateescape"))
+            file.write_text(own + SETTINGS.format(hooks=hooks), errors="surrogateescape")
