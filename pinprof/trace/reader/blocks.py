@@ -61,7 +61,7 @@ class Blocks:
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the blocks in order."""
-        text, is_last = self._filled(b"", BLOCK_BYTES)
+        text, is_last = self._filled(b"", max(BLOCK_BYTES, START_BYTES))
         check_start(text[:START_BYTES])
         while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
             if is_last or len(text) > LARGEST_BLOCK:
