@@ -282,7 +282,7 @@ def _print(
         write(json_file, to_json(measurement, recorded, remarks))
 
 
-@click.command(short_help="Find the revision that measurement a program slower.")
+@click.command(short_help="Find the revision that made a program slower.")
 @click.argument("good")
 @click.argument("bad")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

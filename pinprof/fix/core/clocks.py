@@ -60,11 +60,13 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
     new = [wait for wait in waits if wait.gone]
     together = [*work.waits, *new]
     removed = {id(node) for waits in together for gone in waits.gone for node in walk(gone)}
+    names_of: dict[Path, ClockNames] = {}
     for wait in together if new else ():
         source = work.files.taken(wait.file)
-        names = ClockNames(source, work.files.folder)
-        if names.has_clock:
-            _Walk(source, wait, removed, work.facts.waiting, names).check()
+        if source.path not in names_of:
+            names_of[source.path] = ClockNames(source, work.files.folder)
+        if names_of[source.path].has_clock:
+            _Walk(source, wait, removed, work.facts.waiting, names_of[source.path]).check()
 
 
 class ClockNames:

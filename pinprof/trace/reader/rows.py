@@ -275,4 +275,4 @@ def as_integer(value: Number) -> int:
         number = int(value, 0) if isinstance(value, str) else int(value)  # type: ignore[arg-type]  # None is caught
     except (TypeError, ValueError, OverflowError):
         return NONE
-    return number if abs(number) <= np.iinfo(np.int64).max else NONE
+    return number if abs(number) <= _MOST else NONE
