@@ -109,7 +109,7 @@ figures.FIGURES += (figures.Figure("kernels", "kernels", "count", ("per_step", "
 from pinprof.check import limits
 
 limits.QUANTITIES["max_kernels"] = limits.Quantity(
-    "max_kernels", "kernels", limits.COUNT, "Kernels per step.", "kernels per step"
+    "max_kernels", "kernels", limits.COUNT, "Kernels per step.", "kernels per step", "nothing", ("kernel",)
 )
 """
 """A program with one more row of figures, and one of limits."""

@@ -265,6 +265,7 @@ def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_i
 
 
 def test_without_the_package_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command takes the folder out of it
     for name in [each for each in sys.modules if each.startswith("pinprof.server")]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("mcp", "mcp.server"):
