@@ -180,7 +180,7 @@ def test_other_numbers_are_caught(folder: Path, speeds: Made) -> None:
 
 
 def timed(text: str) -> str:
-    """Return a program with a clock that may run at any time, and need each wait, and with an option for copies that do not."""
+    """Return a program with a clock that may run at any time, and needs each wait, and with an option of copies."""
     text = text.replace("return 20000", "return 20000 + 0 * int(time.time())")
     return f"{text}\n\ndef options(non_blocking):\n    return non_blocking\n"
 
