@@ -34,6 +34,9 @@ MOST_WORK: Final = 5_000
 MOST_UNTIMED: Final = 500
 """After so many steps the GPU's times are asked for: seldom, since an answer takes a virtual machine some 50 us."""
 
+LONG_PAUSE_NS: Final = 20_000_000
+"""In a pause between two steps that is so long, as where a profiler starts or stops, workers fill their queues."""
+
 
 class _Step(msgspec.Struct, gc=False):
     """A step as it was noted; see `RunLog`. The garbage collector does not look at it: there may be thousands."""
@@ -130,6 +133,8 @@ class Journal:
         else:
             self._opened = None
         self._resumed_ns = self.clock.now_ns()
+        if self._resumed_ns - self._ended_ns >= LONG_PAUSE_NS:
+            self.supply.stand_still()
 
     def renew_clock(self) -> Clock:
         """Take the clock of the GPU that the program uses now, if any, and return it."""
@@ -209,6 +214,8 @@ class Supply:
         self.of_sampler: Counter[int] = Counter()
         """Draws by the identity of the sampler, which a DataLoader shares with its iterators."""
         self._last: ReferenceType[Any] | None = None
+        self._yielded_before = 0
+        """What the iterator had yielded when its workers could last fill their queues."""
         self._ended: set[int] = set()
 
     def drew(self, iterator: Any) -> None:
@@ -216,15 +223,21 @@ class Supply:
         self.drawn += 1
         self.of_sampler[id(iterator._index_sampler)] += 1  # noqa: SLF001
         if self._last is None or self._last() is not iterator:
-            self._last = ref(iterator)
+            self._last, self._yielded_before = ref(iterator), 0
 
     def end(self, iterator: Any) -> None:
         """Note that this iterator had no batch left: whoever goes on after it goes on for longer."""
         self._ended.add(id(iterator._index_sampler))  # noqa: SLF001  which the iterators of a DataLoader share
 
+    def stand_still(self) -> None:
+        """Note that the program draws nothing while pinprof works, so that its workers fill their queues."""
+        iterator = self._last() if self._last else None
+        if iterator is not None:
+            self._yielded_before = iterator._num_yielded  # noqa: SLF001
+
     @property
     def is_filling(self) -> bool:
-        """Whether the last batch is one that workers began when the DataLoader started, all at once.
+        """Whether the last batch may have waited: workers began it when the DataLoader started, or in a long pause.
 
         While the first steps of a program are slow, such batches wait in queues: the steps with them find their input
         ready, and those after them may wait for each batch.
@@ -232,7 +245,9 @@ class Supply:
         iterator = self._last() if self._last else None
         if iterator is None or not iterator._num_workers:  # noqa: SLF001
             return False
-        return bool(iterator._num_yielded <= iterator._num_workers * iterator._prefetch_factor)  # noqa: SLF001
+        yielded = iterator._num_yielded  # noqa: SLF001
+        before = self._yielded_before if self._yielded_before <= yielded else 0  # a kept iterator begins at 0 again
+        return bool(yielded - before <= iterator._num_workers * iterator._prefetch_factor)  # noqa: SLF001
 
     @property
     def left(self) -> int | None:
