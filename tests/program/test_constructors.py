@@ -40,7 +40,9 @@ DATA = TensorDataset(torch.zeros(8, 2), torch.zeros(8))
 
 
 @pytest.fixture
-def journal() -> Iterator[Journal]:
+def journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal]:
+    """A journal that alone notes: recordings that other tests abandoned may still note until they are collected."""
+    monkeypatch.setattr(DataLoader, "__iter__", inspect.unwrap(DataLoader.__iter__))
     journal = Journal(Clock)
     gc.collect()
     with noticing_work(journal):
