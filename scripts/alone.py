@@ -22,7 +22,7 @@ ENDING_SECONDS = 5  # of a process that sent nothing
 
 
 class Alone:
-    """Runs functions in processes of their own, each for so many seconds at most."""
+    """Runs functions in processes of their own, each for a limited number of seconds."""
 
     def __init__(self, start: str, seconds: float) -> None:
         self._context: Any = multiprocessing.get_context(start)

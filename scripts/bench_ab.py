@@ -150,7 +150,7 @@ def stream(folder: Path, asked: argparse.Namespace) -> None:
 
 
 def relabelled(differences: list[float], count: int, ratio: float) -> dict[str, int]:
-    """Return the verdicts of many comparisons of so many consecutive pairs, each with an order of its own."""
+    """Return the verdicts of many comparisons of `count` consecutive pairs, each with an order of its own."""
     verdicts: Counter[str] = Counter()
     for seed in range(RELABELLED):
         rng = Random(seed)  # noqa: S311  no secret

@@ -26,7 +26,7 @@ ROUND_S = 0.5
 
 
 def timed(step: Callable[[], None], steps: int) -> float:
-    """Return the time of a step in ms, over so many of them, to the end of their work on the GPU."""
+    """Return the mean time of a step in ms, measured to the end of the steps' work on the GPU."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(steps):

@@ -50,7 +50,7 @@ def repeats(first: Bench, second: Bench) -> Iterator[Repeat]:
 
 
 def flips(first: Bench, second: Bench) -> Iterator[str]:
-    """Yield the claims of which the two say different things."""
+    """Yield the claims on which the two disagree."""
     for one, other in zip(verdicts(first), verdicts(second), strict=True):
         if one.outcome != other.outcome:
             yield f"{one.number} {one.claim}: {one.outcome}, then {other.outcome}"

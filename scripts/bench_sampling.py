@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python scripts/bench_sampling.py [--json FILE] [--rounds N] [--device DEVICE]
 
-The cost is that of a step which the host limits: so many small operators, from deep in the stack. Steps with and
+The cost is that of a step which the host limits: many small operators, called from deep in the stack. Steps with and
 without sampling take turns; the ratio is the median over the rounds, with its quartiles. A sample costs the time by
 which it makes the steps longer. On a machine with other work only the ratio of the process's CPU time is of use.
 
@@ -100,7 +100,7 @@ def operators(values: torch.Tensor, seconds: float) -> None:
 
 
 def waiting_operator(matrix: torch.Tensor) -> int:
-    """Wait in an operator, and then call something else."""
+    """Wait in an operator, and then call another function."""
     if (matrix @ matrix).sum() > 0:
         return len("more")
     return 0

@@ -1,4 +1,4 @@
-"""Learn what a profiler costs from recordings beside their measured steps, and judge it on what was left out.
+"""Learn what a profiler costs from recordings and their measured steps, and judge it on what was left out.
 
 Run from the repository root:
 
@@ -70,7 +70,7 @@ class Row:
     steps: tuple[float, ...]
     """Replayed at each of `COSTS_NS`."""
     unfed: tuple[float, ...]
-    """The same without the time of the input; nothing where that is no shorter."""
+    """The same without the time of the input; nothing where that is not shorter."""
     by_workers: bool
     """Whether workers of a DataLoader made its batches."""
     error: float
@@ -78,7 +78,7 @@ class Row:
 
     @property
     def tells(self) -> bool:
-        """Whether the profiler's cost shows in the step, and the recording is no shorter than it."""
+        """Whether the profiler's cost shows in the step, and the recording is at least as long."""
         shows = self.busy < GPU_BOUND * self.step and self.steps[0] > SENSITIVE * self.steps[-1]
         return shows and self.step <= self.traced
 

@@ -1,9 +1,9 @@
-"""Record programs in the ways in which people do, each beside its step without a profiler: truth for the estimates.
+"""Record programs in the ways in which people do, each with its step without a profiler: truth for the estimates.
 
 Run from the repository root:  PYTHONPATH=. python scripts/record_estimates.py OUT_DIR [--only NAME]...
 
 The programs are those of scripts/launch_programs; scripts/record_pairs.py and `scripts/exam.py --traces-only` record
-others. OUT_DIR gets the traces and steps.json, of which scripts/fit_calibration.py makes rows of traces/estimates.json.
+others. OUT_DIR gets the traces and steps.json; scripts/fit_calibration.py makes rows of traces/estimates.json from it.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "me
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
 @click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
-@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
+@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after this number of seconds.")
 def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
     """Record the programs into OUT."""
     jobs = [(name, (name, device, str(out))) for name in only or [each.name for each in PROGRAMS]]

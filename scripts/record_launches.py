@@ -62,7 +62,7 @@ Noted = dict[str, Any]
 @click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
 @click.option("--compile/--no-compile", "compiles", default=True, help="Measure torch.compile too.")
 @click.option("--afters", is_flag=True, help="Also record graphs and compiled programs, into OUT_DIR/after.")
-@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
+@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after this number of seconds.")
 def main(out: Path, only: tuple[str, ...], device: str, *, compiles: bool, afters: bool, budget: float) -> None:
     """Record the programs into OUT, with pairs.json; what OUT has of other programs is kept."""
     deadline = time.perf_counter() + budget

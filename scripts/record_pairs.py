@@ -39,11 +39,11 @@ Noted = dict[str, Any]
 @click.option("--missing", is_flag=True, help="Leave out the pairs that OUT has already.")
 @click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
 @click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
-@click.option("--jobs", default=1, show_default=True, help="So many pairs side by side; to rehearse only.")
+@click.option("--jobs", default=1, show_default=True, help="How many pairs to record at a time; to rehearse only.")
 @click.option(
     "--rounds", default=2, show_default=True, help="Time both sides so often, all pairs once before any twice."
 )
-@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after so many seconds.")
+@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after this number of seconds.")
 def main(
     out: Path,
     only: tuple[str, ...],
@@ -74,8 +74,8 @@ def main(
 
 
 def side_by_side(work: Callable[[Pair], bool], pairs: list[Pair], jobs: int) -> list[bool]:
-    """Do the work for all pairs, so many at a time."""
-    if jobs == 1:  # no threads, of which a fork would know nothing
+    """Do the work for all pairs, `jobs` at a time."""
+    if jobs == 1:  # no threads: a fork would not have them
         return [work(each) for each in pairs]
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(work, pairs))

@@ -198,7 +198,7 @@ def steps_per_window(step: Step, device: torch.device) -> int:
 
 
 def window(step: Step, device: torch.device, count: int) -> float:
-    """Run so many steps; return the mean in milliseconds."""
+    """Run the steps; return their mean in milliseconds."""
     distributed.barrier()
     synchronize(device)
     start = time.perf_counter()

@@ -27,7 +27,7 @@ LASTING = ("recompiling",)
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
 @click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
-@click.option("--budget", default=300.0, show_default=True, help="Start nothing new after so many seconds.")
+@click.option("--budget", default=300.0, show_default=True, help="Start nothing new after this number of seconds.")
 def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
     """Record the programs into OUT."""
     sides = [

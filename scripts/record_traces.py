@@ -1,4 +1,4 @@
-"""Record every workload on this machine, with the truth measured beside it: the same step without a profiler.
+"""Record every workload on this machine, with the truth measured next to it: the same step without a profiler.
 
 Run from the repository root:  PYTHONPATH=. python scripts/record_traces.py OUT_DIR [--only NAME]...
 """
@@ -100,7 +100,7 @@ def plain_windows(step: Step, device: torch.device) -> dict[str, float | int | l
 
 
 def run_window(step: Step, device: torch.device, *, steps: int, seconds: float) -> float:
-    """Run at least so many steps and seconds; return the mean step in milliseconds."""
+    """Run at least these steps and seconds; return the mean step in milliseconds."""
     synchronize(device)
     start = time.perf_counter_ns()
     done = 0

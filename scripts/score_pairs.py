@@ -20,7 +20,7 @@ from pinprof.whatif import Scenario, predict_scenario, replay_of
 
 MS = 1e6
 FEWEST = 2
-"""Of so many pairs percentiles mean something."""
+"""The least number of pairs whose percentiles mean something."""
 NS_BOUND = 0.9
 """Of the step: a GPU that is busy for less leaves the step to the host."""
 
@@ -54,7 +54,7 @@ class Score(NamedTuple):
 
 
 def scores(folder: Path) -> list[Score]:
-    """Return the scores of all pairs in a folder of which a scenario says what the fix does."""
+    """Return the scores of all pairs in a folder for whose fix there is a scenario."""
     pairs: dict[str, Any] = json.loads((folder / "pairs.json").read_text())["pairs"]
     return [score(folder, name, pair) for name, pair in pairs.items() if pair["scenario"]]
 

@@ -1,7 +1,7 @@
-"""Starts processes of pinprof by a fork of this one, which has loaded torch: a tenth of the time that they take else.
+"""Starts processes of pinprof by a fork of this one, which has loaded torch: ten times as fast as new ones.
 
 So a hundred comparisons on a busy machine end within the hour. A pair is still two fresh processes of the program,
-which a lot tells apart; what they have in common is how torch lies in memory.
+ordered by lot; what they have in common is how torch lies in memory.
 """
 
 import os

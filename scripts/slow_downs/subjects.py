@@ -102,7 +102,7 @@ class Subject:
     """Relative to the folder with other people's repositories."""
     replaced: dict[str, str] = field(default_factory=dict)
     linked: tuple[str, ...] = ()
-    """What it reads, beside the file."""
+    """What it reads besides the file."""
     words: tuple[str, ...] = ()
     step: str = "optimizer.step()"
     """The slow-down stands before the last line with this."""

@@ -74,7 +74,7 @@ Between = frozenset[tuple[Hashable, int]]
 
 
 def cycle_size(between: Sequence[Between]) -> int | None:
-    """Return after how many of its steps the others have of late done the same again; None if they have not."""
+    """Return after how many of its steps the others have recently done the same again; None if they have not."""
     for size in range(1, min(LARGEST_CYCLE, len(between) // MIN_REPEATS) + 1):
         late = between[-MIN_REPEATS * size :]
         if late[:-size] == late[size:]:
@@ -85,7 +85,7 @@ def cycle_size(between: Sequence[Between]) -> int | None:
 class Cycles:
     """Tells for each step of an optimizer, in order, whether a step of the program ends with it.
 
-    `size` is how many make one, 1 until it is known. `is_even` says that of late the others have done the same between
+    `size` is how many make one, 1 until it is known. `is_even` says that the others have recently done the same between
     any two of them.
     """
 
