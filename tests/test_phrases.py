@@ -7,6 +7,7 @@ import pytest
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import VERDICTS, WAITS
+from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
 from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
@@ -42,7 +43,9 @@ def test_the_most_common_texts_read_as_kept(golden: Callable[[str, str], None]) 
 def _most_common() -> Iterator[str]:
     """Yield the texts that nearly every user meets, as they stand in the code."""
     groups: dict[str, Mapping[str, str]] = {
-        "commands": {name: what for _, commands in SECTIONS for name, what in commands},
+        "commands": {
+            name: main.commands[name].get_short_help_str(100) for names in SECTIONS.values() for name in names
+        },
         "why a step is slow": {name: limit.why for name, limit in LIMITS.items()},
         "what to do where no finding tells more": {name: limit.advice for name, limit in LIMITS.items()},
         "causes that cost time": {name: limit.lost for name, limit in LIMITS.items()},

@@ -3,10 +3,10 @@
 import click
 
 from pinprof.cli.ab import ab, bisect
-from pinprof.cli.bench import bench
+from pinprof.cli.bench import bench, workload
 from pinprof.cli.check import check
 from pinprof.cli.compare import compare
-from pinprof.cli.explain import explain
+from pinprof.cli.explain import explain, schema
 from pinprof.cli.export import export
 from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
@@ -14,11 +14,9 @@ from pinprof.cli.log import log
 from pinprof.cli.mcp import mcp
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
-from pinprof.cli.schema import schema
 from pinprof.cli.trial import trial
 from pinprof.cli.whatif import verify, whatif
 from pinprof.cli.worker import worker
-from pinprof.cli.workload import workload
 from pinprof.version import VERSION
 
 

@@ -74,7 +74,7 @@ def measuring_options(command: Command) -> Command:
     return command
 
 
-@click.command(short_help="Measure two versions of a program against each other.")
+@click.command(short_help="Tell whether a program became slower: two versions in turns.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--base", metavar="REV", help="Compare with this git revision [HEAD].")
 @click.option(

@@ -1,14 +1,17 @@
-"""`pinprof bench`: the seed experiments on this machine, their progress, and what there is to show without a GPU."""
+"""`pinprof bench` and `pinprof workload`: the seed experiments, all on this machine, or one that is run or recorded."""
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinprof.bench.catalogue import EXPERIMENTS, experiment
-from pinprof.bench.experiment import Experiment
+from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized, traces_of
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -25,11 +28,14 @@ if TYPE_CHECKING:
     from pinprof.bench.results import Bench
     from pinprof.workloads.runner import OnProgress
 
+RECORDING_TIMEOUT_S = 300.0
+SUFFIXES = (".json.gz", ".json")
+
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
 
 
-@click.command(short_help="Check published claims about copies to the GPU on this machine.")
+@click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
 @click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")
 @click.option(
     "--quick",
@@ -131,3 +137,161 @@ def _show_recorded(numbers: AbstractSet[str]) -> None:
     bench = recorded()
     shown = replace(bench, results=[result for result in bench.results if result.number in numbers])
     print_bench(shown, recorded=True)
+
+
+class Experiments(click.Group):
+    """The experiments as commands, by name or number."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's own signature
+        """Return the numbers, in order."""
+        return [known.number for known in EXPERIMENTS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
+        """Return the command of an experiment. Raises UnknownExperimentError."""
+        return _command(experiment(cmd_name))
+
+
+@click.group(
+    cls=Experiments,
+    invoke_without_command=True,
+    subcommand_metavar="NAME [OPTIONS]",
+    short_help="Run or record one experiment.",
+)
+@click.option("--list", "listed", is_flag=True, help="List the experiments, one line each.")
+@click.pass_context
+def workload(context: click.Context, *, listed: bool) -> None:
+    """Run one of the experiments by its NAME or number and print its figures, or record its cases as traces.
+
+    Each is a few lines to copy from pinprof/workloads. `pinprof workload NAME --help` says what one does, what its text
+    claims, and which sizes it takes.
+
+    \b
+    Examples:
+      pinprof workload --list
+      pinprof workload E1 --floats 10000000
+      pinprof workload copy_overlap --record e4.json.gz
+      pinprof report e4.side-stream-pinned.json.gz
+    """  # noqa: D301  click looks for the backspace itself
+    if listed:
+        width = max(len(known.name) for known in EXPERIMENTS)
+        for known in EXPERIMENTS:
+            show(f"{known.number:<4} {known.name:<{width}}  {known.summary}\n")
+    elif context.invoked_subcommand is None:
+        fail("name an experiment; pinprof workload --list lists them")
+
+
+def _command(known: Experiment) -> click.Command:
+    options = [
+        click.Option(["--case"], metavar="NAME", help="Record only this case."),
+        click.Option(
+            ["--record"], metavar="FILE", help="Record each case as a trace, with the case in the file's name."
+        ),
+        click.Option(["--quick"], is_flag=True, help="Run smaller sizes in fewer rounds."),
+        click.Option(["--force"], is_flag=True, help="Overwrite output files that exist."),
+    ]
+    return click.Command(
+        known.name,
+        params=[*map(_option, known.sizes), *options],
+        callback=lambda **chosen: _run(known, **chosen),
+        help=_help(known),
+        short_help=known.summary,
+    )
+
+
+def _option(size: Size) -> click.Option:
+    return click.Option(
+        [f"--{size.name}"],
+        type=click.IntRange(min=1),
+        help=f"{size.means[:1].upper()}{size.means[1:]}.  [default: {size.default}"
+        + (f", with --quick {size.quick}" if size.quick else "")
+        + ("; as in the text]" if size.of_text else "; our choice]"),
+    )
+
+
+def _help(known: Experiment) -> str:
+    number, name = known.number, known.name
+    figures = "; ".join(f"{each.figure} {each.value:g}" for each in known.published)
+    examples = (
+        number,
+        f"{name} --record {name}.json.gz",
+        f"{number} --record one.json.gz --case {shlex.quote(known.cases[-1])}",
+    )
+    parts = (
+        f"{number}: {known.summary}.",
+        *(_claim(claim) for claim in known.claims),
+        f"Published: {figures}." if figures else "",
+        f"Different from the text: {known.changed}." if known.changed else "",
+        _lines("Cases that --record records:", known.cases),
+        _lines("Examples:", [f"pinprof workload {example}" for example in examples]),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _claim(claim: Claim) -> str:
+    by = ", and ".join(SOURCES[source] for source in claim.sources)
+    return f"Claim of {by}: {claim.text}." + (f" Shown: {claim.said}." if claim.said else "")
+
+
+def _lines(title: str, lines: Sequence[str]) -> str:
+    """Return a paragraph that click leaves as it is."""
+    return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
+
+
+def _run(
+    known: Experiment, *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
+) -> None:
+    chosen = resized(known, {name: value for name, value in sizes.items() if value is not None})
+    if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
+        fail("--least is more than --most")
+    if case is not None and record is None:
+        fail("--case needs --record; without it pinprof times all cases")
+    files = _files(chosen, case, record) if record is not None else {}
+    check_outputs([trace for file in files.values() for trace in _traces(chosen, file)], force=force)
+    need_gpu([known])
+    if record is None:
+        print_bench(measured([chosen], quick=quick))
+        say(f"Next: pinprof workload {known.number} --record {known.name}.json.gz")
+        return
+    for name, file in files.items():
+        _record(chosen, name, file, quick=quick)
+    say(f"Next: pinprof report {shlex.quote(_traces(chosen, file)[0])}")
+
+
+def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
+    """Return the file to which to record each case."""
+    suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
+    if suffix is None:
+        fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
+    if case is not None:
+        if case not in known.cases:
+            fail(f"{known.number} has no case {case!r}; its cases are {'; '.join(known.cases)}")
+        return {case: record}
+    stem = record.removesuffix(suffix)
+    return {each: f"{stem}.{_slug(each)}{suffix}" for each in known.cases}
+
+
+def _traces(known: Experiment, file: str) -> list[str]:
+    """Return the files of a case: one for each process, where several record it."""
+    processes = next((size.default for size in known.sizes if size.name == "processes"), None)
+    return [file] if processes is None else [str(path) for path in traces_of(Path(file), processes)]
+
+
+def _slug(case: str) -> str:
+    """Return a case's name as part of a file's."""
+    return re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
+
+
+def _record(known: Experiment, case: str, file: str, *, quick: bool) -> None:
+    """Record a case in a new process: a process that has recorded one cannot time the next."""
+    from pinprof.errors import CaptureError
+    from pinprof.workloads.apart import Apart, ApartError
+    from pinprof.workloads.experiments import record_case
+
+    with progress(f"recording {known.number}: {case}"), Apart() as apart:
+        try:
+            arguments: tuple[Any, ...] = (known.number, known.defaults(quick=quick), case, str(Path(file).absolute()))
+            list(apart.call(record_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+        except ApartError as error:
+            raise CaptureError(f"{known.number}, {case}: {error}") from error
+    for written in _traces(known, file):
+        say(f"Wrote {written}")

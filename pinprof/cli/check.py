@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.check.limits import QUANTITIES, Limits
+from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
-from pinprof.cli.traces import each_outcome, jobs_option
+from pinprof.cli.traces import each_outcome
 
 if TYPE_CHECKING:
     from pinprof.check.baseline import Baseline, BaselineTrace
@@ -31,7 +32,7 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@click.command()
+@click.command(short_help="Fail if a trace breaks a limit: a gate for CI.")
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @limit_options
 @click.option(

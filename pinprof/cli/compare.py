@@ -4,6 +4,7 @@ import shlex
 
 import click
 
+from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -15,7 +16,7 @@ from pinprof.cli.terminal import (
     show,
     write,
 )
-from pinprof.cli.traces import analysing, jobs_option, one_trace, read
+from pinprof.cli.traces import analysing, one_trace, read
 from pinprof.urls import STANDARD_INPUT
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.

@@ -1,14 +1,14 @@
-"""`pinprof explain`: the rules and the guides in words."""
+"""`pinprof explain` and `pinprof schema`: the rules and the guides in words, and what is in the JSON."""
 
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from pinprof.cli.names import MOST_NAMED, chosen, meant
 from pinprof.cli.terminal import fail, page_options, say, show
 from pinprof.streams import is_terminal
 
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
 
+SIMILAR = 0.7
+"""How alike a mistyped name is to the one that was meant, by difflib."""
+MOST_NAMED = 6
+"""The most names that an error suggests."""
 WIDEST = 110
 """Columns of a guide in a wider terminal: longer lines are hard to read."""
 
 
-def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the rules and guides that begin so."""
     from pinprof.report.explain import guides
     from pinprof.rules import RULES
@@ -31,8 +35,8 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     return [CompletionItem(name, help=title) for name, title in known if name.lower().startswith(incomplete.lower())]
 
 
-@click.command()
-@click.argument("topic", required=False, shell_complete=_complete)
+@click.command(short_help="Explain a rule, or show a guide, such as recording or what-if.")
+@click.argument("topic", required=False, shell_complete=_complete_topic)
 def explain(topic: str | None) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
@@ -93,3 +97,70 @@ def _page(text: str) -> None:
         click.echo_via_pager(text)
     else:
         show(text)
+
+
+def chosen(name: str, known: Iterable[str], what: str) -> str:
+    """Return the known name that is meant: this one, the only one that begins so, or the one most like it.
+
+    Upper and lower case are alike, and so are `-`, `_` and spaces. `what` says in the error what there should be.
+    """
+    found = meant(name, known)
+    if not found:
+        fail(f"{name}: there is no such {what}")
+    if len(found) > 1:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        fail(f"{name}: several begin so: {', '.join(found[:MOST_NAMED])}{more}")
+    return found[0]
+
+
+def meant(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that this one may mean, best one alone."""
+    names = {_plain(each): each for each in known}
+    asked = _plain(name)
+    if asked in names:
+        return [names[asked]]
+    found = [plain for plain in names if asked and plain.startswith(asked)]
+    return [names[plain] for plain in found or get_close_matches(asked, names, n=1, cutoff=SIMILAR)]
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-")
+
+
+def _complete_schema(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the schemas that begin so."""
+    from pinprof.report.schema import DOCUMENTS, to_schema
+
+    return [
+        CompletionItem(name, help=to_schema(document)["description"])
+        for name, document in DOCUMENTS.items()
+        if name.startswith(incomplete)
+    ]
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=_complete_schema)
+def schema(name: str | None) -> None:
+    """Print the JSON Schema of what a command writes with --json.
+
+    NAME is a command: report, compare, whatif, verify, fix, try, ab, bisect or bench; report-brief and compare-brief
+    are what --brief writes. Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof:
+    it names all fields, with their units and what they mean. The guide `pinprof explain json` has the same as tables,
+    and says what stays as it is.
+
+    \b
+    Examples:
+      pinprof schema
+      pinprof schema report
+      pinprof schema report > report.schema.json
+    """  # noqa: D301  click looks for the backspace itself
+    import json
+
+    from pinprof.report.schema import DOCUMENTS, to_schema
+
+    if name is None:
+        for known, document in DOCUMENTS.items():
+            show(f"{known:13} {to_schema(document)['description']}\n")
+        return
+    found = chosen(name, DOCUMENTS, f"schema; there are {', '.join(DOCUMENTS)}")
+    show(json.dumps(to_schema(DOCUMENTS[found]), indent=2, ensure_ascii=False) + "\n")

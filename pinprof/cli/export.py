@@ -7,8 +7,9 @@ from typing import Any, BinaryIO
 
 import click
 
+from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, progress, say, show
-from pinprof.cli.traces import jobs_option, one_trace
+from pinprof.cli.traces import one_trace
 from pinprof.urls import shown
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
@@ -19,7 +20,7 @@ GZIP_LEVEL = 2
 MEGABYTE = 10**6
 
 
-@click.command()
+@click.command(short_help="Write a trace again with pinprof's own tracks, for Perfetto.")
 @click.argument("trace", type=click.Path())
 @click.option(
     "-o", "--output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.options import MachineFile, machine_option
+from pinprof.cli.options import MachineFile, jobs_option, machine_option
 from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, progress, say, show, write
-from pinprof.cli.traces import analysing, jobs_option, one_trace, read
+from pinprof.cli.traces import analysing, one_trace, read
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis

@@ -1,12 +1,22 @@
-"""`pinprof` itself: its help by use, what it says when it stands alone, and the command that a file means."""
+"""`pinprof` itself: its help by use, the command that a file means, and errors as one line."""
 
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from pinprof.cli.terminal import Commands
+from pinprof.cli.terminal import Ended, ended_by_signals, fail, give_up_output, make_writable
+from pinprof.errors import TRACEBACK, PinprofError, unexpected
+from pinprof.streams import is_terminal
 from pinprof.urls import STANDARD_INPUT, local_path
 
 WELCOME = """\
@@ -19,47 +29,13 @@ Try:
 
 Help: pinprof --help lists all commands, pinprof explain all guides and rules.
 """
-SECTIONS = (
-    (
-        "Record and report",
-        (
-            ("run", "Run a training script, record some of its steps, and report on them."),
-            ("report", "Say why a recorded step is slow, and what to change."),
-            ("explain", "Explain a rule, or show a guide, such as recording or what-if."),
-        ),
-    ),
-    (
-        "Change and compare",
-        (
-            ("whatif", "Predict the step after a change of the code."),
-            ("fix", "Change the program where that is mechanical and certain."),
-            ("try", "Fix a program in a copy, measure it, and prove the patch."),
-            ("verify", "Compare a predicted saving with the measured one."),
-            ("compare", "Show what changed between two traces."),
-            ("ab", "Tell whether a program became slower: two versions in turns."),
-            ("bisect", "Find the revision that made a program slower."),
-            ("check", "Fail if a trace breaks a limit: a gate for CI."),
-        ),
-    ),
-    (
-        "Look closer",
-        (
-            ("timeline", "Draw the interactive timeline of a trace."),
-            ("export", "Write a trace again with pinprof's own tracks, for Perfetto."),
-            ("log", "Log the report on a trace to a run of MLflow or Weights & Biases."),
-            ("schema", "Print the JSON Schema of what a command writes with --json."),
-            ("mcp", "Serve these commands to AI agents (Model Context Protocol)."),
-        ),
-    ),
-    (
-        "Measure this machine",
-        (
-            ("bench", "Measure what copies to the GPU cost here, and which advice holds."),
-            ("workload", "Run or record one experiment."),
-        ),
-    ),
-)
-"""The commands by use, each with what it does."""
+SECTIONS = {
+    "Record and report": ("run", "report", "explain"),
+    "Change and compare": ("whatif", "fix", "try", "verify", "compare", "ab", "bisect", "check"),
+    "Look closer": ("timeline", "export", "log", "schema", "mcp"),
+    "Measure this machine": ("bench", "workload"),
+}
+"""The commands by use; `short_help` of each says what it does."""
 OTHERS = "More"
 """Where commands stand that have no section."""
 TRACE_NAMES = (".json", ".gz", ".zst")
@@ -68,9 +44,67 @@ OPTIONS = {"help": "--help", "version": "--version"}
 ALIKE = 0.6
 """A word that is less like a command than this is not taken for it."""
 
+OUTPUTS = {"json_file", "html_file", "output"}
+"""Parameters that name a file to write."""
+PAGE = {"-o", "--output", "-f", "--out"}
+"""What people try for the file to write, where it has another name."""
+BY_SIGNAL = 128
+"""What a shell adds to the number of the signal that ended a program, for its exit code."""
 
-class Pinprof(Commands):
-    """The commands by use; a trace alone is reported on, and a Python script alone is run."""
+
+class Pinprof(click.Group):
+    """The commands by use; a trace alone is reported on, a Python script alone is run, and errors end as one line."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002  always: errors end here
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and exit with its status."""
+        make_writable()
+        try:
+            with ended_by_signals():
+                status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.Abort as abort:  # click's own, of an interruption before a command runs
+            _interrupted(abort.__cause__)
+        except click.UsageError as error:
+            fail(f"{error.format_message()}{_way_out(error)} ({self._asked(error, args)} --help explains)")
+        except click.ClickException as error:
+            fail(error.format_message())
+        except PinprofError as error:
+            fail(str(error))
+        except MemoryError:
+            fail("out of memory; record fewer steps, or use a machine with more")
+        except OSError as error:  # a full disk, a file that went away
+            fail(str(error))
+        except Exception as error:  # noqa: BLE001  exit status 1 is that of a limit that was not kept
+            _unexpected(error)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def _asked(self, error: click.UsageError, args: Sequence[str] | None) -> str:
+        """Return the command that was used wrongly, which click does not say of an option without its value."""
+        if error.ctx:
+            return error.ctx.command_path
+        words = sys.argv[1:] if args is None else args
+        return " ".join(("pinprof", *(word for word in words[:1] if word in self.commands)))
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse the arguments; click prints the help here."""
+        with _unread():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command."""
+        with _unread():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as interruption:
+                _interrupted(interruption)
+            except EOFError as error:  # which click would take for an interruption
+                _unexpected(error)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; without any, say what pinprof is and exit."""
@@ -99,13 +133,10 @@ class Pinprof(Commands):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by use."""
-        known = {name for _, commands in SECTIONS for name, _ in commands}
-        more = [
-            (name, command.get_short_help_str(formatter.width))
-            for name in self.list_commands(ctx)
-            if name not in known and (command := self.get_command(ctx, name))
-        ]
-        for title, commands in (*SECTIONS, (OTHERS, tuple(more))):
+        named = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in named)
+        for title, names in (*SECTIONS.items(), (OTHERS, others)):
+            commands = [(name, self.commands[name].get_short_help_str(formatter.width)) for name in names]
             if commands:
                 with formatter.section(title):
                     formatter.write_dl(commands)
@@ -131,3 +162,49 @@ def _meant(word: str, commands: list[str]) -> str:
         return f"; did you mean pinprof {OPTIONS[word.lower()]}?"
     close = get_close_matches(word.lower(), commands, n=1, cutoff=ALIKE)
     return f"; did you mean pinprof {close[0]}?" if close else ""
+
+
+def _way_out(error: click.UsageError) -> str:
+    """Return what mends a wrong usage, to follow what click says of it; nothing where that says it all."""
+    ctx = error.ctx
+    if ctx is None:
+        return ""
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        taken = next((param for param in ctx.command.params if _took_a_file(ctx, param)), None)
+        return f" {taken.opts[-1]} took {ctx.params[taken.name or '']} for the file to write" if taken else ""
+    options = {name for param in ctx.command.params for name in param.opts}
+    if isinstance(error, click.NoSuchOption) and error.option_name in PAGE and "--html" in options:
+        return " --html FILE writes the page, and --json FILE the figures"
+    return ""
+
+
+def _took_a_file(ctx: click.Context, param: click.Parameter) -> bool:
+    """Return whether the value of an option for an output is a file that is there."""
+    value = ctx.params.get(param.name or "")
+    given = param.name in OUTPUTS and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+    return given and isinstance(value, str) and Path(value).exists()
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Exit quietly if the reader of standard output has closed it, as in `pinprof ... | head`."""
+    try:
+        yield
+    except BrokenPipeError:
+        give_up_output()
+        sys.exit(0)
+
+
+def _interrupted(by: BaseException | None) -> NoReturn:
+    with suppress(OSError, ValueError):
+        if is_terminal(sys.stderr):
+            click.echo(err=True)  # after the ^C that the terminal shows
+    fail("interrupted", BY_SIGNAL + (by.number if isinstance(by, Ended) else signal.SIGINT))
+
+
+def _unexpected(error: Exception) -> NoReturn:
+    """Say that pinprof itself failed, and how to report that."""
+    if os.environ.get(TRACEBACK):
+        with suppress(OSError):
+            traceback.print_exception(error)
+    fail(unexpected(error))

@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
+from pinprof.cli.options import NO_SOURCE, JobOptions, MachineFile, code_of, job_options, jobs_option, machine_option
 from pinprof.cli.report import job_page
 from pinprof.cli.terminal import fail, progress, say
-from pinprof.cli.traces import (
-    JobOptions,
-    analysing,
-    chosen_job,
-    expanded,
-    job_options,
-    jobs_option,
-    measured_ranks,
-    read,
-    say_what_has_no_effect,
-)
+from pinprof.cli.traces import analysing, chosen_job, expanded, measured_ranks, read, say_what_has_no_effect
 from pinprof.units import counted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pinprof.cli.terminal import fail
 # ruff: noqa: PLC0415
 
 
-@click.command(short_help="Serve the commands to AI agents: a server of the Model Context Protocol.")
+@click.command(short_help="Serve these commands to AI agents (Model Context Protocol).")
 @click.option(
     "--folder",
     metavar="DIR",

@@ -1,15 +1,16 @@
-"""Options that several commands share: the page of a report with the user's own code, and the bench of this machine."""
+"""Options that several commands share: page, text, job, processes that read, and the bench of this machine."""
 
 import os
 import shlex
 from collections.abc import Callable, Iterable
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from pinprof.cli.terminal import fail, say
+from pinprof.cli.terminal import Command, fail, say
 
 if TYPE_CHECKING:
     from pinprof.bench.rates import Pinning
@@ -20,18 +21,27 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
-HTML = click.option(
-    "--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline."
-)
-NO_SOURCE = click.option(
-    "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
-)
-EDITOR = click.option(
-    "--editor",
-    metavar="NAME",
-    help="Link places in the page to an editor: vscode, cursor, zed, pycharm, ..., or a template such as "
-    f"vscode://file/{{path}}:{{line}}  [env var: {EDITOR_VARIABLE}; default: no links].",
-)
+JOBS = "pinprof.jobs"
+"""The key of the number of processes that read traces, in the context of the command."""
+
+
+def grouped(
+    name: str, make: Callable[..., Any], *options: Callable[[Command], Command]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options to a command, which gets what `make` makes of them, by name."""
+    names = signature(make).parameters
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def with_group(*args: Any, **given: Any) -> None:
+            group = make(**{option: given.pop(option) for option in names})
+            command(*args, **{name: group}, **given)
+
+        for option in reversed(options):
+            with_group = option(with_group)
+        return with_group
+
+    return add
 
 
 class HtmlPage(NamedTuple):
@@ -41,14 +51,95 @@ class HtmlPage(NamedTuple):
     code: "Code"
 
 
-def html_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options about the page to a command, which gets them as `html`."""
+NO_SOURCE = click.option(
+    "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
+)
+html_options = grouped(
+    "html",
+    lambda html_file, no_source, editor: HtmlPage(html_file, code_of(editor, quotes=not no_source)),
+    click.option(
+        "--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline."
+    ),
+    NO_SOURCE,
+    click.option(
+        "--editor",
+        metavar="NAME",
+        help="Link places in the page to an editor: vscode, cursor, zed, pycharm, ..., or a template such as "
+        f"vscode://file/{{path}}:{{line}}  [env var: {EDITOR_VARIABLE}; default: no links].",
+    ),
+)
+"""Adds the options about the page to a command, which gets them as `html`."""
 
-    @wraps(command)
-    def with_html(*args: Any, html_file: str | None, no_source: bool, editor: str | None, **options: Any) -> None:
-        command(*args, html=HtmlPage(html_file, code_of(editor, quotes=not no_source)), **options)
 
-    return HTML(NO_SOURCE(EDITOR(with_html)))
+class TextOptions(NamedTuple):
+    """How much the text of a report has."""
+
+    waits_by: str | None = None
+    """Waits in libraries are added up by `line` or `library`; None: by line, and only in the full report."""
+    full: bool = False
+    """Whether the text has all tables with all rows."""
+
+
+text_options = grouped(
+    "text",
+    TextOptions,
+    click.option(
+        "--waits-by",
+        type=click.Choice(["line", "library"]),
+        help="Print the tables. Add up waits in libraries by the line of your code that calls them, as --full does, "
+        "or by the library's function.",
+    ),
+    click.option("--full", is_flag=True, help="Print all tables: the step, copies, waits, idle time, kernels, ops."),
+)
+"""Adds the options about the text of a report to a command, which gets them as `text`."""
+
+
+class JobOptions(NamedTuple):
+    """The options about the traces of a job."""
+
+    scheduler: str | None
+    rank_from: str | None
+    run: int | None
+
+
+job_options = grouped(
+    "job",
+    JobOptions,
+    click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler."),
+    click.option(
+        "--rank-from",
+        metavar="PATTERN",
+        help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their "
+        "order  [the recorded rank, else the number after rank or worker in the path].",
+    ),
+    click.option(
+        "--run",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
+    ),
+)
+"""Adds the options about the traces of a job to a command, which gets them as `job`."""
+
+
+def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:
+    context.meta[JOBS] = value
+
+
+jobs_option = click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    expose_value=False,
+    callback=_keep_jobs,
+    help="Processes that read several traces [one per core].",
+)
+
+
+def jobs() -> int | None:
+    """Return the number of processes that the command was given."""
+    chosen: int | None = click.get_current_context().meta.get(JOBS)
+    return chosen
 
 
 def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":

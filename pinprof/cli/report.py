@@ -2,12 +2,22 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import click
 
-from pinprof.cli.hta import hta_of, print_hta
-from pinprof.cli.options import HtmlPage, MachineFile, html_options, machine_option
+from pinprof.cli.options import (
+    HtmlPage,
+    JobOptions,
+    MachineFile,
+    TextOptions,
+    html_options,
+    job_options,
+    jobs_option,
+    machine_option,
+    text_options,
+)
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -20,31 +30,29 @@ from pinprof.cli.terminal import (
     write,
 )
 from pinprof.cli.traces import (
-    JobOptions,
-    TextOptions,
     analysing,
     chosen_job,
     expanded,
-    job_options,
-    jobs_option,
     measured_ranks,
     one_trace,
     print_report,
     read,
     read_all,
     say_what_has_no_effect,
-    text_options,
     write_page,
     write_plotly,
 )
-from pinprof.urls import STANDARD_INPUT
+from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.cli.hta import Told
+    from pinprof.hta.breakdowns import Breakdown
     from pinprof.pool import MeasuredFiles
     from pinprof.ranks.rank import RankPart, Ranks
     from pinprof.report.source import Code
+
+    HtaFigures: TypeAlias = dict[str, Breakdown]
+    """HTA's figures on traces, by the paths that the report shows."""
 
 NAMED = 4
 """The most traces that the next command names."""
@@ -53,7 +61,7 @@ NAMED = 4
 # ruff: noqa: PLC0415
 
 
-@click.command()
+@click.command(short_help="Say why a recorded step is slow, and what to change.")
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
@@ -154,14 +162,14 @@ class _Wanted(NamedTuple):
         """Whether standard output is free for the text."""
         return "-" not in self.files
 
-    def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "Told":
+    def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
         """Return HTA's figures as `hta_of` does; none if it is not asked."""
         return hta_of(files, ranks) if self.with_hta else {}
 
     def write_json(
         self,
         measured: "Sequence[Analysis | RankPart]",
-        hta: "Told",
+        hta: "HtaFigures",
         ranks: "Ranks | None" = None,
         shown: int | None = None,
     ) -> None:
@@ -193,7 +201,7 @@ def _report_several(measured: "MeasuredFiles", job: JobOptions, wanted: _Wanted)
 def _report_each(
     measured: "Sequence[Analysis | RankPart]",
     analyses: "Callable[[], Sequence[Analysis]]",
-    hta: "Told",
+    hta: "HtaFigures",
     wanted: _Wanted,
 ) -> None:
     """Report on traces one by one; `analyses` returns them with their rows, which only the page needs."""
@@ -232,6 +240,35 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         write(wanted.html.file, job_page(ranks, measured, wanted.machine, wanted.html.code))
 
 
+def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
+    """Return HTA's figures on each file that is a trace; without `ranks` it finds their ranks itself.
+
+    It skips other files silently, because the report names them.
+    """
+    from pinprof.errors import TraceError
+    from pinprof.hta.breakdowns import breakdown_of
+
+    figures = {}
+    for place, path in enumerate(files):
+        if path == STANDARD_INPUT:
+            fail("--hta reads a trace twice, and standard input can be read once; name a file")
+        with progress(f"asking HTA about {PurePath(shown(path)).name} ({place + 1} of {len(files)})"):
+            try:
+                figures[shown(path)] = breakdown_of(path, ranks[place] if ranks else None)
+            except TraceError:
+                continue
+    return figures
+
+
+def print_hta(figures: "HtaFigures") -> None:
+    """Print HTA's figures, if there are any, as wide as the terminal."""
+    from pinprof.report.trace.hta import to_text
+
+    if figures:
+        width, color = page_options()
+        show(to_text(list(figures.values()), width=width, color=color) + "\n")
+
+
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job, for which the ranks that it draws are read again."""
     from pinprof.ranks.rank import number_of
@@ -252,7 +289,7 @@ def _read_again(measured: "MeasuredFiles", machine: MachineFile | None) -> "list
     return [read(path, lambda trace: analyse(trace, machine and machine.pinning)) for path, _ in measured]
 
 
-@click.command()
+@click.command(short_help="Draw the interactive timeline of a trace.")
 @click.argument("trace", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
 @click.option("--plotly", is_flag=True, help="Draw the complete steps as a plotly figure, up to 20,000 bars.")

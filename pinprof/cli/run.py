@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
-from pinprof.cli.guarded import guard_script
 from pinprof.cli.job import (
     give_up,
     only_children_train,
@@ -20,8 +19,16 @@ from pinprof.cli.job import (
     traces_of,
 )
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
-from pinprof.cli.output_files import Outputs, name_of, outputs_of
-from pinprof.cli.script import BeforeScript, as_given, refuse_no_script, sent_to_script
+from pinprof.cli.script import (
+    BeforeScript,
+    Outputs,
+    as_given,
+    guard_script,
+    name_of,
+    outputs_of,
+    refuse_no_script,
+    sent_to_script,
+)
 from pinprof.cli.step_counter import Spent, step_counter
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
 from pinprof.cli.traces import analysing, print_report, read, write_page
@@ -45,7 +52,11 @@ LONGEST_PLAIN_S = 20.0
 # ruff: noqa: PLC0415
 
 
-@click.command(cls=BeforeScript, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=BeforeScript,
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run a training script, record some of its steps, and report on them.",
+)
 @click.argument("script", type=click.Path())
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as with python -m.")

@@ -1,13 +1,21 @@
-"""The script on the command line of `pinprof run`: which options are its own, and what to say where it cannot run."""
+"""The script of `pinprof run`: its own options, why it cannot run, the files that are named after it, and the guard."""
 
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
+from click.core import ParameterSource
 
-from pinprof.cli.terminal import fail
+from pinprof.cli.job import command_for
+from pinprof.cli.terminal import fail, say, show, users_program
+
+if TYPE_CHECKING:
+    from pinprof.capture.job import Rank
 
 WRONG_USAGE = 2
 """Exit status of a script that refuses its arguments, as argparse does."""
@@ -21,6 +29,9 @@ LAUNCHERS = {
 """Programs that start scripts, and how they go together with pinprof."""
 ALIKE = 0.7
 """A file whose name is less like the given one is not taken for it."""
+
+# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
+# ruff: noqa: PLC0415
 
 
 class BeforeScript(click.Command):
@@ -81,3 +92,89 @@ def sent_to_script(args: tuple[str, ...], script: str, status: int) -> str:
     if status != WRONG_USAGE or wrong is None:
         return ""
     return f" {wrong} went to it: options of pinprof come before the script, pinprof run {wrong} ... {script}"
+
+
+class Outputs(NamedTuple):
+    """The files that a process writes; in a job of several ranks their names contain its rank."""
+
+    trace: str
+    page: str
+    is_first: bool
+    """Whether this process reports."""
+    again: str
+    """The command that reports on the traces of all ranks."""
+
+
+def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
+    """Return the files of this process; makes their folder, where the user names one."""
+    base, rank = _base(output, name), rank_of_job()
+    trace = _path_of(base, rank)
+    again = command_for(base, is_folder=_is_folder(output))
+    return Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
+
+
+def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
+    """Return what to call the outputs after: the script, also where a launcher starts it, or the module."""
+    from pinprof.capture.children.commands import LAUNCHERS
+
+    started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
+    return script.rpartition(".")[2] if module and started is None else Path(started or script).stem
+
+
+def _base(output: str | None, name: str) -> Path:
+    """Return the trace to write, without the number of a rank; make its folder, where it gets this name."""
+    if output == "-":
+        fail("standard output cannot hold a recording; name a file")
+    if output is None or not _is_folder(output):
+        return Path(output or name)
+    folder = Path(output)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        fail(f"{output}: cannot make this folder ({error.strerror})")
+    return folder / name
+
+
+def _is_folder(output: str | None) -> bool:
+    return output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+
+
+def rank_of_job() -> "Rank | None":
+    """Return the rank of this process if its job has several."""
+    from pinprof.capture.job import rank_of_process
+
+    rank = rank_of_process()
+    return rank if rank and rank.world_size > 1 else None
+
+
+def _path_of(base: Path, rank: "Rank | None") -> str:
+    from pinprof.capture.job import path_of_rank
+
+    return str(base if rank is None else path_of_rank(base, rank.rank))
+
+
+def _page_of(path: str | Path) -> str:
+    return str(path).removesuffix(".gz").removesuffix(".json") + ".html"
+
+
+def guard_script(script: str, args: tuple[str, ...], *, module: bool) -> NoReturn:
+    """Run the script under the guard, print what it found, and exit with the script's status."""
+    ctx = click.get_current_context()
+    with_guard = {"guard", "script", "args", "module"}
+    for param in ctx.command.params:
+        if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+            fail(f"--guard records nothing, so {param.opts[-1]} does not apply")
+    from pinprof.races.guard import Guard
+    from pinprof.races.script import run_guarded
+
+    job = rank_of_job()
+    of_rank = f"Rank {job.rank}: " if job else ""
+    guard = Guard("collect", on_found=lambda violation: say(of_rank + violation.headline))
+    with users_program():
+        status = run_guarded(script, args, guard, module=module)
+    show(f"{of_rank}{guard}\n")
+    if status:
+        say(f"The script failed with exit status {status}.")
+    elif guard.violations:
+        say(f"Next: pinprof explain {guard.violations[0].rule.id}")
+    sys.exit(status)

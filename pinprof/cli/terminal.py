@@ -1,12 +1,11 @@
-"""What all commands share at the terminal: one-line errors, progress, and outputs."""
+"""What all commands share at the terminal: outputs, one-line errors, progress, and signals."""
 
 import os
 import shutil
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -15,8 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from pinprof import outputs
-from pinprof.cli.usage_hints import way_out
-from pinprof.errors import TRACEBACK, PinprofError, unexpected
+from pinprof.errors import PinprofError
 from pinprof.streams import is_terminal, lent_streams, own_error
 from pinprof.urls import local_path, redacted
 
@@ -36,68 +34,11 @@ OUR_ERRORS = "backslashreplace"
 """What standard output and error do with characters that they cannot encode, while pinprof writes."""
 _errors_before: dict[str, tuple[Any, str]] = {}
 """By name, the standard streams that did otherwise, and what."""
-BY_SIGNAL = 128
-"""What a shell adds to the number of the signal that ended a program, for its exit code."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a program to end."""
 
 
-class Commands(click.Group):
-    """The commands; this class alone turns errors into one line."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: ARG002  always: errors end here
-        **extra: Any,
-    ) -> NoReturn:
-        """Run a command and exit with its status."""
-        make_writable()
-        try:
-            with _ended_by_signals():
-                status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        except click.exceptions.Abort as abort:  # click's own, of an interruption before a command runs
-            _interrupted(abort.__cause__)
-        except click.UsageError as error:
-            fail(f"{error.format_message()}{way_out(error)} ({self._asked(error, args)} --help explains)")
-        except click.ClickException as error:
-            fail(error.format_message())
-        except PinprofError as error:
-            fail(str(error))
-        except MemoryError:
-            fail("out of memory; record fewer steps, or use a machine with more")
-        except OSError as error:  # a full disk, a file that went away
-            fail(str(error))
-        except Exception as error:  # noqa: BLE001  exit status 1 is that of a limit that was not kept
-            _unexpected(error)
-        sys.exit(status if isinstance(status, int) else 0)
-
-    def _asked(self, error: click.UsageError, args: Sequence[str] | None) -> str:
-        """Return the command that was used wrongly, which click does not say of an option without its value."""
-        if error.ctx:
-            return error.ctx.command_path
-        words = sys.argv[1:] if args is None else args
-        return " ".join(("pinprof", *(word for word in words[:1] if word in self.commands)))
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse the arguments; click prints the help here."""
-        with _unread():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command."""
-        with _unread():
-            try:
-                return super().invoke(ctx)
-            except KeyboardInterrupt as interruption:
-                _interrupted(interruption)
-            except EOFError as error:  # which click would take for an interruption
-                _unexpected(error)
-
-
-class _Ended(KeyboardInterrupt):
+class Ended(KeyboardInterrupt):
     """A signal that asks the program to end, raised like Ctrl-C so that both clean up alike."""
 
     def __init__(self, number: int) -> None:
@@ -106,11 +47,11 @@ class _Ended(KeyboardInterrupt):
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Ended(number)
+    raise Ended(number)
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Let signals that ask the program to end interrupt the block, unless they are already ignored or handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -161,31 +102,6 @@ def usual_signals() -> Iterator[None]:
             signal.signal(number, _end)
 
 
-@contextmanager
-def _unread() -> Iterator[None]:
-    """Exit quietly if the reader of standard output has closed it, as in `pinprof ... | head`."""
-    try:
-        yield
-    except BrokenPipeError:
-        _give_up_output()
-        sys.exit(0)
-
-
-def _interrupted(by: BaseException | None) -> NoReturn:
-    with suppress(OSError, ValueError):
-        if is_terminal(sys.stderr):
-            click.echo(err=True)  # after the ^C that the terminal shows
-    fail("interrupted", BY_SIGNAL + (by.number if isinstance(by, _Ended) else signal.SIGINT))
-
-
-def _unexpected(error: Exception) -> NoReturn:
-    """Say that pinprof itself failed, and how to report that."""
-    if os.environ.get(TRACEBACK):
-        with suppress(OSError):
-            traceback.print_exception(error)
-    fail(unexpected(error))
-
-
 def make_writable() -> None:
     """Make standard output and error accept every text, whatever their encoding, even if they are closed."""
     for name in ("stdout", "stderr"):
@@ -198,7 +114,7 @@ def make_writable() -> None:
             stream.reconfigure(errors=OUR_ERRORS)
 
 
-def _give_up_output() -> None:
+def give_up_output() -> None:
     """Send standard output nowhere, with what its buffer still holds: Python would complain about that at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -273,9 +189,9 @@ def show(text: str | bytes) -> None:
     try:
         click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
     except BrokenPipeError:
-        _give_up_output()
+        give_up_output()
     except OSError as error:
-        _give_up_output()
+        give_up_output()
         raise PinprofError(f"standard output: cannot be written ({error.strerror or error})") from error
 
 

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from functools import wraps
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import click
-
-from pinprof.cli.options import MachineFile, code_of, say_if_of_other_gpu
+from pinprof.cli.options import JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -21,31 +18,9 @@ if TYPE_CHECKING:
     from pinprof.trace import Trace
 
 Made = TypeVar("Made")
-JOBS = "pinprof.jobs"
-"""The key of the number of processes that read traces, in the context of the command."""
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415
-
-
-def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:
-    context.meta[JOBS] = value
-
-
-jobs_option = click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=_keep_jobs,
-    help="Processes that read several traces [one per core].",
-)
-
-
-def jobs() -> int | None:
-    """Return the number of processes that the command was given."""
-    chosen: int | None = click.get_current_context().meta.get(JOBS)
-    return chosen
 
 
 def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
@@ -137,71 +112,6 @@ def _outcomes(argument: Argument, make: "Callable[[Trace], Made]") -> "Iterator[
 def _refuse_two_inputs(arguments: Sequence[str]) -> None:
     if list(arguments).count(STANDARD_INPUT) > 1:
         fail("standard input can be read once; name the other traces")
-
-
-class JobOptions(NamedTuple):
-    """The options about the traces of a job."""
-
-    scheduler: str | None
-    rank_from: str | None
-    run: int | None
-
-
-def job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options about the traces of a job to a command, which gets them as `job`."""
-
-    @wraps(command)
-    def with_job(*args: Any, scheduler: str | None, rank_from: str | None, run: int | None, **options: Any) -> None:
-        command(*args, job=JobOptions(scheduler, rank_from, run), **options)
-
-    for option in reversed((SCHEDULER, RANK_FROM, RUN)):
-        with_job = option(with_job)
-    return with_job
-
-
-SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
-RANK_FROM = click.option(
-    "--rank-from",
-    metavar="PATTERN",
-    help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their order  "
-    "[the recorded rank, else the number after rank or worker in the path].",
-)
-RUN = click.option(
-    "--run",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
-)
-
-
-class TextOptions(NamedTuple):
-    """How much the text of a report has."""
-
-    waits_by: str | None = None
-    """Waits in libraries are added up by `line` or `library`; None: by line, and only in the full report."""
-    full: bool = False
-    """Whether the text has all tables with all rows."""
-
-
-def text_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options about the text of a report to a command, which gets them as `text`."""
-
-    @wraps(command)
-    def with_text(*args: Any, waits_by: str | None, full: bool, **options: Any) -> None:
-        command(*args, text=TextOptions(waits_by, full), **options)
-
-    return WAITS_BY(FULL(with_text))
-
-
-WAITS_BY = click.option(
-    "--waits-by",
-    type=click.Choice(["line", "library"]),
-    help=(
-        "Print the tables. Add up waits in libraries by the line of your code that calls them, as --full does, or by "
-        "the library's function."
-    ),
-)
-FULL = click.option("--full", is_flag=True, help="Print all tables: the step, copies, waits, idle time, kernels, ops.")
 
 
 def say_what_has_no_effect(job: JobOptions) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.options import MachineFile, machine_option, say_if_of_other_gpu
+from pinprof.cli.options import MachineFile, jobs_option, machine_option, say_if_of_other_gpu
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -18,7 +18,7 @@ from pinprof.cli.terminal import (
     show,
     write,
 )
-from pinprof.cli.traces import expanded, jobs_option, one_trace, read, read_all
+from pinprof.cli.traces import expanded, one_trace, read, read_all
 from pinprof.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.output_files import outputs_of
 from pinprof.cli.run import recorded
+from pinprof.cli.script import outputs_of
 from pinprof.cli.step_counter import Spent
 from pinprof.cli.terminal import say, show, users_program, write
 
