@@ -17,7 +17,7 @@ from pinprof.measurement.profile import CopySums, Profile
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.view import copy_cells
 from pinprof.trace import read_trace
-from pinprof.trace.sizes import MOST_BYTES, Bytes, total_bytes
+from pinprof.trace.tables import MOST_BYTES, Bytes, total_bytes
 from pinprof.units import sizes
 
 PAGEABLE = "HtoD (Pageable -> Device)"

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from pinprof.intervals import Intervals, contains, covered, length, subtract, union
-from pinprof.trace.sizes import total_bytes
 from pinprof.trace.tables import (
     DIRECTIONS,
     HOST_MEMORIES,
@@ -18,6 +17,7 @@ from pinprof.trace.tables import (
     Int64s,
     Trace,
     rows_by,
+    total_bytes,
 )
 
 

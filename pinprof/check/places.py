@@ -11,8 +11,7 @@ from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import idle_gpu, in_or_after, ops_of, within
 from pinprof.trace.lines import Place, Placed
-from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by, total_bytes
 from pinprof.units import duration, how_many, sizes
 
 

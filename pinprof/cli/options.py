@@ -15,7 +15,7 @@ from pinprof.cli.terminal import Command, fail, say
 if TYPE_CHECKING:
     from pinprof.bench.rates import Pinning
     from pinprof.report.source import Code
-    from pinprof.trace.tables import Info
+    from pinprof.trace.info import Info
 
 # Imports of what computes stand in the functions: `pinprof --help` needs none of it.
 # ruff: noqa: PLC0415

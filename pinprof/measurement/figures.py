@@ -18,8 +18,7 @@ from pinprof.measurement.in_steps import (
 from pinprof.measurement.known import Known, KnownOrWithheld, Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP, FigureKind
-from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import PAGEABLE
+from pinprof.trace.tables import PAGEABLE, total_bytes
 
 Unit: TypeAlias = Literal["ns", "bytes", "count", "share"]
 

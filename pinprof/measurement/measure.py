@@ -24,8 +24,9 @@ from pinprof.measurement.trust import TrustFacts, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, WithheldKinds, withheld_kinds
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
+from pinprof.trace.info import Info
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Info, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Trace
 
 T = TypeVar("T")
 

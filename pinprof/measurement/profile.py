@@ -19,7 +19,7 @@ from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, WithheldKinds
 from pinprof.object_repr import as_table, one_line
 from pinprof.replay import StepEstimate
-from pinprof.trace.tables import Info
+from pinprof.trace.info import Info
 from pinprof.units import counted, duration, percent
 
 Times = tuple[tuple[str, int], ...]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.trace.tables import HostMemory
+from pinprof.trace.info import HostMemory
 from pinprof.units import NS_PER_MS
 
 Mark: TypeAlias = Any

@@ -25,8 +25,7 @@ from pinprof.ranks.rank import (
 )
 from pinprof.rules import Finding, FoundSite
 from pinprof.rules.sums import within
-from pinprof.trace.clocks import Clocks, align_clocks
-from pinprof.trace.collectives import Meeting, match_collectives
+from pinprof.trace.collectives import Clocks, Meeting, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.verdict import BY_HOST
 

@@ -13,8 +13,7 @@ from pinprof.report.elements import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
-from pinprof.trace.sources import Sources
-from pinprof.trace.syntax import ANONYMOUS, MODULE, fits, may_call
+from pinprof.trace.sources import ANONYMOUS, MODULE, Sources, fits, may_call
 from pinprof.units import shortened
 
 AROUND = 2

@@ -12,7 +12,7 @@ from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
-from pinprof.trace.serving import is_serving, serving_marks
+from pinprof.trace.steps import is_serving, serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import how_many
 from pinprof.whatif.graphs import Blocker

@@ -11,8 +11,7 @@ from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
-from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace, total_bytes
 from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pinprof.trace.calls import call_kind
 from pinprof.trace.constructors import Made
+from pinprof.trace.info import Device, HostMemory, Info, PlainStep
 from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata, watched_of_metadata
 from pinprof.trace.links import find_links, launches
 from pinprof.trace.reader.events import Metadata, Number
@@ -30,7 +31,6 @@ from pinprof.trace.reader.rows import (
 )
 from pinprof.trace.run_log import run_of_metadata
 from pinprof.trace.sampled_stacks import host_of_metadata
-from pinprof.trace.sizes import MOST_BYTES
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
     CATEGORIES,
@@ -38,20 +38,17 @@ from pinprof.trace.tables import (
     HOST_MEMORIES,
     KERNEL,
     MEMCPY,
+    MOST_BYTES,
     NONE,
     Activities,
     Bools,
     Calls,
     Cut,
-    Device,
     EventKind,
     HostEvents,
-    HostMemory,
-    Info,
     Int8s,
     Int32s,
     Int64s,
-    PlainStep,
     SyncEvents,
     Trace,
 )

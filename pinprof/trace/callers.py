@@ -20,8 +20,7 @@ from pinprof.trace.frames import (
 )
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import enclosing, follow, outermost, within
-from pinprof.trace.sources import Sources
-from pinprof.trace.syntax import call_line, fits
+from pinprof.trace.sources import Sources, call_line, fits
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace
 from pinprof.units import shortened
 

@@ -1,11 +1,15 @@
-"""The source files of a recorded program, where they are at hand."""
+"""The source files of a recorded program, and the one line in them that can have made a recorded call."""
 
+import ast
 import os
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from pinprof.git import REPOSITORY
 from pinprof.trace.constructors import Made
@@ -95,3 +99,186 @@ def _may_be_read(path: Path) -> bool:
     """Return whether a file is in the folder that the environment names, links followed, if it names one."""
     folder = os.environ.get(WITHIN)
     return not folder or path.resolve().is_relative_to(Path(folder).resolve())
+
+
+Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
+
+MODULE = "<module>"
+
+IMPLICIT = re.compile(r"__\w+__")
+"""Methods that Python calls where the source does not name them: `Linear(3, 3)` calls `__init__`."""
+
+
+ANONYMOUS: dict[str, type[ast.expr]] = {
+    "<lambda>": ast.Lambda,
+    "<genexpr>": ast.GeneratorExp,
+    "<listcomp>": ast.ListComp,
+    "<setcomp>": ast.SetComp,
+    "<dictcomp>": ast.DictComp,
+}
+"""What Python calls functions without a name."""
+
+
+class _Place(NamedTuple):
+    line: int
+    certain: bool
+
+
+def call_line(source: str, function: str, at: int, called: str, *, of_object: bool) -> int | None:
+    """Return the line of the only call of `called` in a function of a source file, None if that is not certain.
+
+    `at` is the line that a trace gives for the function: its first one, or one that it stood on. The function is the
+    one of that name that holds this line. `of_object` says that a method was called: then a variable of that name does
+    not matter. No line is certain if several calls fit, if the name is used other than in a direct call (`read =
+    x.item`), if the call spans lines, or if Python calls the method by itself (`__init__`).
+    """
+    body = _function(source, function, at)
+    if body is None or IMPLICIT.fullmatch(called):
+        return None
+    places = list(_uses(body, called, of_object=of_object))
+    return places[0].line if len(places) == 1 and places[0].certain else None
+
+
+def fits(source: str, function: str, at: int) -> bool:
+    """Return whether a source file has one function (or class) of this name that begins at a line or holds it.
+
+    The name may be qualified (`Trainer.step`). Of lambdas and comprehensions, which have none, any may hold the line;
+    other code without a name fits.
+    """
+    name = function.rpartition(".")[2]
+    if name in ANONYMOUS:
+        return at in _lines_of(source, name)
+    return (name != MODULE and name.startswith("<")) or _function(source, name, at) is not None
+
+
+def may_call(source: str, at: int) -> bool:
+    """Return whether a line of a source file may call something, also by an operator, an attribute, `if x` or `for`.
+
+    Docstrings, blank lines, names, brackets and `def` do not: no frame stands on them while it waits for a call.
+    """
+    return at in _calling_lines(source)
+
+
+ACTS = (
+    *(
+        ast.Call,
+        ast.Attribute,
+        ast.Subscript,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.BoolOp,
+        ast.Compare,
+        ast.IfExp,
+        ast.AugAssign,
+    ),
+    *(ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Raise, ast.Delete),
+    *(ast.With, ast.AsyncWith, ast.Match, ast.pattern),
+)
+"""Nodes that run code of others: a call, an operator, a property, a method of `with`, an import."""
+TESTS = (ast.If, ast.While, ast.Assert)
+"""Statements that ask whether an object is true."""
+LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+
+
+@lru_cache(maxsize=64)
+def _calling_lines(source: str) -> frozenset[int]:
+    """Return the lines at which something may be called; of what spans lines those at which it begins."""
+    nodes: set[ast.AST] = set()
+    lines: set[int] = set()
+    for node in ast.walk(_parsed(source) or ast.Module([], [])):
+        if isinstance(node, ACTS):
+            nodes.add(node)
+        elif isinstance(node, TESTS):
+            nodes.add(node.test)
+        elif isinstance(node, LOOPS):
+            nodes |= {node.iter, node.target}
+        elif isinstance(node, ast.Assign) and any(isinstance(target, ast.Tuple | ast.List) for target in node.targets):
+            nodes |= {node.value, *node.targets}  # it iterates over the value
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            nodes |= set(node.decorator_list)
+        if isinstance(node, ast.Call):  # `x.\n    item()`: from Python 3.11 on it is called where its name stands
+            lines.add(node.func.end_lineno or 0)
+    return frozenset(lines | {line for node in nodes if (line := getattr(node, "lineno", None)) is not None})
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the program's own, as of `"\d"`
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _lines_of(source: str, name: str) -> frozenset[int]:
+    """Return the lines of a source file that expressions of a kind of `ANONYMOUS` hold."""
+    nodes = (node for node in ast.walk(_parsed(source) or ast.Module([], [])) if isinstance(node, ANONYMOUS[name]))
+    return frozenset(line for node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1))
+
+
+@lru_cache(maxsize=64)
+def _by_name(source: str) -> dict[str, list[Named]]:
+    """Return the functions and classes of a source file by name."""
+    named: dict[str, list[Named]] = {}
+    for node in ast.walk(_parsed(source) or ast.Module([], [])):
+        if isinstance(node, Named):
+            named.setdefault(node.name, []).append(node)
+    return named
+
+
+def _function(source: str, function: str, at: int) -> Body | None:
+    if function == MODULE:
+        return _parsed(source)
+    named = _by_name(source).get(function, ())
+    holding = [node for node in named if _first_line(node) <= at <= (node.end_lineno or 0)]
+    return holding[0] if len(holding) == 1 else None
+
+
+def _first_line(node: Named) -> int:
+    """Return the line that code objects give as the function's first: that of its first decorator, if it has one."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
+    """Yield where a function's own code uses a name; what is nested in it and runs in a frame of its own is uncertain.
+
+    Only a call on one line is certain; a name that is taken without being called may be called anywhere.
+    """
+    called_at: set[int] = set()
+    for node, own in _walk(body.body):
+        name = _name(node.func) if isinstance(node, ast.Call) else _name(node)
+        if name != called or (of_object and isinstance(node, ast.Name | ast.alias)):
+            continue
+        if isinstance(node, ast.Call):
+            called_at.add(id(node.func))
+            name_line = node.func.end_lineno or 0
+            yield _Place(name_line, own and node.lineno == name_line)
+        elif id(node) not in called_at:
+            yield _Place(0, certain=False)
+
+
+def _walk(body: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield all nodes of a function's body, calls before what they call, each with whether it runs in its own frame.
+
+    A loop, because source that Python parses may be nested deeper than Python functions may be.
+    """
+    waiting = [(node, True) for node in body]
+    while waiting:
+        node, own = waiting.pop()
+        inside = own and not isinstance(node, Scope)
+        yield node, inside
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+
+
+def _name(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.alias):
+        return node.name if node.asname else None
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

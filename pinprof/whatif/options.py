@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from pinprof.analyses.syncs import Site
 from pinprof.details import Details
 from pinprof.replay import Replay
-from pinprof.trace.sizes import total_bytes
-from pinprof.trace.tables import NONE
+from pinprof.trace.tables import NONE, total_bytes
 from pinprof.whatif.edits import Edits
 from pinprof.whatif.graphs import Blocker, calls_to_fuse, capture_of
 from pinprof.whatif.predict import Prediction, predict_scenario

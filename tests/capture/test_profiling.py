@@ -18,8 +18,8 @@ from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
 from pinprof.program.machine import Clock
+from pinprof.trace.info import HostMemory
 from pinprof.trace.run_log import RUN_KEY
-from pinprof.trace.tables import HostMemory
 
 MS = 1_000_000
 

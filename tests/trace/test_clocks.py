@@ -5,8 +5,7 @@ import pytest
 from recordings import TRACES
 
 from pinprof.trace import read_trace
-from pinprof.trace.clocks import align_clocks
-from pinprof.trace.collectives import Collectives, collectives_of, match_collectives
+from pinprof.trace.collectives import Collectives, align_clocks, collectives_of, match_collectives
 
 RECORDED = TRACES / "ranks"
 

@@ -15,7 +15,8 @@ from trace_builder import COMPUTE, MAIN, TraceBuilder
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Device, PlainStep
+from pinprof.trace.info import Device, PlainStep
+from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, NONE
 
 if sys.version_info >= (3, 14):
     from compression import zstd

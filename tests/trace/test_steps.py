@@ -9,7 +9,7 @@ from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_
 
 from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.serving import is_serving
+from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import NONE
 
 BASE_US = 1000

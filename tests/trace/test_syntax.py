@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.syntax import call_line, fits, may_call
+from pinprof.trace.sources import call_line, fits, may_call
 
 
 class Fake:

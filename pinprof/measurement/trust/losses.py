@@ -22,7 +22,7 @@ from pinprof.measurement.trust.doubt import (
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
-from pinprof.trace.serving import is_serving
+from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.units import counted, percent
 

@@ -19,7 +19,7 @@ from pinprof.measurement.trust.doubt import (
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
-from pinprof.trace.serving import is_serving
+from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
 

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.trace.autocast import Pass, casts_of_weights, optimizer_within, passes_of
+from pinprof.trace.phases import Pass, casts_of_weights, optimizer_within, passes_of
 from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
 from pinprof.units import duration, how_many
 from pinprof.whatif.edits import Edits
