@@ -130,7 +130,7 @@ EXPOSED: Final = {
         "neither in shares nor per step",
     ),
 }
-"""By name, as JSON has it, in the order in which `_reasons` checks them; the end of the recording comes first."""
+"""By name, as in JSON, in the order in which `_reasons` checks them; the end of the recording comes first."""
 REASONS: Final = tuple(EXPOSED)
 
 CUT = REASONS.index("end_of_recording")

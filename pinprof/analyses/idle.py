@@ -101,7 +101,7 @@ IDLE: Final = {
         pattern="-",
     ),
 }
-"""The causes by name, as JSON has it, in the order in which `idle_gaps` checks them."""
+"""The causes by name, as in JSON, in the order in which `idle_gaps` checks them."""
 IDLE_CAUSES: Final = tuple(IDLE)
 
 

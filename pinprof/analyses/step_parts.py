@@ -25,7 +25,7 @@ class StepParts:
     copy_ns: Int64s
     """Copies run, and no kernel."""
     memset_ns: Int64s
-    """Memsets run, and nothing else."""
+    """Only memsets run."""
     idle_ns: Int64s
     collective_ns: Int64s
     """The part of `compute_ns` in which no kernels run but those of collectives."""
@@ -47,7 +47,7 @@ class MeanStep:
     copy_ns: float
     """Copies run, and no kernel: the exposed copy time."""
     memset_ns: float
-    """Memsets run, and nothing else."""
+    """Only memsets run."""
     idle_ns: float
     collective_ns: float = 0.0
     """The part of `compute_ns` in which no kernels run but those of collectives."""

@@ -42,7 +42,7 @@ class Figure:
     withheld_by: tuple[FigureKind, ...]
     """Keys of the kinds of figures with which it is withheld."""
     in_steps: Callable[[Details], Floats | None] | None = None
-    """Its values in the complete steps, of which comparisons take the spread; None where the trace lacks some."""
+    """Its values in the complete steps; comparisons take their spread. None where the trace lacks some."""
     total: Callable[[Details], float | None] | None = None
     """The sum over the complete steps, if it is not that of `in_steps`."""
     value: Callable[[Profile], float | None] | None = None

@@ -1,4 +1,4 @@
-"""The value of each figure in each complete step of a trace, of which sums per step and their spread are made."""
+"""The value of each figure in each complete step of a trace: what sums per step and their spread are made of."""
 
 import numpy as np
 import numpy.typing as npt

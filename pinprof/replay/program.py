@@ -63,7 +63,7 @@ class Work:
     queue: int
     """Its stream, counted over all devices."""
     engine: int
-    """Copy engine: the direction of a copy between host and device; -1 for all else."""
+    """Copy engine: the direction of a copy between host and device; -1 for other work."""
     duration_ns: float
     latency_ns: float
     """From the start of its launch to its start, if nothing holds it up; for a staged copy, from when staging began."""
@@ -236,7 +236,7 @@ class Program:
         """Return the calls of these steps alone, on an idle GPU.
 
         Before the first call of a trace the host did what it did before the first call of the next step, or after the
-        last call if there is no other step.
+        last call if no other step follows.
         """
         chosen = [call for call in self.calls if call.step in steps]
         if chosen and chosen[0].row == self.first:

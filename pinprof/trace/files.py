@@ -187,7 +187,7 @@ def trace_files(argument: str) -> list[str]:
     returned. A file is a trace by its name (`SUFFIXES`), unless the pattern matches no such name; a file that is named
     by itself need not exist.
 
-    Raises TraceError, with the argument, if there is no such file, or it is not clear which folder is meant.
+    Raises TraceError, with the argument, if the file does not exist, or several folders may be meant.
     """
     if argument == STANDARD_INPUT or (is_url(argument) and not _may_be_many(argument)):
         return [argument]

@@ -32,7 +32,7 @@ class HostFrame(Placed, Struct, frozen=True):
 
     file: Annotated[str, doc("the file of the code, as it was recorded")]
     line: Annotated[Count | None, doc("its line; null where only the function is certain")]
-    function: Annotated[str, doc("the function around it, qualified by its class where Python tells (3.11)")]
+    function: Annotated[str, doc("the function around it, qualified by its class from Python 3.11 on")]
     origin: Origin
 
 

@@ -41,7 +41,7 @@ DIGITS = re.compile(r"\d+")
 def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
     steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
-    if not steps and not annotations.named(is_marked_capture).any():  # what a server captures at its start is no step
+    if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
         steps = _annotated_steps(annotations, calls, launch) or _repeated_steps(calls, gpu, launch)
     return steps or _whole_trace(ops, annotations, calls, gpu)
 

@@ -1,4 +1,4 @@
-"""Tells the host threads of a trace apart: main, autograd, pin_memory, other."""
+"""The names and roles of the host threads of a trace: main, autograd, pin_memory, other."""
 
 from typing import TypeAlias
 

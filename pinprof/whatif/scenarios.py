@@ -116,7 +116,7 @@ def without_blocking(details: Details, copies: frozenset[int] | None, *, only_ht
 
 
 def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the places as the traces name them; the end of a path is enough, if only one place has it.
+    """Return the places as the traces name them; the end of a path is enough, if it fits only one place.
 
     A place is `FILE:LINE` or `FILE:FUNCTION`, of the user's code or of a library. Raises TraceError, beginning with the
     name of the traces, if the host does not wait at one of them.

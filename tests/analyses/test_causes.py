@@ -118,7 +118,7 @@ def long_launch(*overheads: str, call: str = "cudaLaunchKernel") -> Part:
 
 
 def pending_launches(count: int, *, length: float = 700) -> Part:
-    """So many launches behind a kernel of 50 ms, then one more that takes long."""
+    """N launches behind a kernel of 50 ms, then one more that takes long."""
 
     def build(builder: TraceBuilder) -> None:
         builder.kernel(3, 50_000, launch=0)
@@ -500,7 +500,7 @@ def test_a_wait_behind_a_copy_within_the_device_is_the_copys(tmp_path: Path) -> 
     ],
 )
 def test_what_waits_within_another_op_is_not_what_the_code_asks_for(tmp_path: Path, ops: tuple[str, ...]) -> None:
-    """What a custom op or one of torch selects inside of itself is no mask of the user's."""
+    """A selection inside a custom op or an op of torch is not a mask of the user's."""
     assert causes(built(copies(TO_HOST, *ops)), tmp_path) == {"other"}
 
 

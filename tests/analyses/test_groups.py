@@ -162,7 +162,7 @@ def test_a_wait_without_a_bubble_is_in_no_group(tmp_path: Path) -> None:
 def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(
     tmp_path: Path, next_kernel: float, expected: int | None
 ) -> None:
-    """The second wait takes 60 µs, of which 2 are its copy's: without it the host would be there 60 µs earlier."""
+    """The second wait takes 60 µs, 2 of them for its copy: without it the host would be there 60 µs earlier."""
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     read(builder, "first", 100, ready=500)
@@ -198,7 +198,7 @@ def test_a_blocking_copy_behind_a_wait_is_in_its_group(tmp_path: Path) -> None:
 def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(
     tmp_path: Path, followed: int, expected: int | None
 ) -> None:
-    """Of four waits of the second site so many follow one of the first on a dry GPU, the others a kernel."""
+    """Of four waits of the second site N follow one of the first on a dry GPU, the others a kernel."""
     builder = TraceBuilder()
     for number in range(4):
         start = 1000 * number

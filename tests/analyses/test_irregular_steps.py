@@ -16,7 +16,7 @@ from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, RunLog
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:
-    """Return a trace of steps of so many µs; the GPU works for 100 µs of each, or as `work` says."""
+    """Return a trace of steps of these µs; the GPU works for 100 µs of each, or as `work` says."""
     builder, start = TraceBuilder(), 0.0
     for number, length in enumerate(lengths):
         builder.step(number, start, length - 10)

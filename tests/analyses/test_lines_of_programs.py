@@ -1,4 +1,4 @@
-"""Programs of ops and waits, some of which come every few steps: no wait gets the line of another."""
+"""Programs of ops and waits, some of them every few steps: no wait gets the line of another."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -248,7 +248,7 @@ def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that(tmp_pat
 
 
 SAME = [Statement("aten::op0")] * 20
-"""So many that the ops around a wait tell nothing."""
+"""Too many for the ops around a wait to identify it."""
 
 
 def test_reads_have_their_line_where_an_evaluation_calls_what_may_read_too(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ OBSERVATION, ACTION, BATCH, WRITTEN = 0, 1, 2, 3
 
 
 def plays(rollouts: Sequence[int], *, writes: int | None = None, marked: bool = False, silent: bool = False) -> Played:
-    """Return a trace of steps of reinforcement learning: so many actions, five tensors of a batch, and a figure.
+    """Return a trace of steps of reinforcement learning: N actions, five tensors of a batch, and a figure.
 
     The figure is written in one step alone. `silent`: the observation is copied without waiting, of pageable memory.
     """

@@ -40,7 +40,7 @@ def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
 
 
 def readbacks(kernel: int) -> TraceBuilder:
-    """Return three steps of 1000 µs: a kernel of this length from their start, then a copy of 300 µs beside nothing."""
+    """Return three steps of 1000 µs: a kernel of this length from their start, then a copy of 300 µs alone."""
     builder = TraceBuilder()
     for start in (0, 1000, 2000):
         builder.step(start // 1000, start - 100, 900)

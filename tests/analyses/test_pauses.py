@@ -14,7 +14,7 @@ def pause_of(builder: TraceBuilder, folder: Path) -> Pause | None:
 
 
 def sleeping(sleeps: float) -> TraceBuilder:
-    """Three steps of 10 ms: an op from 1 to 2 ms, nothing for so many ms, an op and a call up to 9 ms."""
+    """Three steps of 10 ms: an op from 1 to 2 ms, nothing for N ms, an op and a call up to 9 ms."""
     builder = TraceBuilder()
     for start in range(0, 30_000, 10_000):
         builder.step(start // 10_000, start, 10_000)

@@ -1,4 +1,4 @@
-"""Recorded source lines: learned from marks beside waits, and given to the waits of another trace."""
+"""Recorded source lines: learned from marks next to waits, and given to the waits of another trace."""
 
 from pathlib import Path
 

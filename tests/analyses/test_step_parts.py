@@ -60,7 +60,7 @@ def test_without_gpu_there_are_none(tmp_path: Path) -> None:
 
 def test_collectives_alone_are_told_from_other_kernels(tmp_path: Path) -> None:
     builder = copying(3)
-    for step in range(3):  # 50 us beside no kernel, 50 beside one
+    for step in range(3):  # 50 us alone, 50 during a kernel
         name, time = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 1000 * step
         call = builder.call("cudaLaunchKernelExC", time + 40, 2)
         builder.activity("kernel", name, time + 50, 100, correlation=call, device=0, stream=20)

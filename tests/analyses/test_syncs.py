@@ -105,7 +105,7 @@ def test_a_wait_leaves_no_bubble_where_the_next_work_was_queued(tmp_path: Path) 
     builder = TraceBuilder()
     builder.kernel(20, 80, launch=10)
     builder.call("cudaFree", 50, 55)
-    builder.kernel(103, 50, launch=30, stream=SIDE)  # waited for something else
+    builder.kernel(103, 50, launch=30, stream=SIDE)  # waited for other work
     assert syncs_of(builder, tmp_path).stalls.bubble_ns.tolist() == [0]
 
 

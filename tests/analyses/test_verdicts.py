@@ -72,7 +72,7 @@ def test_a_synchronize_in_an_op_is_hidden(tmp_path: Path, call: str) -> None:
         ("/home/me/train.py(3): train", CUDA, BUILTIN),
         ("mypackage/loop.py(3): train", CUDA, BUILTIN),
         (TRAIN, "nn.Module: Net_0", CUDA, BUILTIN),
-        ("<string>(1): <module>", CUDA, BUILTIN),  # no file tells
+        ("<string>(1): <module>", CUDA, BUILTIN),  # not a file
         (BUILTIN,),
     ],
 )

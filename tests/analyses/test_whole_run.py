@@ -245,7 +245,7 @@ def test_work_that_came_regularly_is_expected_again() -> None:
     assert next_irregular_work(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
     assert next_irregular_work(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
     assert next_irregular_work(run(*steps)) == Expected("logging", 10, 9)
-    assert next_irregular_work(replace(run(*steps[:20]), work=work[:2])) is None  # once between two is no rule
+    assert next_irregular_work(replace(run(*steps[:20]), work=work[:2])) is None  # once between two shows no period
 
 
 def test_later_steps_and_what_pinprof_took_have_rows_of_their_own() -> None:

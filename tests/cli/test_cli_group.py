@@ -69,7 +69,7 @@ def test_a_wrong_word_is_one_line(word: str, said: str) -> None:
     [
         ("train.py", "is a Python script, not a trace; to record it: pinprof run "),
         ("job.nsys-rep", "is a report of Nsight Systems; pinprof reads traces of torch.profiler"),
-        ("events.out.tfevents.1.host", "is an event file of TensorBoard; the trace is a .pt.trace.json beside it"),
+        ("events.out.tfevents.1.host", "is an event file of TensorBoard; the trace is a .pt.trace.json next to it"),
         ("train.ipynb", "is a notebook, not a trace"),
     ],
 )

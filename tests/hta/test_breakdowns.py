@@ -15,7 +15,7 @@ from pinprof.report.trace.hta import to_text
 
 
 def two_steps() -> TraceBuilder:
-    """Return a trace of which HTA looks at the first step: 40 µs of kernel, 10 µs idle, 20 µs of copy, 30 µs of kernel.
+    """Return a trace; HTA looks at its first step: 40 µs of kernel, 10 µs idle, 20 µs of copy, 30 µs of kernel.
 
     The first kernel was launched 5 µs before it began; the second one when the copy ended, by a call of 60 µs.
     """

@@ -43,7 +43,7 @@ def sequences(analysis: Any, folder: Path) -> Any:
 
 
 def counted(analysis: Any, folder: Path) -> Any:
-    for rank in analysis.t.get_ranks():  # they are written beside the trace
+    for rank in analysis.t.get_ranks():  # they are written next to the trace
         copy = folder / f"{rank}.json.gz"
         copy.write_bytes(Path(analysis.t.trace_files[rank]).read_bytes())
         analysis.t.trace_files[rank] = str(copy)

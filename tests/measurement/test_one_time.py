@@ -134,7 +134,7 @@ def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing(t
 
 
 def slow_calls(folder: Path, *, steps_with_one: int) -> Analysis:
-    """Return four steps of 20 ms without work of a GPU, the first ones of which allocate pinned memory for 12 ms."""
+    """Return four steps of 20 ms without work of a GPU, the first ones allocate pinned memory for 12 ms."""
     builder = TraceBuilder()
     for step in range(4):
         builder.step(step + 1, STEP_US * step, STEP_US - 10)

@@ -54,7 +54,7 @@ def steps(
     numbers: Callable[[int], int] = int,
     period: int = STEP_US,
 ) -> TraceBuilder:
-    """Return steps of so many kernels of 150 µs each; `lost` of each step, or of the one step, leave no activity."""
+    """Return steps of N kernels of 150 µs each; `lost` of each step, or of the one step, leave no activity."""
     builder = TraceBuilder()
     for step in range(count):
         builder.step(numbers(step), period * step, STEP_US - 10)
@@ -104,7 +104,7 @@ def launched_at_the_end() -> TraceBuilder:
 
 
 def graphs(*work: int, steps: int = 4) -> TraceBuilder:
-    """Return steps with a launch of a graph each, that has so many kernels."""
+    """Return steps with a launch of a graph of N kernels each."""
     builder = TraceBuilder()
     for step in range(steps):
         time = STEP_US * step
@@ -134,7 +134,7 @@ def losing(first: int, last: int, *, calls: bool = False) -> TraceBuilder:
 
 
 def queued(kernels: int, lost: int) -> TraceBuilder:
-    """Return 4 steps of a GPU that first runs a copy and so many kernels of before; the last of these are lost."""
+    """Return 4 steps of a GPU that first runs a copy and N kernels of before; the last of these are lost."""
     builder = TraceBuilder()
     for step in range(4):
         builder.step(step, STEP_US * step, STEP_US - 10)
@@ -176,14 +176,14 @@ def beside_each_other(overlap_us: float) -> TraceBuilder:
     return builder
 
 
-def held_up(us: float, *, beside: bool = False) -> TraceBuilder:
-    """Return steps of ten kernels of 150 µs, three of which start so late; `beside` something else runs meanwhile."""
+def held_up(us: float, *, is_busy: bool = False) -> TraceBuilder:
+    """Return steps of ten kernels of 150 µs; three start late by `us`, while `is_busy` another kernel runs."""
     builder = steps(kernels=10)
     for step in range(4):
         for nth in range(3):
             time = STEP_US * step + 3000 + 2000 * nth
             builder.kernel(time + 2 + us, 20, launch=time)
-            if beside:
+            if is_busy:
                 builder.kernel(time + 5, us, launch=time - 20, stream=SIDE)
     return builder
 
@@ -351,7 +351,7 @@ def test_a_check_fires_and_says_which_figures_are_wrong(
         pytest.param(lambda: early(1.5), id="clocks that agree to 1.5 µs"),
         pytest.param(lambda: beside_each_other(1), id="a hundredth of each kernel"),
         pytest.param(lambda: held_up(90), id="held up by 0.09 ms"),
-        pytest.param(lambda: held_up(700, beside=True), id="behind a kernel on another stream"),
+        pytest.param(lambda: held_up(700, is_busy=True), id="behind a kernel on another stream"),
         pytest.param(held_up_in_a_job, id="late where other ranks may be waited for"),
         pytest.param(held_up_by_the_host, id="late where the host may be waited for"),
         pytest.param(lambda: two_processes(device=0, launches=False), id="a process that launches nothing"),
@@ -455,7 +455,7 @@ def test_an_estimate_that_is_not_given_is_not_announced(tmp_path: Path) -> None:
 def test_the_gravest_comes_first(tmp_path: Path) -> None:
     builder = steps(lost=5)
     builder.event("cpu_op", "broken", 10, -5)
-    builder.call("cudaStreamSynchronize", 50, 1)  # of which nothing tells the line
+    builder.call("cudaStreamSynchronize", 50, 1)  # its line is unknown
     levels = [LEVELS.index(entry.level) for entry in measure(read(builder, tmp_path)).doubts]
     assert levels == sorted(levels)
     assert set(levels) == {0, 1, 2}
@@ -484,7 +484,7 @@ def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
     assert {entry.check for entry in recorded_profile(path).doubts} <= ALWAYS_RIGHT | unlike | absent
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=f"{CORPUS.parent.name}/{CORPUS.name} is missing")
 @pytest.mark.parametrize("path", OF_OTHERS, ids=lambda path: path.name)
 def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
     trace = recorded_details(path).trace
@@ -503,7 +503,7 @@ def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
 
 
 def copying(*, every_second_is_lost: bool) -> TraceBuilder:
-    """Return steps with a wait, and a copy of pageable memory, of which every other kernel is lost."""
+    """Return steps with a wait, and a copy of pageable memory, and lose every other kernel."""
     builder = TraceBuilder()
     for step in range(4):
         time = 1000 * step

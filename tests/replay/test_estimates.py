@@ -1,4 +1,4 @@
-"""What is said of a profiler's cost, held to recordings beside their measured steps: see scripts/fit_calibration.py."""
+"""What is said of a profiler's cost, held to recordings with their measured steps: see scripts/fit_calibration.py."""
 
 import statistics
 from collections.abc import Callable

@@ -134,7 +134,7 @@ def test_what_pins_does_not_help_workers_that_are_late(tmp_path: Path) -> None:
 
 
 def of_workers(workers: int, cpus: int, *, loaders: int = 1, persist: bool = False) -> Made:
-    """Return a program that draws from a DataLoader with so many workers, on so many cores."""
+    """Return a program that draws from a DataLoader with these numbers of workers and cores."""
     loader = MadeLoader(
         file="train.py",
         line=1,

@@ -35,7 +35,7 @@ def rank(late: float, kernel_beside: float, *, number: int, world_size: int = 2,
         builder.step(start // 1000, start, 990)
         begin = start + late
         builder.kernel(begin + 10, 100, launch=begin + 5)
-        builder.kernel(begin + 110, kernel_beside, launch=begin + 15, name="beside", stream=SIDE)
+        builder.kernel(begin + 110, kernel_beside, launch=begin + 15, name="meanwhile", stream=SIDE)
         for extra in range(collectives):
             builder.collective(begin + 110 + extra, start + 800 - (begin + 110) - extra, launch=begin + 20 + extra)
         builder.call("cudaDeviceSynchronize", begin + 30, start + 805 - (begin + 30))
@@ -131,7 +131,7 @@ def test_no_traces_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", JOBS)
 def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> None:
-    """Collectives end as recorded, and so does the whole; kernels beside a waiting collective are shorter."""
+    """Collectives end as recorded, and so does the whole; kernels during a waiting collective are shorter."""
     traces = [read_trace(path) for path in sorted(RECORDED.glob(pattern))]
     assert len(traces) == 2
     programs = programs_of(traces)

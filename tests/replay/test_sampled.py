@@ -50,7 +50,7 @@ def test_few_samples_tell_nothing() -> None:
 
 
 def recorded(folder: Path, in_optimizer: int | None) -> Path:
-    """Six steps of 1000 us, 700 without the profiler: 30 ops, half in the optimizer, as are so many of 100 samples."""
+    """Six steps of 1000 us, 700 without the profiler: 30 ops, half in the optimizer, as are N of 100 samples."""
     builder = TraceBuilder()
     for number in range(6):
         start = 1000 * number

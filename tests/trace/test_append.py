@@ -77,7 +77,7 @@ def test_a_file_that_was_cut_off_is_closed(begin: bytes, first: bytes, end: byte
     text, cut = put_into(begin + first + end)
     document = json.loads(text)
     if end.startswith(b"], ") and begin == b"[":
-        return  # something behind a list is no part of it
+        return  # what follows a list is not in it
     assert cut == (end != b"]" or begin != b"[")
     assert events_in(document) == [{"ph": "X", "name": "a"}, ADDED, ADDED]
 

@@ -58,7 +58,7 @@ def test_frames_around_the_users_line_are_no_library() -> None:
 def test_where_functions_begin_is_no_line_of_a_library() -> None:
     library, path = call_path(DETECTOR, Place("train.py", None, "main"), certain=False)
     assert library == LOSS._replace(line=None)
-    assert path == PATH  # as the stack has it
+    assert path == PATH  # as in the stack
 
 
 def test_a_stack_that_was_cut_tells_the_path_as_far_as_it_reaches() -> None:

@@ -89,7 +89,7 @@ def test_a_wait_has_the_line_of_the_only_place_that_fits(program: Path, function
     [
         ("train.py(9): check", ITEM),  # two places
         ("train.py(12): load", ITEM),  # none
-        ("train.py(3): train",),  # nothing tells what it called
+        ("train.py(3): train",),  # what it called is unknown
         ("train.py(3): train", "nn.Module: Net_0", ITEM),
         ("train.py(3): train", "torch/nn/modules/module.py(1783): _call_impl", ITEM),
         ("train.py(3): train", "torch/nn/modules/loss.py(7): mean_of", ITEM),
@@ -108,7 +108,7 @@ def test_the_line_is_that_of_the_call_in_the_users_code(program: Path) -> None:
 
 def test_a_file_whose_functions_moved_is_not_the_one_that_ran(program: Path) -> None:
     builder = called_from("train.py(3): train", ITEM)
-    builder.function("train.py(11): load", 250, 10)  # the source has it on line 12
+    builder.function("train.py(11): load", 250, 10)  # in the source on line 12
     assert place(builder, program) == ("train.py", None, "train")
 
 

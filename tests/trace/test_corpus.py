@@ -32,7 +32,7 @@ TABLES = {
 """Table of each category."""
 
 every_trace = pytest.mark.parametrize("path", mostly_slow([*WORKLOADS, *OF_OTHERS]))
-with_the_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no {CORPUS.parent.name}/{CORPUS.name}")
+with_the_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"{CORPUS.parent.name}/{CORPUS.name} is missing")
 
 
 @cache

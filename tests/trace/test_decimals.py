@@ -23,7 +23,7 @@ def expected(text: str) -> int:
 
 
 def one(text: bytes) -> int | None:
-    """Return the ns of one text, None where it is no number."""
+    """Return the ns of one text, None where it is not a number."""
     value, valid = nanoseconds([text])
     assert value.dtype == np.int64
     return int(value[0]) if valid[0] else None

@@ -12,7 +12,7 @@ def read(builder: TraceBuilder, folder: Path) -> Trace:
 
 
 def lost(builder: TraceBuilder, start: float, duration: float, *, stream: int = COMPUTE) -> None:
-    """Add a kernel of which the launch is not in the trace."""
+    """Add a kernel whose launch is not in the trace."""
     builder.activity("kernel", "k", start, duration, correlation=9_000, device=0, stream=stream)
 
 

@@ -217,7 +217,7 @@ def test_of_several_calls_with_one_correlation_that_of_the_devices_own_thread_la
     gpu = replace(gpu, device=np.array([0, 1, 0, 1], np.int32))
     assert launches(calls, gpu).tolist() == [0, 1, 2, 3]
     alone = replace(gpu, device=np.array([0, 0, 0, 0], np.int32))
-    assert launches(calls, alone).tolist() == [0, 1, 3, 3]  # both launch to it: only time tells
+    assert launches(calls, alone).tolist() == [0, 1, 3, 3]  # both launch to it: time decides
 
 
 def test_a_kernel_that_starts_before_its_launch_is_linked_all_the_same() -> None:

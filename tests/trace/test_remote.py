@@ -68,7 +68,7 @@ class Server(BaseHTTPRequestHandler):
         self.connection.close()
 
     def noise(self) -> None:
-        """Send what is no HTTP."""
+        """Send what is not HTTP."""
         self.wfile.write(b"no HTTP at all\r\n\r\n")
 
     def drip(self) -> None:

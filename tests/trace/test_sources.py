@@ -60,7 +60,7 @@ def test_a_package_is_found_from_the_top_of_the_project_too(here: Path, traces: 
     written(tmp_path / top / "mypackage" / "net.py", "above")
     written(tmp_path / top / "train.py", "another program")
     assert text(traces, "mypackage/net.py") == "above"
-    assert text(traces, "train.py") is None, "of a script without a package nothing tells that it is this one"
+    assert text(traces, "train.py") is None, "a script without a package may be another one"
 
 
 def test_the_working_directory_comes_first(here: Path, traces: Path) -> None:

@@ -38,7 +38,7 @@ def ranges(trace: Trace) -> list[tuple[float, float]]:
 
 
 def launch(builder: TraceBuilder, start: float, names: Iterable[str], *, apart: float = 20) -> None:
-    """Launch kernels, each of which runs 10 µs later."""
+    """Launch kernels; each runs 10 µs later."""
     for position, name in enumerate(names):
         builder.kernel(start + position * apart + 10, 5, launch=start + position * apart, name=name)
 
@@ -136,7 +136,7 @@ def test_marks_on_the_gpu_are_none(builder: TraceBuilder, read: Read) -> None:
 
 
 def serve(builder: TraceBuilder, names: Iterable[str], *, thread: int = MAIN) -> None:
-    """Mark batches, each of which launches work within its mark, and a last kernel behind it."""
+    """Mark batches; each launches work within its mark, and a last kernel behind it."""
     for number, name in enumerate(names):
         builder.on_thread(thread, "user_annotation", name, number * STEP_US, 400)
         launch(builder, number * STEP_US + 5, NAMES[: 2 + 3 * (number % 2)])

@@ -12,7 +12,7 @@ from pinprof.trace.sources import call_line, fits, may_call
 
 
 class Fake:
-    """Stands for a tensor: notes from which line of which function its method is called."""
+    """Stands for a tensor: notes the line and the function that call its method."""
 
     def __init__(self) -> None:
         self.lines: dict[CodeType, set[int]] = defaultdict(set)

@@ -17,7 +17,7 @@ BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 
 
 def launching(builder: TraceBuilder, start: float, count: int, *, kernel: float = 2, op: str = "aten::add") -> None:
-    """Ops of 28 us, one every 30, each of which launches a kernel after 20."""
+    """Ops of 28 us, one every 30; each launches a kernel after 20."""
     for at in (start + 30 * number for number in range(count)):
         builder.op(op, at, 28)
         builder.kernel(at + 24, kernel, launch=at + 20)
@@ -38,7 +38,7 @@ def saved_us(trace: Trace, step_us: float = STEP_US, **options: object) -> float
 
 
 def two_optimizers(folder: Path, between: int) -> Trace:
-    """In each step an optimizer of 8 launches, a network's forward of so many launches, and another optimizer of 8."""
+    """In each step an optimizer of 8 launches, a network's forward of N launches, and another optimizer of 8."""
     builder = TraceBuilder()
     for start in range(0, STEPS * STEP_US, STEP_US):
         builder.step(start // STEP_US, start, STEP_US - 10)

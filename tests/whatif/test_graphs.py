@@ -78,7 +78,7 @@ def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> N
 
 
 def with_adam(folder: Path, *, count: int = 40, more: str = "aten::add") -> Trace:
-    """Six steps, each of an Adam of so many parameters: its count of steps is read twice for each, then it divides."""
+    """Six steps, each of an Adam of N parameters: its count of steps is read twice for each, then it divides."""
     builder = TraceBuilder()
     for number in range(6):
         start = 1000 * number

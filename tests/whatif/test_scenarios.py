@@ -129,7 +129,7 @@ def test_a_small_copy_that_becomes_pinned_and_asynchronous_takes_a_longer_call(t
 
 
 def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
-    builder = copying(PAGEABLE, copy=300)  # the host stages copies beside 680 µs of kernels
+    builder = copying(PAGEABLE, copy=300)  # the host stages copies during 680 µs of kernels
     step = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
     assert (step.bound_before, step.bound_after) == ("host", "gpu")
     assert measure(read_trace(tmp_path / "trace.json")).bound == "host"
@@ -183,7 +183,7 @@ def test_copies_made_ahead_are_limited_by_their_engine(tmp_path: Path) -> None:
         builder.copy(PINNED, gpu, 800, launch=host + 1, size=5_500_000)
         builder.kernel(gpu + 801, 150, launch=host + 10)
     step = predicted(builder, tmp_path, 0.952, overlap_copies=True)
-    assert step.predicted_ns == pytest.approx(800_000, rel=0.01)  # one copy after the other, the kernel beside them
+    assert step.predicted_ns == pytest.approx(800_000, rel=0.01)  # one copy after the other, during the kernel
 
 
 def test_without_allocations_the_host_goes_on(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def program(parts: Parts, folder: Path) -> Replay:
 
 
 def told(replay: Replay, times: float) -> Replay:
-    """Return the replay of the same program if its step takes so many times as long."""
+    """Return the replay of the same program if its step takes N times as long."""
     return Replay(replay.ranks, replay.before.step_ns * times)
 
 

@@ -76,7 +76,7 @@ def test_a_wait_that_only_the_trace_after_has_is_named_and_not_predicted() -> No
 
 
 def program(path: Path, *, waits: float = 0, function: str = "train.py(3): train", stream: int = 7) -> Path:
-    """Write four steps: a pinned copy, two kernels, and waits for the device in so many of the steps."""
+    """Write four steps: a pinned copy, two kernels, and waits for the device in N of the steps."""
     builder = TraceBuilder()
     builder.function(function, 0, 5000)
     for number in range(4):

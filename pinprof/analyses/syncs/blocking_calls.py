@@ -1,4 +1,4 @@
-"""Host calls that can block: which wait for the GPU, and which were held up by something else."""
+"""Host calls that can block: which wait for the GPU, and which were held up by other things."""
 
 import numpy as np
 

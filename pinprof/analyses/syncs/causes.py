@@ -170,7 +170,7 @@ WAITS: Final = {
     "profiler": Cause("profiler", OTHER_WAIT, call=PROFILER),
     "other": Cause("wait within an op", OTHER_WAIT),
 }
-"""The causes by name, as JSON has it; their order gives their codes in columns."""
+"""The causes by name, as in JSON; their order gives their codes in columns."""
 
 CAUSES: Final = tuple(WAITS)
 CODE: Final = {cause: code for code, cause in enumerate(CAUSES)}

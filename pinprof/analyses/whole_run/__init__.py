@@ -1,1 +1,1 @@
-"""A whole run, of which the trace shows a few steps: its regular step, its irregular work, and its ledger."""
+"""A whole run, not only the steps in the trace: its regular step, its irregular work, and its ledger."""

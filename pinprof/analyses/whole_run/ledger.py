@@ -11,7 +11,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.run_log import RunLog
 
 START_UP, REGULAR, INPUT, LATER, PINPROF, END = "start_up", "regular", "input", "later", "pinprof", "end"
-"""Rows of the ledger besides the reasons of irregular work. `later` are steps of which pinprof noted only the sum,
+"""Rows of the ledger besides the reasons of irregular work. pinprof noted only the sum of the `later` steps;
 `pinprof` is the time that pinprof itself took."""
 
 

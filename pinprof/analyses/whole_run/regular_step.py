@@ -120,8 +120,8 @@ def noted_steps(log: RunLog) -> NotedSteps:
 def _without_lead(host_ns: Times, usual_ns: float) -> Times:
     """Return how long steps take, from times of a host that may run ahead of the GPU until it waits for it.
 
-    A step shorter than the usual one builds up a lead. The host waits for that lead to be used up in a later step,
-    which is no longer than the others because of it.
+    A step shorter than the usual one builds up a lead. The host waits for that lead to be used up in a later step. That
+    wait does not make the later step longer than the others.
     """
     lead, times = 0.0, []
     for time in host_ns.tolist():

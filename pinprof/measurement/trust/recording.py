@@ -302,7 +302,7 @@ def source_lines(facts: TrustFacts) -> Doubt | None:
 
 
 def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
-    """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of all else."""
+    """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of other calls."""
     if trace.info.by_pinprof:
         functions = "with_stack=True of pinprof.profile gives functions"
         lines = UNMATCHED if trace.info.lines or trace.info.contexts else LINES_WINDOW

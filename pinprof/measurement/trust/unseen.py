@@ -94,7 +94,7 @@ def lost_start(facts: TrustFacts) -> Doubt | None:
     of_step = unseen >= (1 - GPU_BOUND if times.count == 1 else APART * times.divisor) * (times.traced_ns or 0.0)
     return Doubt(
         f"no GPU work for {duration(unseen)} at the start, though some was queued",
-        "the GPU ran work that was queued before the recording began, or whose records are lost: that is no idle time",
+        "the GPU ran work that was queued before the recording began, or whose records are lost: that time is not idle",
         at_start(trace),
         frozenset({BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(of_step, STEP),
     )
@@ -121,7 +121,7 @@ def _queued_and_idle_ns(trace: Trace) -> int:
 def _queued(what: str, why: str) -> Doubt:
     return Doubt(
         what,
-        f"{why}: that is no idle time, and it is unknown whether host or GPU sets the pace",
+        f"{why}: that time is not idle, and it is unknown whether host or GPU sets the pace",
         REMEDY,
         frozenset({STEP, ESTIMATE, CAUSES, DRAIN}),
     )

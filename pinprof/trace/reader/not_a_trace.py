@@ -33,7 +33,7 @@ NAMES = (
 )
 """How names of files end, and what they are then; the name follows."""
 EVENTS = "tfevents"
-OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json beside it, in plugins/profile"
+OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
 TAR_MAGIC, TAR_AT = b"ustar", 257
 
 

@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
     """What is read of a file."""
 
     category: Callable[[str], int] = known_category
-    """Tells the code of a category, -1 for one whose events are not wanted."""
+    """Returns the code of a category, -1 for one whose events are not wanted."""
     first_with_ids: int = FIRST_WITH_IDS
     """No argument is read of events of categories with lower codes."""
     ids: tuple[str, ...] = IDS
