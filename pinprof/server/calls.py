@@ -1,7 +1,6 @@
 """Answers a call: holds the arguments to their schema, runs the command, and keeps the answer to its bound."""
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,22 +8,18 @@ from typing import Any
 
 from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
-from pinprof.server.bounds import MOST_CHARACTERS, length, shortened
+from pinprof.server.answers import MOST_CHARACTERS, length, listed, shortened
 from pinprof.server.command import Runner, Tell
-from pinprof.server.commands import Arguments, options
 from pinprof.server.folder import Folder
-from pinprof.server.outputs import listed
-from pinprof.server.tools import TOOLS, Tool
+from pinprof.server.tools import TOOLS, Arguments, Tool
 from pinprof.temporary import temporary_folder
 
 READING_S = 600.0
 """A trace of a gigabyte takes some seconds; a call that takes longer than this is given up."""
-BESIDE_S = 1200.0
-"""What first runs and recordings may take beside the minutes of a measurement."""
-MEASUREMENTS = {"ab": 1, "try": 2}
-"""How often a tool may measure for its minutes: try once more, without the fixes that bring nothing."""
+BESIDES_S = 1200.0
+"""What first runs and recordings may take besides the minutes of a measurement."""
 ROOM = 1500
-"""Characters that an answer keeps for what stands beside the document."""
+"""Characters that an answer keeps for what it has besides the document."""
 NOT_ALLOWED = "this server runs no programs; `pinprof mcp --allow-running` lets it run those of its folder"
 
 
@@ -42,36 +37,18 @@ class Calls:
         if tool is None:
             raise PinprofError(f"{name}: there is no such tool; there are {', '.join(known.name for known in TOOLS)}")
         _check(tool, given)
-        if tool.command is None:
-            return await self._ran(tool, given, tell)
-        done = await self.runner.run(tool.command(self.folder, given), tell, READING_S)
+        if tool.measurements and not self.allow_running:
+            raise PinprofError(NOT_ALLOWED)
+        most_s = tool.measurements * given["minutes"] * 60 + BESIDES_S if tool.measurements else READING_S
+        with _diff_in_file(given) as arguments:
+            words = tool.command(self.folder, arguments)
+            done = await self.runner.run(words, tell, most_s, runs_program=tool.measurements > 0)
         if tool.name == "explain":
             return _lines(done.output, given.get("first_line", 0))
         document = json.loads(done.output)
         if tool.name == "evidence":
             return _rows(document, given["ids"], given.get("skip", 0), done.remarks)
         return _answer(tool, document, done.remarks)
-
-    async def _ran(self, tool: Tool, given: Arguments, tell: Tell) -> dict[str, Any]:
-        """Answer a call that runs a program of the folder."""
-        if not self.allow_running:
-            raise PinprofError(NOT_ALLOWED)
-        command = self.folder.program(given["command"])
-        with _patch(given) as patch:
-            words = self._tried(given) if tool.name == "try" else self._compared(given, patch)
-            most_s = MEASUREMENTS[tool.name] * given["minutes"] * 60 + BESIDE_S
-            done = await self.runner.run([*words, "--", *command], tell, most_s, runs_program=True)
-        return _answer(tool, json.loads(done.output), done.remarks)
-
-    def _compared(self, given: Arguments, patch: Sequence[str]) -> list[str]:
-        against = [f"--against={shlex.join(self.folder.program(given['against']))}"] if "against" in given else []
-        traces = [] if given.get("causes", True) else ["--no-trace"]
-        return ["ab", "--json=-", *options(given), *patch, *against, *traces]
-
-    def _tried(self, given: Arguments) -> list[str]:
-        trace = [f"--trace={self.folder.file(given['trace'])}"] if "trace" in given else []
-        verify = [] if given.get("verify", True) else ["--no-verify"]
-        return ["try", "--json=-", *options(given), *trace, *verify]
 
 
 def _check(tool: Tool, given: Arguments) -> None:
@@ -86,15 +63,15 @@ def _check(tool: Tool, given: Arguments) -> None:
 
 
 @contextmanager
-def _patch(given: Arguments) -> Iterator[list[str]]:
-    """Give the option for a diff, which is in a file while the block is open."""
+def _diff_in_file(given: Arguments) -> Iterator[Arguments]:
+    """Give the arguments with a diff as `patch`, a file that is there while the block is open."""
     if "diff" not in given:
-        yield []
+        yield given
         return
     with temporary_folder("mcp") as folder:
         path = folder / "change.diff"
         path.write_text(given["diff"], encoding="utf-8", newline="")
-        yield [f"--patch={path}"]
+        yield {**given, "patch": path}
 
 
 def _answer(tool: Tool, document: Mapping[str, Any], remarks: Sequence[str]) -> dict[str, Any]:

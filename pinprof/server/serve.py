@@ -76,7 +76,7 @@ def server_of(calls: Calls) -> Server[Any]:
 
 
 def _listed(tool: Tool) -> ListedTool:
-    runs = tool.command is None
+    runs = tool.measurements > 0
     return ListedTool(
         name=tool.name,
         title=tool.title,
@@ -95,4 +95,4 @@ def _text(text: str, *, is_error: bool = False) -> CallToolResult:
 
 def one_line(text: str) -> str:
     """Return a text as one line without control characters, and without the secrets of a URL."""
-    return "".join(each if each.isprintable() else " " for each in redacted(text))[:1000]
+    return "".join(character if character.isprintable() else " " for character in redacted(text))[:1000]

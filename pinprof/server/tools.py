@@ -1,6 +1,10 @@
-"""The tools: what each is for, what it takes and answers, and the command behind it."""
+"""The tools: what each is for, what it takes and answers, and the command behind it.
 
-from collections.abc import Callable
+Names of files are looked up in the folder, and no value can be taken for an option.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +12,16 @@ from msgspec import Struct
 
 from pinprof.document import Document
 from pinprof.report.schema import to_schema
-from pinprof.server import commands, inputs, outputs
-from pinprof.server.bounds import MOST_CHARACTERS
+from pinprof.server import answers, inputs
+from pinprof.server.answers import MOST_CHARACTERS
 from pinprof.server.folder import Folder
 
+Arguments = Mapping[str, Any]
+"""What a tool was given, which its schema allows."""
+NOT_OPTIONS = {"traces", "of", "ids", "trace", "scripts", "topic", "command", "against", "diff", "causes", "verify"}
+"""Arguments that are no options of their command under the same name."""
+OPTION_NAMES = {"rules": "rule"}
+"""Options that have another name than their argument."""
 BOUND = f"At most {MOST_CHARACTERS:,} characters; `left_out` counts what had no room."
 
 BRIEF = "At most 7,000 characters; `more_...` counts what had no room, and evidence has all."
@@ -26,10 +36,12 @@ class Tool:
     about: str
     takes: type[Document]
     answers: type[Struct]
-    command: Callable[[Folder, commands.Arguments], list[str]] | None = None
-    """Returns the words of the command; None for those which run the user's program."""
-    shorten_first: tuple[str, ...] = ()
+    command: Callable[[Folder, Arguments], list[str]]
+    """Returns the words of the command."""
+    shorten_first: Sequence[str] = ()
     """Lists of the answer that lose items before others do."""
+    measurements: int = 0
+    """How often the command measures the user's program for the minutes that it is given; 0: it runs none."""
 
     @property
     def takes_schema(self) -> dict[str, Any]:
@@ -42,6 +54,65 @@ class Tool:
         return to_schema(self.answers)
 
 
+def report(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for a brief."""
+    return ["report", "--json=-", "--brief", "--", *folder.traces(given["traces"])]
+
+
+def evidence(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for the document in which ids are looked up."""
+    if given.get("of") == "compare":
+        return ["compare", "--json=-", "--", *folder.traces(given["traces"])]
+    return ["report", "--json=-", "--", *folder.traces(given["traces"])]
+
+
+def compare(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for a comparison."""
+    return ["compare", "--json=-", "--brief", "--", folder.file(given["before"]), folder.file(given["after"])]
+
+
+def whatif(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for a prediction."""
+    return ["whatif", "--json=-", *options(given), "--", *folder.traces(given["traces"])]
+
+
+def fix(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for diffs; it never writes."""
+    scripts = [folder.file(script) for script in given.get("scripts", ())]
+    return ["fix", "--json=-", *options(given), "--", folder.file(given["trace"]), *scripts]
+
+
+def ab(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for a measurement of two versions."""
+    against = [f"--against={shlex.join(folder.program(given['against']))}"] if "against" in given else []
+    traces = [] if given.get("causes", True) else ["--no-trace"]
+    return ["ab", "--json=-", *options(given), *against, *traces, "--", *folder.program(given["command"])]
+
+
+def try_fixes(folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for a trial of fixes."""
+    trace = [f"--trace={folder.file(given['trace'])}"] if "trace" in given else []
+    verify = [] if given.get("verify", True) else ["--no-verify"]
+    return ["try", "--json=-", *options(given), *trace, *verify, "--", *folder.program(given["command"])]
+
+
+def explain(_folder: Folder, given: Arguments) -> list[str]:
+    """Return the command for a text."""
+    return ["explain", "--", *([given["topic"]] if "topic" in given else [])]
+
+
+def options(given: Arguments) -> list[str]:
+    """Return the options for the arguments of a call: each has the name of an argument, and a list is repeated."""
+    words = []
+    for name, value in given.items():
+        if name in NOT_OPTIONS or value is False:
+            continue
+        option = f"--{OPTION_NAMES.get(name, name).replace('_', '-')}"
+        items = value if isinstance(value, list) else [value]
+        words += [option] if value is True else [f"{option}={item}" for item in items]
+    return words
+
+
 TOOLS = (
     Tool(
         "report",
@@ -51,8 +122,8 @@ TOOLS = (
         "and the commands to go on with. Call it first. Savings do not add up: `joint` has all together. Null is not "
         f"known, never zero. Ids are for the tool evidence. {BRIEF}",
         inputs.ReportInput,
-        outputs.answer_of("report-brief"),
-        commands.report,
+        answers.answer_of("report-brief"),
+        report,
     ),
     Tool(
         "evidence",
@@ -61,8 +132,8 @@ TOOLS = (
         "/traces/0/findings/0 (the fix as code, all places), /traces/0/syncs/sites/0, /traces/0/kernels, "
         f"/traces/0/idle. {BOUND} Ask for fewer ids, an item of a list, or with `skip` to get the rest.",
         inputs.EvidenceInput,
-        outputs.EvidenceAnswer,
-        commands.evidence,
+        answers.EvidenceAnswer,
+        evidence,
     ),
     Tool(
         "compare",
@@ -71,8 +142,8 @@ TOOLS = (
         "changed beyond noise. It is no measurement of a saving to rely on: ab is. "
         f"{BRIEF}",
         inputs.CompareInput,
-        outputs.answer_of("compare-brief"),
-        commands.compare,
+        answers.answer_of("compare-brief"),
+        compare,
     ),
     Tool(
         "whatif",
@@ -80,8 +151,8 @@ TOOLS = (
         "Predicts the step after a change of the code by replay of the trace, with a range. Changes can be combined; "
         f"without any, the usual ones are compared in `scenarios`. {BOUND} Name one change to get all of its places.",
         inputs.WhatifInput,
-        outputs.answer_of("whatif"),
-        commands.whatif,
+        answers.answer_of("whatif"),
+        whatif,
         ("/changes",),
     ),
     Tool(
@@ -93,8 +164,8 @@ TOOLS = (
         "pinprof run. "
         f"{BOUND} Name `rules` or places (`only`) to get the rest.",
         inputs.FixInput,
-        outputs.answer_of("fix"),
-        commands.fix,
+        answers.answer_of("fix"),
+        fix,
         ("/refused",),
     ),
     Tool(
@@ -104,8 +175,8 @@ TOOLS = (
         f"the guide `skill` first: how to work with pinprof, and what never to claim. At most {MOST_CHARACTERS:,} "
         "characters; `more_lines` counts the rest.",
         inputs.ExplainInput,
-        outputs.ExplainAnswer,
-        commands.explain,
+        answers.ExplainAnswer,
+        explain,
     ),
     Tool(
         "ab",
@@ -115,9 +186,10 @@ TOOLS = (
         "`minutes` and the first runs, and only if the server was started with --allow-running. Nothing else should "
         f"use the GPU meanwhile. {BOUND} `pinprof ab --json` in a terminal has all.",
         inputs.AbInput,
-        outputs.answer_of("ab"),
-        None,
+        answers.answer_of("ab"),
+        ab,
         ("/pairs",),
+        measurements=1,
     ),
     Tool(
         "try",
@@ -127,8 +199,9 @@ TOOLS = (
         "apply` each `fixes[].diff` in `root`; it writes nothing. It runs the program for minutes, and only if the "
         f"server was started with --allow-running. {BOUND}",
         inputs.TryInput,
-        outputs.answer_of("try"),
-        None,
+        answers.answer_of("try"),
+        try_fixes,
         ("/pairs", "/refused"),
+        measurements=2,  # once more, without the fixes that bring nothing
     ),
 )

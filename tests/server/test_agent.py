@@ -18,7 +18,7 @@ from fitting import fitting
 from jsonschema import Draft202012Validator
 
 from pinprof.document import pointed_at
-from pinprof.server.bounds import MOST_CHARACTERS
+from pinprof.server.answers import MOST_CHARACTERS
 from pinprof.server.tools import TOOLS
 
 ITEM, IMAGES = "item.json.gz", "images.json.gz"

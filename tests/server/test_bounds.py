@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
-from pinprof.server.bounds import length, shortened
-from pinprof.server.outputs import listed
+from pinprof.server.answers import length, listed, shortened
 
 ROWS = st.lists(st.fixed_dictionaries({"name": st.text(max_size=20), "rows": st.lists(st.integers(), max_size=30)}))
 

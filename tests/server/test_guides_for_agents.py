@@ -8,9 +8,10 @@ import pytest
 from blocks import blocks, parse
 from recordings import ROOT
 
+from pinprof.cli import main
 from pinprof.report.explain import guides
-from pinprof.server.bounds import MOST_CHARACTERS
-from pinprof.server.tools import TOOLS
+from pinprof.server.answers import MOST_CHARACTERS
+from pinprof.server.tools import NOT_OPTIONS, TOOLS, Tool, options
 
 GUIDES = ROOT / "pinprof" / "guides"
 
@@ -40,3 +41,17 @@ def test_the_configurations_are_json_whose_commands_are_ours(number: int) -> Non
     words = server["args"]
     assert server["command"].endswith("pinprof"), "python -m would look for modules in the folder"
     parse(tuple(words))
+
+
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool.name in main.commands], ids=lambda tool: tool.name)
+def test_an_argument_is_an_option_of_the_command_with_the_same_name(tool: Tool) -> None:
+    known = {option for param in main.commands[tool.name].params for option in param.opts}
+    positional = {param.name for param in main.commands[tool.name].params if param.param_type_name == "argument"}
+    names = set(tool.takes.__struct_fields__) - NOT_OPTIONS - positional - {"first_line"}
+    assert {option.split("=")[0] for option in options(dict.fromkeys(names, "x"))} <= known
+
+
+def test_values_cannot_be_taken_for_options() -> None:
+    assert options({"pin": True, "non_blocking": False, "drop_syncs": ["--json=x", "all"], "rules": ["PIN201"]}) == [
+        "--pin", "--drop-syncs=--json=x", "--drop-syncs=all", "--rule=PIN201",
+    ]  # fmt: skip
