@@ -1,13 +1,21 @@
-"""E8, E9, E14: what an article on pinned memory in data loading does and says."""
+"""E8, E9, E10, E14: training loops of an article on pinned memory in data loading, and of a question on prefetching."""
 
-from pinprof.bench.article_judges import COPIED, beside, cost_time, make_or_break, off_the_path, undo_the_lead
-from pinprof.bench.experiment import ARTICLE, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Size
-from pinprof.bench.judging import answers, hidden, more, never_waits, waits
+from pinprof.bench import article_judges as judges
+from pinprof.bench.experiment import ANSWER, ARTICLE, OURS, PROCESSES, QUESTION, TUTORIAL, Claim, Experiment, Size
+from pinprof.bench.judging import (
+    answers,
+    exposed,
+    hidden,
+    more,
+    never_waits,
+    waits,
+)
 
 OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
 
+STREAM_ORDER = "what is on one stream runs in turn, whether the host waits or not"
 
-ARTICLES = {
+LOOPS = {
     "E8": Experiment(
         "E8",
         "loader",
@@ -32,7 +40,7 @@ ARTICLES = {
             Claim(
                 "The way of copying can double the time of a step",
                 (ARTICLE,),
-                make_or_break,
+                judges.make_or_break,
                 differs="it depends on how long the copy is beside the rest of the step",
             ),
             Claim(
@@ -44,7 +52,7 @@ ARTICLES = {
             Claim(
                 "Pinned batches and non_blocking take the copy off the step's critical path",
                 (OURS,),
-                off_the_path,
+                judges.off_the_path,
                 differs=OWN_STREAM,
             ),
         ),
@@ -53,7 +61,7 @@ ARTICLES = {
             Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
             Size("workers", 2, "worker processes of the training steps"),
         ),
-        cases=(*COPIED, "no copy"),
+        cases=(*judges.COPIED, "no copy"),
         changed="the article shows a loader and a loop and prints nothing; the four ways, the larger batch, whose "
         "copy can be seen in the step, and the small network of one layer are ours. The loop as it is: E14",
     ),
@@ -85,7 +93,7 @@ ARTICLES = {
             Claim(
                 "A loader with workers pins in a thread of its own, so that the main one is not held",
                 (TUTORIAL,),
-                beside(
+                judges.shown_with(
                     answers({"pinned by a thread of its own, with workers": True}),
                     "pinned by a thread of its own, without workers",
                 ),
@@ -99,7 +107,7 @@ ARTICLES = {
             Claim(
                 "pin_memory() returns a copy in pinned memory, and constructors can make tensors there",
                 (TUTORIAL, ARTICLE, PROCESSES),
-                beside(
+                judges.shown_with(
                     answers(
                         {
                             "pinned, by pin_memory()": True,
@@ -116,6 +124,84 @@ ARTICLES = {
         cases=("pinned, without pin_memory()", "pinned, with pin_memory()"),
         changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace. Its "
         "loader has no workers; the one that pins in a thread is ours",
+    ),
+    "E10": Experiment(
+        "E10",
+        "prefetching",
+        "the plain loop with non_blocking=True against a prefetcher that copies the next batch on a side stream",
+        (
+            Claim(
+                "To overlap, copies must be from pinned memory",
+                (QUESTION, ANSWER),
+                judges.needs_pinned,
+                differs="the call of a pageable copy holds the host: only kernels that were launched before it can run "
+                "beside the copy",
+            ),
+            Claim(
+                "To overlap, copies must be non_blocking",
+                (QUESTION, ANSWER),
+                judges.needs_non_blocking,
+                differs="a blocking copy holds the host, but runs beside kernels that were launched before it; what "
+                "the copy does need is a side stream, which the plain loop lacks",
+            ),
+            Claim(
+                "The images are fully transferred before the kernels of model(images) run",
+                (QUESTION,),
+                answers({"ended before the next kernel, plain loop": True}),
+                differs="a kernel that is on another stream than the copy may begin before it has ended",
+            ),
+            Claim(
+                "model(images) is a synchronization point: the host waits until the batch is on the GPU",
+                (QUESTION,),
+                waits("waits, plain loop"),
+                differs="the kernels wait on the stream behind the copy; the host does not",
+            ),
+            Claim(
+                "The next batch's copy is not requested before the output is computed",
+                (QUESTION,),
+                judges.waits_for_the_output,
+                differs="the host launches and goes on: it runs ahead of the GPU",
+            ),
+            Claim(
+                "So the plain loop does not prefetch: no copy runs beside the kernels of the batch before",
+                (QUESTION,),
+                exposed("overlapped, plain loop"),
+                differs=STREAM_ORDER,
+            ),
+            Claim("model(images) is no synchronization point", (ANSWER,), never_waits("waits, plain loop")),
+            Claim(
+                "Copies and computation are handled by different parts of the GPU",
+                (ANSWER,),
+                hidden("overlapped, prefetcher"),
+                differs="both run at once only on streams of their own",
+            ),
+            Claim(
+                "Pinned memory and non_blocking can be used to overlap transfers with computation",
+                (ARTICLE, ANSWER),
+                hidden("overlapped, prefetcher"),
+                differs="they can, from a side stream: it depends on what else the GPU has to do",
+            ),
+            Claim(
+                "A prefetcher on a side stream hides the copy and makes the step shorter",
+                (OURS,),
+                judges.prefetched,
+                differs="it depends on how long the copy is beside the step",
+            ),
+        ),
+        sizes=(
+            Size("rows", 4096, "samples in a batch", of_text=False),
+            Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+        ),
+        cases=(
+            "plain loop",
+            "prefetcher",
+            "prefetcher, pageable",
+            "prefetcher, pageable, kernels first",
+            "prefetcher, blocking",
+            "no copy",
+        ),
+        changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
+        "that are made beforehand. The prefetchers are ours",
     ),
     "E14": Experiment(
         "E14",
@@ -137,19 +223,19 @@ ARTICLES = {
             Claim(
                 "With batches of 32, the two .item() calls make the step longer",
                 (OURS,),
-                cost_time(""),
+                judges.cost_time(""),
                 differs="a host that is late anyway loses little by waiting: the step is many small kernels",
             ),
             Claim(
                 "With larger batches, they make it longer",
                 (OURS,),
-                cost_time(", larger"),
+                judges.cost_time(", larger"),
                 differs="it depends on how long the GPU stands still until the host has launched again",
             ),
             Claim(
                 "The two .item() undo the host's lead: it queues the next copies only when the GPU has finished",
                 (OURS,),
-                undo_the_lead,
+                judges.undo_the_lead,
                 differs="a host that is late anyway has no lead to lose",
             ),
         ),

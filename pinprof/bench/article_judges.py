@@ -1,6 +1,8 @@
-"""How figures judge what the article on pinned memory in data loading says (E8, E9, E14)."""
+"""How figures judge what is said of training loops (E8, E9, E10, E14)."""
 
 from pinprof.bench.judging import (
+    BARELY,
+    HIDDEN,
     MOSTLY,
     TWICE,
     Judge,
@@ -10,11 +12,13 @@ from pinprof.bench.judging import (
     above,
     against,
     decide,
+    hidden,
     lead,
     less,
 )
-from pinprof.bench.order import SAME, amount, ratios, shown, spread
-from pinprof.units import percent
+from pinprof.bench.order import SAME, amount, order, ratios, shown, spread
+from pinprof.bench.results import Figure
+from pinprof.units import counted, percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
 """The ways of a batch to the GPU."""
@@ -52,7 +56,7 @@ def _doubles(of: Measured, network: str) -> Judgement:
     return decide(said, confirmed=least >= TWICE, refuted=most < TWICE)
 
 
-def beside(judge: Judge, *names: str) -> Judge:
+def shown_with(judge: Judge, *names: str) -> Judge:
     """Return what judges as another does, and shows figures that decide nothing with its verdict."""
 
     def judge_and_show(of: Measured) -> Judgement:
@@ -119,3 +123,54 @@ def undo_the_lead(of: Measured) -> Judgement:
         confirmed=all(read.high <= 0 < kept.low for read, kept in pairs),
         refuted=all(read.low > 0 or kept.high <= 0 for read, kept in pairs),
     )
+
+
+def waits_for_the_output(of: Measured) -> Judgement:
+    """Judge whether the host queues the next copy only when the output is computed: by how far it is ahead of it."""
+    ahead = of("ahead, plain loop")
+    said = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
+    return decide(said, confirmed=ahead.high <= 0, refuted=ahead.low > 0)
+
+
+PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageable, kernels first")
+"""The shares of pageable copies that are asked for before the kernels of a step are launched, and after."""
+
+
+def needs_pinned(of: Measured) -> Judgement:
+    """Judge by pageable copies on a side stream, asked for before the kernels of a step and after them."""
+    pinned, before, after = of.all("overlapped, prefetcher", *PAGEABLE)
+    said = (
+        f"of copies on a side stream are under kernels: {shown(pinned)} of pinned ones; of pageable ones "
+        f"{shown(before)} if the copy is asked for before the kernels are launched, {shown(after)} if after"
+    )
+    return _needed(said, pinned, before, after)
+
+
+def needs_non_blocking(of: Measured) -> Judgement:
+    """Judge by blocking copies on a side stream, from pinned memory, asked for after the kernels of a step."""
+    asynchronous, blocking = of.all("overlapped, prefetcher", "overlapped, prefetcher, blocking")
+    waits = of.maybe("waits, prefetcher, blocking")
+    said = (
+        f"of pinned copies on a side stream are under kernels: {shown(asynchronous)} of non_blocking ones, "
+        f"{shown(blocking)} of blocking ones"
+    )
+    said += f", for which the host waits {counted(waits.median, 'time')} in a step" if waits else ""
+    return _needed(said, asynchronous, blocking)
+
+
+def _needed(said: str, whole: Figure, *lacking: Figure) -> Judgement:
+    """Judge a need by the share that kernels hide, with all that is said to be needed and where one thing lacks."""
+    return decide(
+        said,
+        confirmed=whole.low >= HIDDEN and all(share.high <= BARELY for share in lacking),
+        refuted=any(share.low >= HIDDEN for share in lacking),
+    )
+
+
+def prefetched(of: Measured) -> Judgement:
+    """Judge whether a prefetcher hides the copies and makes the step shorter."""
+    outcome, said = hidden("overlapped, prefetcher")(of)
+    plain, ahead = of("plain loop"), of("prefetcher")
+    if outcome == "confirmed" and order(ahead, plain) != "less":
+        outcome = "depends"
+    return Judgement(outcome, f"{said}; {against(ahead, plain)}")

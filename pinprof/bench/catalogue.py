@@ -1,9 +1,9 @@
 """All seed experiments, in order: what each does, what its text claims, and what was published of it."""
 
-from pinprof.bench.article import ARTICLES
+from pinprof.bench.article import LOOPS
 from pinprof.bench.experiment import Experiment
+from pinprof.bench.limits import LIMITS
 from pinprof.bench.processes import OF_PROCESSES
-from pinprof.bench.question import QUESTIONS
 from pinprof.bench.tutorial import TUTORIALS
 from pinprof.errors import PinprofError
 
@@ -14,14 +14,14 @@ class UnknownExperimentError(PinprofError, ValueError):
 
 EXPERIMENTS = (
     *TUTORIALS,
-    ARTICLES["E8"],
-    ARTICLES["E9"],
-    *QUESTIONS,
+    LOOPS["E8"],
+    LOOPS["E9"],
+    LOOPS["E10"],
     OF_PROCESSES["E11"],
     OF_PROCESSES["E12"],
     OF_PROCESSES["E13"],
-    ARTICLES["E14"],
-    OF_PROCESSES["E15"],
+    LOOPS["E14"],
+    LIMITS,
 )
 
 

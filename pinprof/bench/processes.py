@@ -1,5 +1,6 @@
-"""E11, E12, E13, E15: what an article does and says that times pinned against pageable memory over processes."""
+"""E11, E12, E13: what an article does and says that times pinned against pageable memory over processes."""
 
+from pinprof.bench import processes_judges as judges
 from pinprof.bench.experiment import (
     ANSWER,
     ARTICLE,
@@ -14,36 +15,6 @@ from pinprof.bench.experiment import (
     Size,
 )
 from pinprof.bench.judging import NotJudged, answers, less
-from pinprof.bench.processes_judges import (
-    ARRIVES,
-    PAGEABLE_ACCESS,
-    PUBLISHED_RATES,
-    again_is_cheap,
-    always_anew,
-    as_fast_as_published,
-    costs_more,
-    differ_between_machines,
-    differs_in_the_clock,
-    faster_bare,
-    gains_more_when_large,
-    goes_as_pageable,
-    host_is_free,
-    is_locked,
-    is_more_limited,
-    is_staged,
-    leaves_the_cpu_free,
-    more_predictable,
-    more_than_twice,
-    no_faster_in_the_object,
-    own_memory_is_faster,
-    pageable_holds_the_host,
-    reaches_the_link,
-    slower_pageable,
-    slower_though_in_memory,
-    slows_the_host,
-    takes_memory_at_once,
-    was_first_use,
-)
 
 FORKED = (
     "Its processes are forked from one that has imported torch and never touched CUDA; the text's import it themselves"
@@ -59,14 +30,14 @@ OF_PROCESSES = {
             Claim(
                 "Pinned memory is 81 to 90 times as fast as pageable memory",
                 (PROCESSES,),
-                as_fast_as_published,
+                judges.as_fast_as_published,
                 "1.055 s against 12.9 ms and 1.169 s against 13.0 ms: 81.47 and 89.80 times",
-                f"the first copy of a process has the first use of CUDA in it, and {ARRIVES}",
+                f"the first copy of a process has the first use of CUDA in it, and {judges.ARRIVES}",
             ),
             Claim(
                 "The first copy is slow, pinned or not: most of it is the first use of CUDA here",
                 (OURS,),
-                was_first_use,
+                judges.was_first_use,
             ),
             Claim(
                 'The "pinned" tensor, passed bare to a process, arrives unpinned and in shared memory',
@@ -95,20 +66,20 @@ OF_PROCESSES = {
             Claim(
                 "The pinned tensor of an object is no faster than the pageable one",
                 (PROCESSES,),
-                no_faster_in_the_object,
+                judges.no_faster_in_the_object,
                 "13.7 against 13.5 and 13.8 against 13.6 ms: 1.01 times",
             ),
             Claim(
                 "The object makes it slow: sent bare, the tensor is faster",
                 (PROCESSES,),
-                faster_bare,
+                judges.faster_bare,
                 "bare 12.9 and 13.0 ms (E11)",
                 "the clock of one program counts the first use of CUDA, the events of the other do not",
             ),
             Claim(
                 "The two programs of the text differ in the clock, not in the object",
                 (OURS,),
-                differs_in_the_clock,
+                judges.differs_in_the_clock,
                 "81 times (E11) by time.perf_counter; 1.01 times in the object by CUDA events",
                 "by perf_counter the first copy has the first use of CUDA in it; the first event comes after that",
             ),
@@ -127,7 +98,7 @@ OF_PROCESSES = {
             Claim(
                 "Data in shared memory are copied to the GPU as pageable data are, not as pinned",
                 (TUTORIAL,),
-                goes_as_pageable,
+                judges.goes_as_pageable,
                 differs="judged by how such a copy behaves beside a pageable one; how that one goes, E13 says",
             ),
         ),
@@ -152,30 +123,30 @@ OF_PROCESSES = {
             Claim(
                 "Copies of pinned memory have more than twice the rate of pageable ones",
                 (PROCESSES,),
-                more_than_twice,
+                judges.more_than_twice,
                 differs="it depends on the link, and on how fast the host stages",
             ),
             Claim(
                 "Copies of pinned memory reach the rate of the link",
                 (PROCESSES,),
-                reaches_the_link,
+                judges.reaches_the_link,
                 '"basically" the bandwidth of PCIe',
             ),
             Claim(
                 "Those of pageable memory do not: both ways and at all sizes from 1 MiB on they are slower",
                 (TUTORIAL, ARTICLE, PROCESSES),
-                slower_pageable,
+                judges.slower_pageable,
             ),
             Claim(
                 "The driver stages them: the host copies pageable memory before the GPU does",
                 (TUTORIAL, ARTICLE, PROCESSES),
-                is_staged,
+                judges.is_staged,
                 differs="a call that lasts may also wait: only of small sources is it seen that they are copied",
             ),
             Claim(
                 "The GPU cannot access data directly from pageable memory",
                 (ARTICLE, PROCESSES),
-                answers({PAGEABLE_ACCESS: False}),
+                answers({judges.PAGEABLE_ACCESS: False}),
                 differs="Linux and the driver may let kernels read pageable memory in place; copies are staged all the "
                 "same",
             ),
@@ -187,19 +158,19 @@ OF_PROCESSES = {
             Claim(
                 "Pinned memory is faster because none of it is on disk",
                 (ANSWER,),
-                slower_though_in_memory,
+                judges.slower_though_in_memory,
                 differs="it costs the second copy, within the host's memory; the same answer speaks of it",
             ),
             Claim(
                 "Pinned memory gains more for large tensors than for small ones",
                 (TUTORIAL,),
-                gains_more_when_large,
+                judges.gains_more_when_large,
                 differs="of small copies the time to start decides, of large ones the rate",
             ),
             Claim(
                 "The rates differ from machine to machine",
                 (PROCESSES,),
-                differ_between_machines,
+                judges.differ_between_machines,
                 "NVS 4200M",
             ),
             Claim(
@@ -210,35 +181,35 @@ OF_PROCESSES = {
             Claim(
                 "The GPU reaches its own memory at a much higher rate than the host's",
                 (ARTICLE,),
-                own_memory_is_faster,
+                judges.own_memory_is_faster,
                 differs="it depends on the link and the GPU's memory; here more than twice is much higher",
             ),
             Claim(
                 "Pinned memory makes copies more predictable",
                 (TUTORIAL,),
-                more_predictable,
+                judges.more_predictable,
                 differs="both vary with what else the host does",
             ),
             Claim(
                 "A non_blocking copy of pinned memory does not hold the host: the call comes back at once",
                 (TUTORIAL, ARTICLE, PROCESSES),
-                host_is_free,
+                judges.host_is_free,
             ),
             Claim(
                 "Pinned memory is copied by DMA, which leaves the CPU free",
                 (PROCESSES,),
-                leaves_the_cpu_free,
+                judges.leaves_the_cpu_free,
                 differs="judged by the time that CPUs run for the process while the copy does",
             ),
             Claim(
                 "With non_blocking=True the host is not blocked, whatever the memory",
                 (TUTORIAL,),
-                pageable_holds_the_host,
+                judges.pageable_holds_the_host,
                 differs="a small pageable source the driver takes along at once; a larger one it stages in the call, "
                 "and waits for the stream first",
             ),
         ),
-        PUBLISHED_RATES,
+        judges.PUBLISHED_RATES,
         (
             Size("least", 4096, "bytes of the smallest copy", of_text=False),
             Size(
@@ -251,54 +222,5 @@ OF_PROCESSES = {
         ),
         ("HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoH pinned", "DtoD"),
         "the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",
-    ),
-    "E15": Experiment(
-        "E15",
-        "pinned_limits",
-        "what pinned memory costs by size, what happens if too much is asked for, and what it costs other host work",
-        (
-            Claim(
-                "A pinned allocation may fail, and the error can be handled",
-                (PROCESSES,),
-                answers({"too much raises an error": True, "the GPU works after it": True}),
-            ),
-            Claim(
-                "Pinning too much memory makes the machine slower",
-                (PROCESSES, TUTORIAL),
-                slows_the_host,
-                differs=(
-                    "while enough memory is left, nothing is slower; the text says that only the machine's own work "
-                    "shows how much is too much"
-                ),
-            ),
-            Claim("Pinned memory is locked: it cannot be swapped out", (TUTORIAL, PROCESSES), is_locked),
-            Claim(
-                "It reduces the memory that is available to the system and to other programs",
-                (PROCESSES,),
-                takes_memory_at_once,
-            ),
-            Claim("It is more limited than pageable memory: by the RAM at hand", (TUTORIAL,), is_more_limited),
-            Claim(
-                "Each pin_memory() gets its memory anew, by cudaHostAlloc",
-                (TUTORIAL,),
-                always_anew,
-                differs="torch keeps pinned memory that is given back, and hands it out again",
-            ),
-            Claim("Pinned memory costs more to get than pageable memory", (OURS,), costs_more),
-            Claim("Pinned memory that torch has had before costs little to get again", (OURS,), again_is_cheap),
-        ),
-        sizes=(
-            Size("least", MIB, "bytes of the smallest allocation", of_text=False),
-            Size("most", GIB, "bytes of the largest one", quick=64 * MIB, of_text=False),
-            Size(
-                "share",
-                50,
-                "percent of the host's memory pinned at most, within room and time",
-                quick=5,
-                of_text=False,
-            ),
-        ),
-        cases=("allocate, pageable", "allocate, pinned", "allocate, pinned again"),
-        changed="the text warns of it and has no program for it",
     ),
 }

@@ -1,4 +1,4 @@
-"""How figures judge what is said of processes, rates and the limits of pinned memory (E11, E12, E13, E15)."""
+"""How figures judge what is said of processes and of rates (E11, E12, E13)."""
 
 from collections.abc import Sequence
 from math import comb
@@ -31,8 +31,6 @@ REACHES = 0.9
 PUBLISHED_BYTES = 16 * MIB
 CHANCE = 0.05
 """How likely chance alone may have made what confirms or refutes a claim by counting."""
-LAST_STEPS = 2
-"""Steps of pinned memory, up to the most, at which work must be slower."""
 HELD_SHARE = 0.1
 """A call that takes up to this share of another's time is nothing beside it."""
 ALIKE = 1.25
@@ -40,10 +38,6 @@ ALIKE = 1.25
 BY_EVENTS = ("as written", "bare, by events")
 BY_CLOCK = ("as written", "in the object, by perf_counter")
 """The text's two programs, as written and with the other's clock: BY_CLOCK begins with E11's, BY_EVENTS with E12's."""
-WORKS = ("host copy", "fresh memory", "file read again")
-"""What the host does beside pinned memory."""
-WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
-"""By which Linux tells that memory is locked."""
 PAGEABLE_ACCESS = "the GPU can access pageable memory"
 """What the driver answers for the GPU."""
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
@@ -140,7 +134,7 @@ def reaches_the_link(of: Measured) -> Judgement:
     )
 
 
-def _mostly(ways: Sequence[Sequence[Order]], wanted: Order, said: str) -> Judgement:
+def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, said: str) -> Judgement:
     """Judge by figures of many sizes, one way or both: most are in this order each way, and none is in another.
 
     At a size whose spread cannot tell, they may be.
@@ -163,7 +157,7 @@ def slower_pageable(of: Measured) -> Judgement:
             f"at {relations.count('less')} of {len(pairs)} sizes"
         )
         ways.append(relations)
-    return _mostly(ways, "less", "; ".join(said))
+    return at_most_of_sizes(ways, "less", "; ".join(said))
 
 
 def more_than_twice(of: Measured) -> Judgement:
@@ -315,107 +309,6 @@ def pageable_holds_the_host(of: Measured) -> Judgement:
     relation = order(smallest, largest)
     held = relation == "less" and largest.low > smallest.high / HELD_SHARE
     return decide(said, confirmed=relation in {"same", "more"}, refuted=held)
-
-
-def slows_the_host(of: Measured) -> Judgement:
-    """Judge whether some of the host's work is slower beside pinned memory; where none is, beside more it may be.
-
-    Work is slower if it is so at the last two steps, up to the most that was pinned: one step that something else has
-    slowed says nothing.
-    """
-    shares = of.by_size("pinned of the host's memory")
-    steps = [_beside(of, share.size) for share in shares]
-    of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
-    slower = [{beside.name for beside, nothing in step if _is_slower(beside, nothing)} for step in steps]
-    said = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
-        f"{beside.name} {shown(beside)}, with nothing pinned {shown(nothing)}" for beside, nothing in steps[-1]
-    )
-    if stays := set.intersection(*slower[-LAST_STEPS:]):
-        return Judgement(
-            "confirmed", f"{said}; {' and '.join(sorted(stays))} is slower from {shown(shares[-LAST_STEPS:][0])} on"
-        )
-    return Judgement("unknown", f"{said}; nothing stays slower up to that, the most that room and time allowed here")
-
-
-def _beside(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
-    """Return what each work takes with so much pinned, and with nothing. Raises MissingError."""
-    return [(of.at(name, pinned), of.at(name, 0)) for name in WORKS]
-
-
-def _is_slower(beside: Figure, nothing: Figure) -> bool:
-    return beside.low > nothing.high and beside.median > (1 + MATTERS) * nothing.median
-
-
-def is_locked(of: Measured) -> Judgement:
-    """Judge by what Linux swaps out when asked to; on a host without swap, by any witness that calls pages locked.
-
-    A witness must say so of pinned memory alone. A driver may hold pages in a way that none of them counts: where none
-    says so, it is not known.
-    """
-    pinned, pageable = (of.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
-    if pinned and pageable and pageable.low >= HIDDEN:
-        said = f"asked to swap it out, Linux takes {shown(pageable)} of pageable memory and {shown(pinned)} of pinned"
-        return decide(said, confirmed=pinned.high <= BARELY, refuted=pinned.low >= HIDDEN)
-    pairs = [
-        (name, pinned, pageable)
-        for name in WITNESSES
-        if (pinned := of.maybe(f"locked by {name}, pinned")) and (pageable := of.maybe(f"locked by {name}, pageable"))
-    ]
-    if not pairs:
-        raise MissingError("what Linux tells of locked memory")
-    said = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
-    seen = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
-    if seen:
-        return Judgement("confirmed", f"{' and '.join(seen)} say so of its bytes ({said})")
-    return Judgement("unknown", f"nothing that Linux tells shows it ({said}): a driver may hold pages without counting")
-
-
-def takes_memory_at_once(of: Measured) -> Judgement:
-    """Judge whether pinned memory is gone from what the host has left once it is allocated, and pageable is not."""
-    pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
-    written = of("taken from the host, written, pageable")
-    said = (
-        f"of its bytes {shown(pinned)} are gone from MemAvailable once it is allocated; of pageable memory "
-        f"{shown(pageable)}, {shown(written)} once it is written"
-    )
-    if written.median < HIDDEN:
-        return Judgement("unknown", f"{said}: here MemAvailable does not tell what is taken")
-    confirmed = pinned.low >= HIDDEN and pageable.high <= BARELY
-    return decide(said, confirmed=confirmed, refuted=pinned.high <= BARELY)
-
-
-def is_more_limited(of: Measured) -> Judgement:
-    """Judge whether pinned memory must fit into the RAM at hand, where more pageable memory can be allocated."""
-    more = of("more than is available can be allocated, pageable")
-    outcome, said = takes_memory_at_once(of)
-    said = f"{said}; more pageable memory than is available can be allocated: {shown(more)}"
-    return Judgement("refuted" if outcome == "confirmed" and not more.high else outcome, said)
-
-
-def always_anew(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs as much again as the first time."""
-    return reverse(again_is_cheap(of))
-
-
-def costs_more(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs more to get than pageable memory, at most sizes."""
-    return _at_most_sizes(of, "allocate, pinned", "allocate, pageable", "more")
-
-
-def again_is_cheap(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs less again than the first time, at most sizes."""
-    return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
-
-
-def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> Judgement:
-    pairs = all_pairs_by_size(of, first, second)
-    relations = [order(*pair) for pair in pairs]
-    of.asked.extend(pairs[-1])
-    said = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
-    if len(pairs) > 1:
-        said += f"; {'dearer' if wanted == 'more' else 'cheaper'} beyond the spread at {relations.count(wanted)} of "
-        said += f"{len(pairs)} sizes"
-    return _mostly([relations], wanted, said)
 
 
 PUBLISHED_RATES = (

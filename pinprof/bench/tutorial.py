@@ -1,40 +1,8 @@
 """E1 to E7: what the PyTorch tutorial on pin_memory() and non_blocking does and says."""
 
+from pinprof.bench import tutorial_judges as judges
 from pinprof.bench.experiment import ANSWER, ARTICLE, MIB, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Published, Size
 from pinprof.bench.judging import all_less, extreme, faster, less, not_less, right, wrong
-from pinprof.bench.tutorial_judges import (
-    CASES,
-    IN_TURN,
-    KEPT_BUFFER,
-    KERNELS_FIRST,
-    MADE,
-    PUBLISHED_STRATEGIES,
-    SENT,
-    STRATEGIES,
-    TENSORDICT,
-    TEXTS_KERNELS,
-    TWO_COPIES,
-    at_most_twice,
-    can_be_faster,
-    can_be_slower,
-    conclusions_hold,
-    faster_in_threads,
-    gain_varies,
-    gains_less,
-    generally_faster,
-    holds_the_host,
-    in_turn,
-    moved_by_a_thread,
-    one_wait,
-    only_pinned_and_streamed,
-    read_too_early,
-    run_at_once,
-    same_call,
-    sent_at_once,
-    still_on_the_host,
-    takes_longer_than_a_kernel,
-    usually_slower,
-)
 
 FLOATS = "numbers of 4 bytes in the tensor"
 OF_EACH = "numbers of 4 bytes in each tensor"
@@ -56,47 +24,47 @@ TUTORIALS = (
             Claim(
                 "To pin a tensor and then copy it is usually slower than to copy it",
                 (TUTORIAL,),
-                usually_slower,
+                judges.usually_slower,
                 differs="fresh pinned memory takes long to get; torch keeps it and uses it again (E15), and then to "
                 "pin may cost less than the driver's staging",
             ),
             Claim(
                 "pin_memory().to(device, non_blocking=True) can be slower than a plain to(device)",
                 (TUTORIAL,),
-                can_be_slower,
+                judges.can_be_slower,
                 "of many tensors 324 against 394 ms (E3): by its own figures faster; blocking 573 ms",
                 "what it costs to get pinned memory and to fill it, against what the driver's staging costs",
             ),
             Claim(
                 "pin_memory().to(device, non_blocking=True) takes at most twice the time of a plain to(device)",
                 (TUTORIAL,),
-                at_most_twice,
+                judges.at_most_twice,
                 differs="fresh pinned memory takes long to get (E15)",
             ),
             Claim(
                 "In rare cases to pin first is faster than the driver's copy in pieces",
                 (TUTORIAL,),
-                can_be_faster,
+                judges.can_be_faster,
                 differs="memory that torch has kept costs little to get, new pinned memory much (E15); that such cases "
                 "are rare, one machine cannot say",
             ),
             Claim(
                 "pin_memory() holds the host: later work begins only when the tensor is pinned",
                 (TUTORIAL,),
-                holds_the_host,
+                judges.holds_the_host,
                 differs="where many threads of the host fill memory that torch has kept, its call takes little longer "
                 "than one that only queues a copy",
             ),
             Claim(
                 "A pinned buffer that is kept for all copies remains limited by the copy into it",
                 (TUTORIAL,),
-                less("pinned.to", KEPT_BUFFER),
+                less("pinned.to", judges.KEPT_BUFFER),
                 differs="where many threads of the host copy, it takes little beside the copy to the GPU",
             ),
             Claim(
                 "To allocate directly in pinned memory avoids the cost of the copy from pageable memory to it",
                 (ARTICLE,),
-                less(MADE[1], MADE[0]),
+                less(judges.MADE[1], judges.MADE[0]),
                 differs="where many threads of the host copy, that copy takes little beside the one to the GPU",
             ),
         ),
@@ -130,11 +98,11 @@ TUTORIALS = (
                 faster("non_blocking, one synchronize", "blocking"),
                 differs="it depends on what a wait costs the host beside what a launch costs it",
             ),
-            Claim("The host waits once instead of once per tensor", (TUTORIAL,), one_wait),
+            Claim("The host waits once instead of once per tensor", (TUTORIAL,), judges.one_wait),
             Claim(
                 "A blocking copy is the same asynchronous copy with a wait after it",
                 (TUTORIAL,),
-                same_call,
+                judges.same_call,
                 "profiles: cudaMemcpyAsync in both, cudaStreamSynchronize in the blocking one",
             ),
         ),
@@ -155,33 +123,33 @@ TUTORIALS = (
             Claim(
                 "To pin, copy and wait for each is the worst of six",
                 (TUTORIAL,),
-                extreme("pin and copy, blocking", STRATEGIES, "more"),
+                extreme("pin and copy, blocking", judges.STRATEGIES, "more"),
                 "its bars; no sentence says so",
                 differs="it depends on what it costs to pin, against what the driver's staging costs",
             ),
             Claim(
                 "Pinned beforehand and non_blocking is the best of six",
                 (TUTORIAL,),
-                extreme("pinned, non_blocking", STRATEGIES, "less"),
+                extreme("pinned, non_blocking", judges.STRATEGIES, "less"),
                 "its bars; no sentence says so",
                 differs="where pinning keeps up with the link, to pin on the way is as fast",
             ),
             Claim(
                 "Generally, non_blocking=True makes copies to the GPU faster",
                 (TUTORIAL,),
-                generally_faster,
+                judges.generally_faster,
                 differs="of large pageable tensors the driver's staging takes the time, whoever waits for it",
             ),
             Claim(
                 "From the host's view several tensors are sent at once: it sends the next before the last has arrived",
                 (TUTORIAL,),
-                sent_at_once,
+                judges.sent_at_once,
                 differs="small tensors arrive sooner than the host asks for the next",
             ),
             Claim(
                 "How much it gains varies with the number and size of the tensors",
                 (TUTORIAL,),
-                gain_varies,
+                judges.gain_varies,
                 differs="it depends on what a wait costs beside the copy that is waited for",
             ),
             Claim(
@@ -194,14 +162,14 @@ TUTORIALS = (
             Claim(
                 "The tutorial's opening conclusions hold on this machine",
                 (TUTORIAL,),
-                conclusions_hold,
+                judges.conclusions_hold,
                 "its figures are of its own system and may vary",
                 "each conclusion has its own verdict; of systems in general one machine tells nothing",
             ),
         ),
-        PUBLISHED_STRATEGIES,
+        judges.PUBLISHED_STRATEGIES,
         (Size("tensors", 1000, "how many tensors", quick=100), Size("floats", 1_000_000, OF_EACH)),
-        STRATEGIES,
+        judges.STRATEGIES,
         "the few tensors are ours: four of the same size",
     ),
     Experiment(
@@ -212,7 +180,7 @@ TUTORIALS = (
             Claim(
                 "A copy overlaps kernels only if it is pinned and on a side stream",
                 (TUTORIAL,),
-                only_pinned_and_streamed(KERNELS_FIRST),
+                judges.only_pinned_and_streamed(judges.KERNELS_FIRST),
                 "four traces; the copy is beside the kernel in one: side stream, pinned",
                 "the call of a pageable copy holds the host: only kernels that were launched before it can hide the "
                 "copy, and the text launches them after it",
@@ -220,34 +188,42 @@ TUTORIALS = (
             Claim(
                 "Of the text's own four cases only the pinned copy on a side stream overlaps the kernels",
                 (TUTORIAL,),
-                only_pinned_and_streamed(kernels=TEXTS_KERNELS),
+                judges.only_pinned_and_streamed(kernels=judges.TEXTS_KERNELS),
                 "the same four traces",
                 "the kernels end long before the copy: only their own length can be hidden",
             ),
             Claim(
                 "Of code that comes to the GPU kernel by kernel, transfers may take most of the time",
                 (ARTICLE,),
-                takes_longer_than_a_kernel,
+                judges.takes_longer_than_a_kernel,
                 differs="one product for each number is the least that a kernel does: others take a larger share",
             ),
             Claim(
-                "On the default stream a copy and kernels take turns", (TUTORIAL,), in_turn, "two traces of the four"
+                "On the default stream a copy and kernels take turns",
+                (TUTORIAL,),
+                judges.in_turn,
+                "two traces of the four",
             ),
             Claim(
                 "A copy needs a free copy engine: beside another one the same way it waits",
                 (TUTORIAL,),
-                run_at_once(TWO_COPIES[1], expected=False),
+                judges.run_at_once(judges.TWO_COPIES[1], expected=False),
                 differs="a GPU may have several engines for one way; they share its link",
             ),
             Claim(
                 "Modern GPUs have more than one: a copy the other way runs beside it",
                 (TUTORIAL,),
-                run_at_once(TWO_COPIES[2], expected=True),
+                judges.run_at_once(judges.TWO_COPIES[2], expected=True),
                 differs="a GPU with one copy engine copies one way at a time",
             ),
         ),
         sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
-        cases=(*CASES, KERNELS_FIRST, *(f"{case}{TEXTS_KERNELS}" for case in CASES), *TWO_COPIES),
+        cases=(
+            *judges.CASES,
+            judges.KERNELS_FIRST,
+            *(f"{case}{judges.TEXTS_KERNELS}" for case in judges.CASES),
+            *judges.TWO_COPIES,
+        ),
         changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, "
         "so the first cases have products of matrices, longer than the copy. The case with kernels first, the copies "
         "beside copies, and the kernel between a copy there and one back, are ours",
@@ -269,24 +245,24 @@ TUTORIALS = (
             Claim(
                 'to("cuda", non_blocking=True).mean() is right without a synchronize',
                 (TUTORIAL,),
-                right(*SENT),
+                right(*judges.SENT),
             ),
             Claim(
                 "When a non_blocking copy to the GPU returns, the data may still be on the host",
                 (ANSWER,),
-                still_on_the_host,
+                judges.still_on_the_host,
                 differs="a short copy may have ended when its call returns",
             ),
             Claim(
                 "So what is used on the GPU right after it may not be there",
                 (ANSWER,),
-                read_too_early,
+                judges.read_too_early,
                 differs="the kernel that reads it is behind the copy on its stream",
             ),
             Claim(
                 "A background thread moves the data",
                 (ANSWER,),
-                moved_by_a_thread,
+                judges.moved_by_a_thread,
                 differs="the GPU copies pinned memory by itself; pageable memory the calling thread stages",
             ),
         ),
@@ -298,7 +274,7 @@ TUTORIALS = (
         cases=(
             "read at once",
             "read after synchronize",
-            *SENT,
+            *judges.SENT,
         ),
         changed="each try has other numbers: else the memory of the copy before holds the right ones. What goes to the "
         "GPU is a tenth as large; whether its copy has ended when its call returns, and how busy other threads are "
@@ -347,7 +323,7 @@ TUTORIALS = (
             Claim(
                 "To pin in other threads is faster than in the main one",
                 (TUTORIAL,),
-                faster_in_threads,
+                judges.faster_in_threads,
                 differs="threads pin while the first tensors are copied; a main thread that copies each tensor as soon "
                 "as it has pinned it does so, too",
             ),
@@ -361,8 +337,8 @@ TUTORIALS = (
                 "TensorDict.to(non_blocking_pin=True) with four threads is the fastest of its ways",
                 (TUTORIAL,),
                 extreme(
-                    f"{TENSORDICT}pin in threads then copy",
-                    tuple(f"{TENSORDICT}{way}" for way in ("blocking", "non_blocking", "pin then copy")),
+                    f"{judges.TENSORDICT}pin in threads then copy",
+                    tuple(f"{judges.TENSORDICT}{way}" for way in ("blocking", "non_blocking", "pin then copy")),
                     "less",
                 ),
                 "302 ms against 317 to 397 ms",
@@ -371,13 +347,13 @@ TUTORIALS = (
             Claim(
                 "Of small tensors, threads that pin gain less: they may cost more than they bring",
                 (TUTORIAL,),
-                gains_less("small"),
+                judges.gains_less("small"),
                 differs="it depends on what a thread costs to be given work",
             ),
             Claim(
                 "Of few tensors, threads that pin gain less",
                 (TUTORIAL,),
-                gains_less("few"),
+                judges.gains_less("few"),
                 differs="it depends on what a thread costs to be given work",
             ),
         ),
@@ -392,7 +368,7 @@ TUTORIALS = (
             Size("floats", 1_000_000, OF_EACH),
             Size("threads", 4, "threads that pin"),
         ),
-        ("blocking", "non_blocking", "pin then copy", "pin in threads then copy", IN_TURN),
+        ("blocking", "non_blocking", "pin then copy", "pin in threads then copy", judges.IN_TURN),
         "the text has TensorDict do it; here a dictionary and a pool of threads do the same, and TensorDict too where "
         "it is installed. To pin and copy in turn is ours. The text has no program for small tensors and few: here "
         "they are of 4 kB, and four",

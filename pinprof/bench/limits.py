@@ -1,0 +1,187 @@
+"""E15: what pinned memory costs, what the texts say of its limits, and how figures judge it."""
+
+from pinprof.bench.experiment import (
+    GIB,
+    MIB,
+    OURS,
+    PROCESSES,
+    TUTORIAL,
+    Claim,
+    Experiment,
+    Size,
+)
+from pinprof.bench.judging import (
+    BARELY,
+    HIDDEN,
+    Judgement,
+    Measured,
+    MissingError,
+    against,
+    all_pairs_by_size,
+    answers,
+    decide,
+    reverse,
+)
+from pinprof.bench.order import MATTERS, Order, order, shown
+from pinprof.bench.processes_judges import at_most_of_sizes
+from pinprof.bench.results import Figure
+from pinprof.units import size
+
+LAST_STEPS = 2
+"""Steps of pinned memory, up to the most, at which work must be slower."""
+WORKS = ("host copy", "fresh memory", "file read again")
+"""What the host does beside pinned memory."""
+WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
+"""By which Linux tells that memory is locked."""
+
+
+def slows_the_host(of: Measured) -> Judgement:
+    """Judge whether some of the host's work is slower beside pinned memory; where none is, beside more it may be.
+
+    Work is slower if it is so at the last two steps, up to the most that was pinned: one step that something else has
+    slowed says nothing.
+    """
+    shares = of.by_size("pinned of the host's memory")
+    steps = [_beside(of, share.size) for share in shares]
+    of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
+    slower = [{beside.name for beside, nothing in step if _is_slower(beside, nothing)} for step in steps]
+    said = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
+        f"{beside.name} {shown(beside)}, with nothing pinned {shown(nothing)}" for beside, nothing in steps[-1]
+    )
+    if stays := set.intersection(*slower[-LAST_STEPS:]):
+        return Judgement(
+            "confirmed", f"{said}; {' and '.join(sorted(stays))} is slower from {shown(shares[-LAST_STEPS:][0])} on"
+        )
+    return Judgement("unknown", f"{said}; nothing stays slower up to that, the most that room and time allowed here")
+
+
+def _beside(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
+    """Return what each work takes with so much pinned, and with nothing. Raises MissingError."""
+    return [(of.at(name, pinned), of.at(name, 0)) for name in WORKS]
+
+
+def _is_slower(beside: Figure, nothing: Figure) -> bool:
+    return beside.low > nothing.high and beside.median > (1 + MATTERS) * nothing.median
+
+
+def is_locked(of: Measured) -> Judgement:
+    """Judge by what Linux swaps out when asked to; on a host without swap, by any witness that calls pages locked.
+
+    A witness must say so of pinned memory alone. A driver may hold pages in a way that none of them counts: where none
+    says so, it is not known.
+    """
+    pinned, pageable = (of.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
+    if pinned and pageable and pageable.low >= HIDDEN:
+        said = f"asked to swap it out, Linux takes {shown(pageable)} of pageable memory and {shown(pinned)} of pinned"
+        return decide(said, confirmed=pinned.high <= BARELY, refuted=pinned.low >= HIDDEN)
+    pairs = [
+        (name, pinned, pageable)
+        for name in WITNESSES
+        if (pinned := of.maybe(f"locked by {name}, pinned")) and (pageable := of.maybe(f"locked by {name}, pageable"))
+    ]
+    if not pairs:
+        raise MissingError("what Linux tells of locked memory")
+    said = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
+    seen = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
+    if seen:
+        return Judgement("confirmed", f"{' and '.join(seen)} say so of its bytes ({said})")
+    return Judgement("unknown", f"nothing that Linux tells shows it ({said}): a driver may hold pages without counting")
+
+
+def takes_memory_at_once(of: Measured) -> Judgement:
+    """Judge whether pinned memory is gone from what the host has left once it is allocated, and pageable is not."""
+    pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
+    written = of("taken from the host, written, pageable")
+    said = (
+        f"of its bytes {shown(pinned)} are gone from MemAvailable once it is allocated; of pageable memory "
+        f"{shown(pageable)}, {shown(written)} once it is written"
+    )
+    if written.median < HIDDEN:
+        return Judgement("unknown", f"{said}: here MemAvailable does not tell what is taken")
+    confirmed = pinned.low >= HIDDEN and pageable.high <= BARELY
+    return decide(said, confirmed=confirmed, refuted=pinned.high <= BARELY)
+
+
+def is_more_limited(of: Measured) -> Judgement:
+    """Judge whether pinned memory must fit into the RAM at hand, where more pageable memory can be allocated."""
+    more = of("more than is available can be allocated, pageable")
+    outcome, said = takes_memory_at_once(of)
+    said = f"{said}; more pageable memory than is available can be allocated: {shown(more)}"
+    return Judgement("refuted" if outcome == "confirmed" and not more.high else outcome, said)
+
+
+def always_anew(of: Measured) -> Judgement:
+    """Judge whether pinned memory costs as much again as the first time."""
+    return reverse(again_is_cheap(of))
+
+
+def costs_more(of: Measured) -> Judgement:
+    """Judge whether pinned memory costs more to get than pageable memory, at most sizes."""
+    return _at_most_sizes(of, "allocate, pinned", "allocate, pageable", "more")
+
+
+def again_is_cheap(of: Measured) -> Judgement:
+    """Judge whether pinned memory costs less again than the first time, at most sizes."""
+    return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
+
+
+def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> Judgement:
+    pairs = all_pairs_by_size(of, first, second)
+    relations = [order(*pair) for pair in pairs]
+    of.asked.extend(pairs[-1])
+    said = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
+    if len(pairs) > 1:
+        said += f"; {'dearer' if wanted == 'more' else 'cheaper'} beyond the spread at {relations.count(wanted)} of "
+        said += f"{len(pairs)} sizes"
+    return at_most_of_sizes([relations], wanted, said)
+
+
+LIMITS = Experiment(
+    "E15",
+    "pinned_limits",
+    "what pinned memory costs by size, what happens if too much is asked for, and what it costs other host work",
+    (
+        Claim(
+            "A pinned allocation may fail, and the error can be handled",
+            (PROCESSES,),
+            answers({"too much raises an error": True, "the GPU works after it": True}),
+        ),
+        Claim(
+            "Pinning too much memory makes the machine slower",
+            (PROCESSES, TUTORIAL),
+            slows_the_host,
+            differs=(
+                "while enough memory is left, nothing is slower; the text says that only the machine's own work "
+                "shows how much is too much"
+            ),
+        ),
+        Claim("Pinned memory is locked: it cannot be swapped out", (TUTORIAL, PROCESSES), is_locked),
+        Claim(
+            "It reduces the memory that is available to the system and to other programs",
+            (PROCESSES,),
+            takes_memory_at_once,
+        ),
+        Claim("It is more limited than pageable memory: by the RAM at hand", (TUTORIAL,), is_more_limited),
+        Claim(
+            "Each pin_memory() gets its memory anew, by cudaHostAlloc",
+            (TUTORIAL,),
+            always_anew,
+            differs="torch keeps pinned memory that is given back, and hands it out again",
+        ),
+        Claim("Pinned memory costs more to get than pageable memory", (OURS,), costs_more),
+        Claim("Pinned memory that torch has had before costs little to get again", (OURS,), again_is_cheap),
+    ),
+    sizes=(
+        Size("least", MIB, "bytes of the smallest allocation", of_text=False),
+        Size("most", GIB, "bytes of the largest one", quick=64 * MIB, of_text=False),
+        Size(
+            "share",
+            50,
+            "percent of the host's memory pinned at most, within room and time",
+            quick=5,
+            of_text=False,
+        ),
+    ),
+    cases=("allocate, pageable", "allocate, pinned", "allocate, pinned again"),
+    changed="the text warns of it and has no program for it",
+)
