@@ -10,7 +10,7 @@ MEMSET = "#96C8CE"
 COPY_OUT, COPY_BACK, COPY_WITHIN = ("#A04300", "#EDA326"), ("#612410", "#FFDB91"), "#AE7D30"
 """Copies are orange and brown: to the GPU and back, each with pageable and with pinned memory; all others."""
 OVERLAPPED = "#FFC067"
-"""Copies beside kernels; exposed ones are as dark as those of pageable memory."""
+"""Overlapped copies; exposed ones are as dark as those of pageable memory."""
 IDLE = "rgba(140,150,160,0.24)"
 """Nothing ran: it recedes, on white and in the dark."""
 
@@ -77,7 +77,7 @@ def ink(colour: str) -> str:
 
 
 def _linear(part: float) -> float:
-    return float(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)  # noqa: PLR2004  as sRGB has it
+    return float(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)  # noqa: PLR2004  from sRGB
 
 
 def _channels(colour: str) -> list[int]:

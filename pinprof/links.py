@@ -22,7 +22,7 @@ REACHED_GBPS = {3: 12.0, 4: 25.0, 5: 55.0}
 """What copies of pinned memory reach on 16 lanes, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth #42)
 and 55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`)."""
 USUAL = 0.87
-"""The same as a share of what the link could carry, of generations of which no copy was measured: the rest are headers
+"""The same as a share of what the link could carry, for generations without measured copies: the rest are headers
 and acknowledgements."""
 
 VENDOR = re.compile(r"^(?:NVIDIA|AMD|Instinct|Tesla|GeForce|Quadro|TITAN|Radeon)\s+", re.IGNORECASE)
@@ -47,7 +47,7 @@ class Link(Struct, frozen=True):
 
 
 def pcie(generation: int | None, lanes: int | None) -> Link | None:
-    """Return a link of PCI Express; None if there is no such generation or number of lanes.
+    """Return a link of PCI Express; None if the generation or the number of lanes is unknown.
 
     The rate is transfers x lanes x encoding / 8 bits: 32 x 16 x 128/130 / 8 = 63.0 GB/s of PCIe 5.0 x16 (PCI Express
     Base Specification).

@@ -23,11 +23,11 @@ def log(report: Report | JobReport | str | os.PathLike[str], *, to: Iterable[Any
     figures, named as in the JSON, and report.html and report.json as files (of a job without the page). It gets no
     figure that is withheld: `pinprof/withheld` says why.
 
-    Raises PinprofError if there is no run, or if one cannot be written to; the others are written all the same.
+    Raises PinprofError if no run is open, or if one cannot be written to; the others are written all the same.
     """
     runs = destinations(active_runs() if to is None else to)
     if not runs:
-        raise PinprofError("there is no run to log to; call mlflow.start_run() or wandb.init() before")
+        raise PinprofError("no run is open to log to; call mlflow.start_run() or wandb.init() before")
     logged = _logged(report)
     with ExitStack() as stack:  # an error is raised when all runs have had their turn
         for run in runs:

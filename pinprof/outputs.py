@@ -28,7 +28,7 @@ def shortest(path: str | Path) -> str:
     absolute = os.path.abspath(path)  # noqa: PTH100  without its links
     try:
         return min(os.path.relpath(absolute), absolute, key=len)
-    except (OSError, ValueError):  # there is no working directory any more, or it is on another drive
+    except (OSError, ValueError):  # the working directory is gone, or it is on another drive
         return absolute
 
 
@@ -37,7 +37,7 @@ def check_outputs(
 ) -> None:
     """Raise PinprofError for the first output that cannot be written, is an input, or exists already.
 
-    `way` tells the user how to overwrite a file.
+    `way` says to the user how to overwrite a file.
     """
     for one, other in combinations(outputs, 2):
         if one == other or _identity(one, 1) == _identity(other, 1):

@@ -14,7 +14,7 @@ LONGER = 1.5
 DEVIATIONS = 6
 """A time within this number of median deviations is like the others, too: they scatter as much."""
 FEWEST = 3
-"""With fewer times there is no usual one."""
+"""Fewer times have no usual one."""
 MOSTLY = 0.5
 """A reason explains a long time if it explains this share of its excess over the usual one."""
 

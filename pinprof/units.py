@@ -47,7 +47,7 @@ def size(count: float) -> str:
 
 
 def sizes(count: float | None, unsized: int) -> str:
-    """Return a sum of sizes of which so many are not known: "48.0 MiB", "at least 48.0 MiB", "unknown size"."""
+    """Return a sum of sizes; `unsized` more are unknown: "48.0 MiB", "at least 48.0 MiB", "unknown size"."""
     if count is None:
         return "unknown size"
     return f"at least {size(count)}" if unsized else size(count)

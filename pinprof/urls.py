@@ -1,4 +1,4 @@
-"""Tells URLs, paths and standard input apart, and shows them without the secrets of a URL."""
+"""Distinguishes URLs, paths and standard input, and shows them without the secrets of a URL."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Makes of a recorded bench its page, and the tables of traces/BENCH.md: verdicts, and figures beside published ones.
+"""Makes of a recorded bench its page, and the tables of traces/BENCH.md: verdicts, and figures with the published ones.
 
 PYTHONPATH=. python scripts/bench_page.py traces/bench.json traces/bench.html > bench.md
 """

@@ -43,7 +43,7 @@ COSTS_NS = (0, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000, 6000, 7000, 
 """At which each program is replayed."""
 GPU_BOUND, SENSITIVE = 0.9, 1.1
 """The profiler's cost shows in the step only if the GPU works for less than the first share of it, and if the replay at
-no cost takes so many times as long as at the most."""
+no cost takes at least the second number of times as long as at the most."""
 NOTED = ("pairs.json", "steps.json", "rules.json", "truth.json")
 """Where the measured steps of a folder are."""
 MS = 1e6

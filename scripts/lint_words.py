@@ -26,14 +26,14 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 124),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 259),
+    Phrase(r"\bso many\b", "N, or the name of the number", 111),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 232),
     Phrase(r"\bof late\b", "recently, or since when", 4),
-    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 29),
-    Phrase(r"\bis no\b", "is not a", 104),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 176),
-    Phrase(r"\bhas it\b", "the noun", 26),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 83),
+    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 28),
+    Phrase(r"\bis no\b", "is not a", 87),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 161),
+    Phrase(r"\bhas it\b", "the noun", 23),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 73),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes", 1),

@@ -93,7 +93,7 @@ def replays(folder: Path, trace: str, before_ms: float) -> tuple[Replay, Replay]
 
 
 def option(name: str, value: str | bool) -> str:
-    """Return the option of a scenario as the command line has it; which waits are dropped is not said."""
+    """Return the option of a scenario as on the command line, without the places of dropped waits."""
     words = f"--{name.replace('_', '-')}"
     return words if value is True or name == "drop_syncs" else f"{words} {value}"
 

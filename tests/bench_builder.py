@@ -28,7 +28,7 @@ def measured(
 
 
 def count(name: str, unit: str, value: float, runs: int = 1, size: int | None = None) -> Figure:
-    """Return what has no spread: wrong values in so many tries, waits, yes or no."""
+    """Return what has no spread: wrong values in some tries, waits, yes or no."""
     return Figure(name, unit, float(value), float(value), float(value), runs, size)
 
 

@@ -1,4 +1,4 @@
-"""Outputs: whole or not at all, through what is no file, and never over what is read."""
+"""Outputs: whole or not at all, through what is not a file, and never over what is read."""
 
 import os
 import stat
@@ -150,7 +150,7 @@ def test_one_file_is_not_two_outputs_nor_an_input_by_any_name(tmp_path: Path) ->
             check_outputs([str(one), str(other)], force=True)
         with pytest.raises(PinprofError, match="is also an input"):
             check_outputs([str(other)], [str(one)], force=True)
-    with pytest.raises(PinprofError, match="names two outputs"):  # of which neither is there yet
+    with pytest.raises(PinprofError, match="names two outputs"):  # neither is there yet
         check_outputs([str(tmp_path / "new"), str(tmp_path / "folder" / "new")], force=True)
     check_outputs([str(one), str(tmp_path / "new")], [str(tmp_path / "read")], force=True)
 

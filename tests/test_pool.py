@@ -1,4 +1,4 @@
-"""The traces of a job measured in processes of this machine and on a Dask cluster, some of which die meanwhile."""
+"""The traces of a job measured in processes of this machine and on a Dask cluster, where some die meanwhile."""
 
 import os
 import pickle

@@ -95,7 +95,7 @@ def test_a_recorded_experiment_shows_what_it_is_about(
 def test_batches_of_a_class_are_told_from_those_of_a_loader_that_does_not_pin() -> None:
     """E8's DataLoader does not pin; E9's does, but a class of batches without pin_memory() stays pageable."""
     trace = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz").trace
-    forgotten = replace(trace, info=replace(trace.info, loaders_pin=None))  # as of a DataLoader that nothing tells of
+    forgotten = replace(trace, info=replace(trace.info, loaders_pin=None))  # as of a DataLoader that nothing reports
     for analysis, pins, rule, said in (
         (
             analysis_of(RECORDED / "e8.pageable-blocking.json.gz"),

@@ -1,4 +1,4 @@
-"""Copies of which the trace does not tell the size, or tells one that no copy has: unknown is not nothing."""
+"""Copies whose size the trace lacks, or gives as one that no copy has: unknown is not nothing."""
 
 from pathlib import Path
 from typing import Any

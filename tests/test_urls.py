@@ -82,7 +82,7 @@ def test_secrets_in_a_sentence_are_not_shown() -> None:
 
 SECRET = "S3CRETtoken"
 AROUND = st.text(st.sampled_from("ab1.:;,#?/&='\"+%!$*()~ _-[]"), max_size=6)
-"""What may stand beside a secret."""
+"""What may stand next to a secret."""
 IN_USER = st.text(st.sampled_from("ab1.;,&='\"+%!$*()~ _-"), max_size=6)
 
 

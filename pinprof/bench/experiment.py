@@ -72,7 +72,7 @@ class Experiment:
     cases: tuple[str, ...] = ()
     """What can be recorded of it, each as a trace."""
     changed: str = ""
-    """What is not as the text has it, and why."""
+    """What differs from the text, and why."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with if none is chosen."""

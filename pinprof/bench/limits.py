@@ -30,23 +30,23 @@ from pinprof.units import size
 LAST_STEPS = 2
 """Steps of pinned memory, up to the most, at which work must be slower."""
 WORKS = ("host copy", "fresh memory", "file read again")
-"""What the host does beside pinned memory."""
+"""Work of the host that is timed while memory is pinned."""
 WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
-"""By which Linux tells that memory is locked."""
+"""Counters and flags by which Linux shows that memory is locked."""
 
 
 def slows_the_host(of: Measured) -> Judgement:
-    """Judge whether some of the host's work is slower beside pinned memory; where none is, beside more it may be.
+    """Judge whether some of the host's work is slower while memory is pinned; where none is, it may be with more.
 
     Work is slower if it is so at the last two steps, up to the most that was pinned: one step that something else has
     slowed says nothing.
     """
     shares = of.by_size("pinned of the host's memory")
-    steps = [_beside(of, share.size) for share in shares]
+    steps = [_with_pinned(of, share.size) for share in shares]
     of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
-    slower = [{beside.name for beside, nothing in step if _is_slower(beside, nothing)} for step in steps]
+    slower = [{pinned.name for pinned, nothing in step if _is_slower(pinned, nothing)} for step in steps]
     said = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
-        f"{beside.name} {shown(beside)}, with nothing pinned {shown(nothing)}" for beside, nothing in steps[-1]
+        f"{pinned.name} {shown(pinned)}, with nothing pinned {shown(nothing)}" for pinned, nothing in steps[-1]
     )
     if stays := set.intersection(*slower[-LAST_STEPS:]):
         return Judgement(
@@ -55,13 +55,13 @@ def slows_the_host(of: Measured) -> Judgement:
     return Judgement("unknown", f"{said}; nothing stays slower up to that, the most that room and time allowed here")
 
 
-def _beside(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
-    """Return what each work takes with so much pinned, and with nothing. Raises MissingError."""
+def _with_pinned(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
+    """Return the times of each work with this much memory pinned, and with none. Raises MissingError."""
     return [(of.at(name, pinned), of.at(name, 0)) for name in WORKS]
 
 
-def _is_slower(beside: Figure, nothing: Figure) -> bool:
-    return beside.low > nothing.high and beside.median > (1 + MATTERS) * nothing.median
+def _is_slower(pinned: Figure, nothing: Figure) -> bool:
+    return pinned.low > nothing.high and pinned.median > (1 + MATTERS) * nothing.median
 
 
 def is_locked(of: Measured) -> Judgement:

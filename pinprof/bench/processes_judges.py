@@ -32,9 +32,9 @@ PUBLISHED_BYTES = 16 * MIB
 CHANCE = 0.05
 """How likely chance alone may have made what confirms or refutes a claim by counting."""
 HELD_SHARE = 0.1
-"""A call that takes up to this share of another's time is nothing beside it."""
+"""A call that takes up to this share of another's time is nothing compared with it."""
 ALIKE = 1.25
-"""Copies go the same way if one is less than so many times as fast: from pinned memory it is three or four times."""
+"""Copies go the same way if neither is this many times as fast as the other; pinned ones are three or four times."""
 BY_EVENTS = ("as written", "bare, by events")
 BY_CLOCK = ("as written", "in the object, by perf_counter")
 """The text's two programs, as written and with the other's clock: BY_CLOCK begins with E11's, BY_EVENTS with E12's."""
@@ -44,7 +44,7 @@ ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned
 
 
 def as_fast_as_published(of: Measured) -> Judgement:
-    """Judge by memory that is pinned where it is copied; the text's own figure, taken as it takes it, stands beside."""
+    """Judge by memory that is pinned where it is copied; the text's own figure is shown too."""
     written = of.maybe("times as fast, as written")
     outcome, said = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
     return Judgement(outcome, f"pinned in the child {said}" + (f"; as written {shown(written)}" if written else ""))
@@ -67,7 +67,7 @@ def was_first_use(of: Measured) -> Judgement:
 
 
 def no_faster_in_the_object(of: Measured) -> Judgement:
-    """Judge by copies in turn, after a warm-up; what the text's own program gives stands beside."""
+    """Judge by copies in turn, after a warm-up; what the text's own program gives is shown too."""
     written, again = of.maybe("times as fast, as written"), of("times as fast, sent to the child")
     said = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
     return decide(said, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
@@ -114,7 +114,7 @@ def goes_as_pageable(of: Measured) -> Judgement:
 def reaches_the_link(of: Measured) -> Judgement:
     """Judge whether pinned copies of some size reach, both ways, what a link of this kind usually gives.
 
-    Each way the size is named of which the rate is surest: whose spread has the highest lower end.
+    Each way it names the size whose rate is surest: the low end of its spread is the highest.
     """
     rates = [of.usable(f"{way} pinned") for way in WAYS]
     surest = [max(each, key=lambda figure: figure.low) for each in rates]
@@ -230,7 +230,7 @@ def more_predictable(of: Measured) -> Judgement:
 
 
 def _by_chance(hits: int, tries: int) -> float:
-    """Return how likely at least so many of the tries hit where hit and miss are alike (sign test)."""
+    """Return how likely at least `hits` of the tries hit if hit and miss are equally likely (sign test)."""
     return sum(comb(tries, number) for number in range(hits, tries + 1)) / 2**tries
 
 

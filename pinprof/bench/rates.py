@@ -26,7 +26,7 @@ class Pinning:
 
 
 def read_machine(path: str | os.PathLike[str]) -> Pinning:
-    """Return what the file of a bench tells of pinned memory. Raises BenchError if it has no rates of pinned copies."""
+    """Return what a bench file says about pinned memory. Raises BenchError if it has no rates of pinned copies."""
     name = os.fspath(path)
     try:
         bench = from_json(Path(path).read_bytes(), name)
@@ -40,8 +40,8 @@ def read_machine(path: str | os.PathLike[str]) -> Pinning:
 
 
 def pinning(bench: Bench) -> Pinning:
-    """Return what a bench tells of pinned memory; raises BenchError as `pinned_rates` does."""
-    said, single = {each.name: each for each in advice(bench)}, bench.result("E1")
+    """Return what a bench says about pinned memory; raises BenchError as `pinned_rates` does."""
+    said, single = {piece.name: piece for piece in advice(bench)}, bench.result("E1")
     return Pinning(
         pinned_rates(bench),
         said.get("pinning_pays_from_htod"),

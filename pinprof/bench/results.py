@@ -106,7 +106,7 @@ class Usual:
 def usual_by_unit(figures: Iterable[Sequence[Figure]]) -> dict[str, Usual]:
     """Return how much rounds usually differ, by unit, given the rounds of all figures of a bench.
 
-    A unit is left out of which too few figures have rounds that differ.
+    It leaves out a unit if too few of its figures have rounds that differ.
     """
     found: dict[str, list[tuple[float, float]]] = {}
     for rounds in figures:
@@ -150,7 +150,7 @@ def shortened(figure: Figure) -> Figure:
 
 
 def _leaves_out(count: int) -> bool:
-    """Return whether so many rounds have a middle without the lowest and the highest.
+    """Return whether `count` rounds have a middle without the lowest and the highest.
 
     Where one round in five is disturbed, three of five are in 6 % of benches: another bench's median is not. Of fewer
     rounds, two in four are in 18 %: there the disturbed one belongs to what may come.

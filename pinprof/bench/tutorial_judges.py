@@ -44,7 +44,7 @@ AT_ONCE, EARLY = "copies at once, ", "copies asked for early, "
 """What begins the names of two shares: of the time of copies that of several at once, and of the copies those that the
 host asks for before the one before has ended."""
 AS_MANY = "pinned, non_blocking"
-"""The case of E3 whose trace tells how many tensors are on their way."""
+"""The case of E3 whose trace shows how many tensors are on their way."""
 TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
 TENSORDICT = "TensorDict, "
 FRESH = ", fresh memory"
@@ -75,7 +75,7 @@ COULD, COULD_NOT = 0.5, 0.1
 
 
 def _pinned_on_the_way(of: Measured) -> list[tuple[Figure, Figure]]:
-    """Return what it takes to pin and copy without waiting, beside a plain copy: of one tensor and of many.
+    """Return times to pin and copy without waiting, each with that of a plain copy: of one tensor and of many.
 
     Of one tensor both with pinned memory that torch has kept and, where that was measured, with fresh memory.
     """
@@ -223,10 +223,10 @@ def _could(of: Measured, case: str) -> tuple[float, float]:
 
 
 def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
-    """Return what judges whether only the pinned copy on a side stream runs beside such kernels.
+    """Return what judges whether only the pinned copy on a side stream overlaps such kernels.
 
     In the text's four cases the copy is queued first: the call of a pageable copy holds the host, so that kernels
-    launched after it cannot hide it, whatever the GPU can do. `others` are cases beside the four.
+    launched after it cannot hide it, whatever the GPU can do. `others` are further cases.
     """
     cases = tuple(f"{case}{kernels}" for case in CASES)
 
@@ -295,7 +295,7 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
 def sent_at_once(of: Measured) -> Judgement:
     """Judge "can be" by how many copies the host asks for before the last has ended: of large and of small tensors.
 
-    What the GPU does at once stands beside: the text says of its side that a copy waits for what runs.
+    The share of time in which the GPU copies two at once is shown too: the text says that there a copy waits.
     """
     large, both = of.all(f"{EARLY}{AS_MANY}", f"{AT_ONCE}{AS_MANY}")
     small = of.of("E2")(f"{EARLY}non_blocking")

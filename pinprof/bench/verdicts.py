@@ -14,7 +14,7 @@ from pinprof.document import Words, doc
 from pinprof.units import size
 
 MOST_SHOWN = 8
-"""A claim on more figures than these shows none beside its verdict: they stand in the experiment's own tables."""
+"""A claim on more figures than these shows none with its verdict: they are in the experiment's own tables."""
 
 
 class ClaimVerdict(Struct, frozen=True):

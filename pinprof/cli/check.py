@@ -116,7 +116,7 @@ def _limits(
 ) -> "tuple[Limits, str | None]":
     """Return the limits, and the project's file if it sets some; an option overrides the file.
 
-    Exits if there is no limit.
+    Exits if no limit is set.
     """
     from pinprof.check.config import find_config, read_config
     from pinprof.check.limits import Limits

@@ -85,7 +85,7 @@ def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:
 def say_where(output: str, local_rank: str | None) -> None:
     """Say once on each machine except the first where its ranks wrote."""
     if local_rank == "0":
-        say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs beside it")
+        say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs next to it")
 
 
 def command_for(base: Path, *, is_folder: bool) -> str:
@@ -124,7 +124,7 @@ def report_children(
 
 
 def say_where_children(children: "Sequence[ChildRun]") -> None:
-    """Name the traces of children beside that of the script, and what is missing."""
+    """Name the traces that children wrote besides that of the script, and what is missing."""
     _say_others(children)
     say_what_is_missing(children)
 

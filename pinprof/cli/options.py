@@ -145,7 +145,7 @@ def jobs() -> int | None:
 def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":
     """Return how pages show code: with the editor of this name, else with that of the environment, if any.
 
-    Raises PinprofError if there is no such editor.
+    Raises PinprofError if the editor is unknown.
     """
     from pinprof.report.source import Code, editor_of
 
@@ -153,7 +153,7 @@ def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":
 
 
 class MachineFile(NamedTuple):
-    """A file of `pinprof bench --json`, and what it tells."""
+    """A file of `pinprof bench --json`, and what it says about pinned memory."""
 
     path: str
     pinning: "Pinning"

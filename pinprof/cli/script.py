@@ -60,7 +60,7 @@ def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
     if not Path(script).is_file():
         fail(f"{script}: {_not_a_script(script, args)}")
     if script.endswith(TRACE_NAMES):
-        fail(f"{script}: is no Python script; to report on a trace: pinprof report {shlex.quote(script)}")
+        fail(f"{script}: is not a Python script; to report on a trace: pinprof report {shlex.quote(script)}")
 
 
 def _not_a_script(word: str, args: Sequence[str]) -> str:
@@ -70,7 +70,7 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
     if Path(word).name in PYTHONS:
         return f"pinprof starts Python itself: pinprof run {shown}"
     if word in LAUNCHERS:
-        return f"is no Python script; write: {LAUNCHERS[word].format(script=shown)}"
+        return f"is not a Python script; write: {LAUNCHERS[word].format(script=shown)}"
     if Path(word).is_dir():
         return "is a folder; name the script in it"
     near = _like(word)

@@ -24,7 +24,7 @@ WAITS_FOR = {"warm-up": ", until their time is steady", "plain": ", until their 
 
 RECORDED = "recorded"
 NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
-"""The windows without which there is no trace of measured steps."""
+"""The windows that a trace of measured steps needs."""
 
 LONG_S = 30.0
 """A run that takes longer than this beyond the steps it needs says on what."""

@@ -155,7 +155,7 @@ def check_outputs(
 ) -> None:
     """Refuse outputs that cannot be written, or that the command reads, before it does any work.
 
-    `reads` are files, URLs, folders or patterns; `way` tells how to overwrite a file.
+    `reads` are files, URLs, folders or patterns; `way` says how to overwrite a file.
     """
     files = [path for path in paths if path is not None]
     outputs.check_outputs(files, _local_files(read for read in reads if read is not None), force=force, way=way)

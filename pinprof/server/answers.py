@@ -18,7 +18,7 @@ MOST_LISTS = 8
 
 
 class LeftOut(Document):
-    """A list that has lost items at its end, so that the answer is no longer than it may be."""
+    """A list that has lost items at its end, so that the answer keeps its bound."""
 
     list: Annotated[str, doc("a JSON Pointer into this answer; `others` for further lists")]
     count: Annotated[Count, doc("items left out")]
@@ -27,7 +27,7 @@ class LeftOut(Document):
 NoRoom: TypeAlias = Annotated[
     Sequence[LeftOut], doc("what had no room; the description of the tool says how to get it")
 ]
-Notes: TypeAlias = Annotated[Sequence[Words], doc("what the command said beside its result")]
+Notes: TypeAlias = Annotated[Sequence[Words], doc("what the command said besides its result")]
 
 
 def answer_of(name: str) -> type[Struct]:

@@ -25,7 +25,7 @@ PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.cli import main; mai
 MODULES = "PYTHONPATH"
 """It may name the folder, where Python would look for `sitecustomize` as it starts."""
 EVERY_S = 2.0
-"""How often a call tells that it is under way."""
+"""How often a call reports that it is under way."""
 ENDS_WITHIN_S = 15.0
 """How long a command may take to clean up when it is ended."""
 SIDE_BY_SIDE = 2

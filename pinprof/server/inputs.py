@@ -51,7 +51,7 @@ class EvidenceInput(Document):
         Literal["report", "compare"] | UnsetType, doc("the tool that gave the ids; report, if nothing is said")
     ] = UNSET
     skip: Annotated[
-        FirstWanted, doc("leave out so many items at the beginning of lists that ids name: to get the rest")
+        FirstWanted, doc("leave out this many items at the beginning of lists that ids name: to get the rest")
     ] = UNSET
 
 
@@ -80,8 +80,8 @@ class WhatifInput(Document):
     pinned_gbps: Annotated[
         Positive, Meta(extra_json_schema={"unit": "GB/s"}), doc("rate of copies that become pinned, with pin")
     ] = UNSET
-    host_speed: Annotated[Positive, doc("the host is so many times as fast")] = UNSET
-    gpu_speed: Annotated[Positive, doc("kernels are so many times as fast")] = UNSET
+    host_speed: Annotated[Positive, doc("how many times as fast the host is")] = UNSET
+    gpu_speed: Annotated[Positive, doc("how many times as fast kernels are")] = UNSET
     step_ms: Annotated[
         Positive, Meta(extra_json_schema={"unit": "ms"}), doc("the step without the profiler, if it was measured")
     ] = UNSET

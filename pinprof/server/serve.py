@@ -1,4 +1,4 @@
-"""Speaks the protocol: lists the tools, takes calls, and tells their progress, over standard input and output."""
+"""Speaks the protocol: lists the tools, takes calls, and reports their progress, over standard input and output."""
 
 import json
 from pathlib import Path

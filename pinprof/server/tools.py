@@ -139,7 +139,7 @@ TOOLS = (
         "compare",
         "What changed between two traces?",
         "Compares the trace before a change with the one after it: the step, and the waits, copies and findings that "
-        "changed beyond noise. It is no measurement of a saving to rely on: ab is. "
+        "changed beyond noise. It is not a measurement of a saving to rely on: ab is. "
         f"{BRIEF}",
         inputs.CompareInput,
         answers.answer_of("compare-brief"),

@@ -1,4 +1,4 @@
-"""Two benches beside each other, so that every count can be checked by eye."""
+"""Two benches compared, so that every count can be checked by eye."""
 
 from pathlib import Path
 

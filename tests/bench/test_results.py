@@ -126,7 +126,7 @@ def test_in_benches_with_disturbed_rounds_the_median_of_another_lies_in_the_spre
 
 
 def disturbed_at_times(chance: random.Random, deviation: float) -> Figure:
-    """Return a round, one in ten of which takes longer by as much as 40 % at times."""
+    """Return a round; one in ten takes longer, by up to 40 %."""
     more = abs(chance.gauss(0, 0.4)) if chance.random() < 0.1 else 0.0
     value = chance.lognormvariate(more, deviation)
     return Figure("copy", "ms", value, value, value, runs=1)

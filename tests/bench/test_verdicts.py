@@ -61,7 +61,7 @@ def overlapped(*shares: float, kernels: str = "", possible: float = 100) -> Figu
 
 
 def few(gain: float, pinned: float | None = None) -> Figures:
-    """Return the times of few tensors; their non_blocking copies are so many times as fast as blocking ones."""
+    """Return the times of few tensors; their non_blocking copies are `gain` times as fast as blocking ones."""
     gains = {"pageable": gain, "pinned": gain if pinned is None else pinned}
     return tuple(
         ms(f"few, {memory}, {how}", time)
@@ -71,7 +71,7 @@ def few(gain: float, pinned: float | None = None) -> Figures:
 
 
 def of_e2(gain: float) -> Figures:
-    """Return the times of small tensors, of E2; their non_blocking copies are so many times as fast."""
+    """Return the times of small tensors, of E2; their non_blocking copies are `gain` times as fast."""
     return ms("blocking", 10 * gain), ms("non_blocking, one synchronize", 10)
 
 
@@ -184,7 +184,7 @@ def untold(size: int) -> Figures:
 
 
 def steady(pinned: float, pageable: float) -> Figures:
-    """Return rates that vary by so many GB/s to either side, of three sizes both ways."""
+    """Return rates that vary by this many GB/s to either side, of three sizes both ways."""
     return tuple(
         gbps(f"{way} {memory}", size, 50, 50 - wide, 50 + wide)
         for way in ("HtoD", "DtoH")
@@ -272,7 +272,7 @@ def pinners(threads: float, first: float, in_turn: float) -> Figures:
 
 
 def gains(which: str, alone: float, in_threads: float) -> Figures:
-    """Return the times of such tensors, beside many large ones that four threads pin in half the time."""
+    """Return the times of such tensors, and of many large ones that four threads pin in half the time."""
     return (
         ms(f"{which}, pin then copy", alone),
         ms(f"{which}, pin in threads then copy", in_threads),

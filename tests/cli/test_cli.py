@@ -586,7 +586,7 @@ def test_the_environment_can_name_the_bench(trace: Path, bench: Path, monkeypatc
     usual = fitting(invoke("whatif", trace, "--json", "-").stdout)
     assert f"--pin --machine {bench}" in [scenario["options"] for scenario in usual["scenarios"]]
     assert "at the rates measured on NVIDIA A100" in " ".join(invoke("whatif", trace, "--pin").stdout.split())
-    unpinned = invoke("whatif", trace, "--non-blocking", "--json", "-")  # that is no mistake of the one who called
+    unpinned = invoke("whatif", trace, "--non-blocking", "--json", "-")  # which is not a mistake of the caller
     assert fitting(unpinned.stdout)["scenario"]["machine"] is None
     assert "NVIDIA A100" not in unpinned.stderr
 
@@ -728,7 +728,7 @@ def run_program(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]"
 
 
 def run_forked(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run it in a fork of a process that has loaded torch, which takes longer than all else."""
+    """Run it in a fork of a process that has loaded torch, which takes longer than everything after it."""
     (folder / "train.py").write_text(TRAINING)
     return forked(COMMAND, words, folder, timeout=120)
 

@@ -84,7 +84,7 @@ def test_a_trace_given_to_run_is_named(tmp_path: Path) -> None:
     trace = copying_trace(tmp_path)
     result = invoke("run", trace)
     assert is_one_line_error(result)
-    assert f"is no Python script; to report on a trace: pinprof report {trace}" in result.stderr
+    assert f"is not a Python script; to report on a trace: pinprof report {trace}" in result.stderr
 
 
 def test_a_wrong_option_is_one_line_with_the_right_one(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def bucket(run: Path) -> Iterator[Any]:
-    """Return a file system that is no folder of this machine, with the same."""
+    """Return a file system that is not a folder of this machine, with the same."""
     files = fsspec.filesystem("memory")
     for path in run.iterdir():
         files.pipe(f"/run/{path.name}", path.read_bytes())

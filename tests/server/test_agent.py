@@ -236,7 +236,7 @@ def _working_in(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_its_input(folder: Path) -> None:
-    """A client of the older handshake, byte by byte; a line that is no message must not end the server."""
+    """A client of the older handshake, byte by byte; a line that is not a message must not end the server."""
     how = started(folder)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
     call = {"name": "report", "arguments": {"traces": [str(folder / ITEM)]}}

@@ -66,7 +66,7 @@ CONFIG = """
 
 @pytest.fixture
 def canary(folder: Path, tmp_path: Path) -> Iterator[Path]:
-    """Fill the folder of traces with programs, each of which makes a file beside the one that is given."""
+    """Fill the folder of traces with programs; each makes a file next to the one that is given."""
     made = tmp_path / "started"
     before = set(folder.iterdir())
     identity = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")

@@ -132,7 +132,7 @@ FRESH_NAMES = (
     "pageable.pin_memory(), fresh memory; "
     "pageable.pin_memory().to, fresh memory; pageable.pin_memory().to, non_blocking, fresh memory"
 )
-"""What E1 tells last, where torch can give pinned memory back."""
+"""What E1 reports last, where torch can give pinned memory back."""
 TRACED_NAMES = {
     "E2": "; ".join(
         f"{what}, {case}"
@@ -366,7 +366,7 @@ def test_what_kernels_could_hide_is_their_length() -> None:
     _, possible, _ = tell("copy", trace, details_of(trace))
     assert isinstance(possible, Figure)
     assert possible.name == "possible, copy"
-    assert possible.median == pytest.approx(60, abs=1)  # 0.7 ms of kernels beside a copy of 1.1 ms
+    assert possible.median == pytest.approx(60, abs=1)  # 0.7 ms of kernels during a copy of 1.1 ms
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""What Linux tells of the host's memory, by files written by hand."""
+"""What Linux says about the host's memory, by files written by hand."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_where_linux_tells_nothing_there_is_nothing(tmp_path: Path) -> None:
 
 
 def smaps(root: Path, swap_kib: int) -> None:
-    """Write the mapping of the addresses 4096 to 12288, of which so much is in swap."""
+    """Write the mapping of the addresses 4096 to 12288, with this many KiB in swap."""
     files(root, proc__self__smaps=f"1000-3000 rw-p 00000000 00:00 0\nSize: 8 kB\nSwap: {swap_kib} kB\n")
 
 

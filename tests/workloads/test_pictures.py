@@ -16,7 +16,7 @@ from pinprof.workloads.pictures import MOST_BARS, picture
 
 
 def drawn(path: Path, copy: str, stream: int) -> Picture:
-    """Return the picture of steps of 1 ms: a copy of 400 µs, a kernel that runs beside the last 300 of it."""
+    """Return the picture of steps of 1 ms: a copy of 400 µs, a kernel that overlaps the last 300 of it."""
     builder = TraceBuilder()
     for number in range(3):
         start = 1000 * number

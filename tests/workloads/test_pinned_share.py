@@ -1,4 +1,4 @@
-"""The host works beside a growing share of pinned memory: where it stops, and that all is given back."""
+"""The host works while a growing share of its memory is pinned: where it stops, and that all is given back."""
 
 import gc
 import weakref
