@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
-from pinprof.fix.core.fix import ALLOWED, LineFix, Outcome, at_lines, by_hand
+from pinprof.fix.core.fix import ALLOWED, Fix, LineFix, Outcome, at_lines, by_hand
 from pinprof.fix.core.patch import joint_saving
 from pinprof.fix.core.rewrite import Mend, Refusal, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
@@ -152,6 +152,14 @@ GUARDS = (
 )
 
 
+def _mended(fix: Fix, finding: Finding, work: Work) -> Iterator[Outcome]:
+    """Yield what a fix makes of a finding; if it meets what it cannot read, that is the last."""
+    try:
+        yield from fix.mend(finding, work)
+    except Refusal as reason:
+        yield from (Refused(finding.rule, site.evidence.place, str(reason)) for site in finding.sites)
+
+
 def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Yield what becomes of a finding: nothing is changed where one of its waits guards a copy in flight."""
     fixes = fixes_of(finding.rule.id)
@@ -161,6 +169,6 @@ def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
     elif lines:
         yield from at_lines(lines, finding, work)
     elif fixes:
-        yield from (outcome for fix in fixes for outcome in fix.mend(finding, work))
+        yield from (outcome for fix in fixes for outcome in _mended(fix, finding, work))
     else:
         yield from (Refused(finding.rule, site.evidence.place, by_hand(finding.rule.id)) for site in finding.sites)

@@ -60,6 +60,7 @@ def recorded(
     sources: dict[str, str] | None = None,
     late_us: float = 0,
     blocking_us: float = 0,
+    loop: Place | None = None,
 ) -> Path:
     """Write the trace of four steps, each with two pageable copies of a batch, a kernel that may be late, an item().
 
@@ -79,15 +80,19 @@ def recorded(
         builder.copy("DtoH (Device -> Pageable)", start + 801, 1, launch=start + 510, size=4)
         builder.call("cudaStreamSynchronize", start + 520, 370)
     if by_pinprof:
-        describe(builder, name, {"aten::to": [COPY], "aten::item": [ITEM]}, sources)
+        describe(builder, name, {"aten::to": [COPY], "aten::item": [ITEM]}, sources, loop)
     return builder.write(folder / "trace.json.gz")
 
 
 def describe(
-    builder: TraceBuilder, name: str, lines: Mapping[str, Sequence[int]], sources: dict[str, str] | None = None
+    builder: TraceBuilder,
+    name: str,
+    lines: Mapping[str, Sequence[int]],
+    sources: dict[str, str] | None = None,
+    loop: Place | None = None,
 ) -> None:
     """Let a trace tell of the program's DataLoader, and of the lines of each op in a step."""
-    loader = replace(LOADER, file=name, line=LOADER_LINE, function="train", loops=(Place(name, LOOP, "train"),))
+    loader = replace(LOADER, file=name, line=LOADER_LINE, function="train", loops=(loop or Place(name, LOOP, "train"),))
     made = asdict(Made((loader,), sources=sources or {}))
     builder.metadata["pinprof"] = {"made": made, "torch_version": "2.11.0", "loaders_pin": False}
 
@@ -401,6 +406,18 @@ def test_a_library_stays(here: Path) -> None:
     result = invoke("fix", recorded(here, "site-packages/train.py"))
     assert "installed library" in result.stdout
     assert "--- a/" not in result.stdout
+
+
+@pytest.mark.parametrize("file", ["/gone/tqdm/std.py", "site-packages/tqdm.py"])
+def test_a_loop_in_a_progress_bar_is_a_reason(here: Path, file: str) -> None:
+    (here / "site-packages").mkdir()
+    (here / "site-packages/tqdm.py").write_text("def bar(loader):\n    for batch in loader:\n        yield batch\n")
+    trace = recorded(here, loop=Place(file, 2, "bar"))
+    result = invoke("fix", trace)
+    assert result.exit_code == 0
+    assert f"{file}:2" in result.stdout
+    assert "pin_memory=True" not in result.stdout
+    assert invoke("report", trace).exit_code == 0
 
 
 def test_a_trace_of_another_recorder_says_what_it_lacks(here: Path) -> None:

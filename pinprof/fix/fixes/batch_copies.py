@@ -242,17 +242,30 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
 
 def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
     """Mend the DataLoaders of pageable batches alone, where their copies cannot be made non-blocking for certain."""
-    rewrites, refused = at_each(finding, work.facts.drawn, lambda loader: _pinning(loader, work))
+    waits: list[Waits] = []
+
+    def pinned(loader: MadeLoader) -> list[Rewrite]:
+        rewrites = _pinning(loader, work)
+        with work.condition():
+            waits.extend(_drawn(loader, work) if rewrites else ())
+        return rewrites
+
+    rewrites, refused = at_each(finding, work.facts.drawn, pinned)
     yield from refused
     if rewrites:
-        waits = [drawn for loader in work.facts.drawn for drawn in _drawn(loader, work)]
         yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
 
 
 def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:
-    """Yield that a step which draws from a DataLoader may copy its batches without a wait, where a copy allows that."""
+    """Yield that a step which draws from a DataLoader may copy its batches without a wait, where a copy allows that.
+
+    Raises Refusal where a loop is not in the program's own files, as that of a progress bar.
+    """
     for place in loader.loops:
-        source = work.files.at(place)
+        try:
+            source = work.files.at(place)
+        except Refusal as reason:
+            raise NotSafe(f"the loop over it, at {place.file}:{place.line}, cannot be read: {reason}") from None
         files = neighbours(source.path, work.files.folder)
         if not any(b"non_blocking" in path.read_bytes() for path in files):
             continue  # each copy waits, from whatever memory
