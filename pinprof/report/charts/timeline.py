@@ -1,10 +1,10 @@
 """The timeline as bars of plotly: a series for each kind of event, a row for each lane, buttons for the steps.
 
-The page of a report draws the same lanes, colours and texts on a canvas of its own, and all events; here all is in a
-figure, which people can restyle, put into a notebook or a document, and steer as any other of plotly.
+The page of a report draws the same lanes in the same colours on a canvas of its own, with all events, and knows more of
+each; here all is in a figure, which people can restyle, put into a notebook or a document, and steer as any of plotly.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from math import ceil
 from textwrap import wrap
@@ -17,14 +17,15 @@ from pinprof.report.charts.chart import Chart, bars, key_of, layout
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.facts import Facts
-from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.timeline.lane import Drawing, Lane
+from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
+from pinprof.report.timeline.lane import Drawing, Lane, Names
 from pinprof.report.timeline.plotly_lanes import MAX_BARS, arrange, in_words
-from pinprof.report.timeline.sources import hover_texts
+from pinprof.report.timeline.sources import CALLS, GPU_STEPS, STALLS, STEPS, WORK
 from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut
-from pinprof.trace.tables import WHOLE_TRACE, Trace
-from pinprof.units import ms
+from pinprof.trace.links import follow
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Trace
+from pinprof.units import duration, ms, size
 
 BAR_HEIGHT = 0.84
 """Of a row."""
@@ -147,7 +148,7 @@ def _rows(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
 def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
     """Yield the bars of each kind; in the legend the kinds come in their own order."""
     facts = Facts(trace, analysis)
-    words = hover_texts(facts, drawing.lanes)
+    words = [list(_hover_texts(facts, lane, drawing.window.start_ns)) for lane in drawing.lanes]
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     zero = drawing.window.start_ns
     for kind in used:
@@ -163,6 +164,49 @@ def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int])
             elif kind in NAMED:
                 of_kind.text.extend([KINDS[kind].label] * len(chosen))
         yield of_kind
+
+
+def _hover_texts(facts: Facts, lane: Lane, zero_ns: int) -> Iterator[Markup]:
+    """Yield of each rectangle its name, how long it lasts from when on, the stream, and the place behind it."""
+    gpu, times = facts.trace.gpu, (lane.start_ns, lane.end_ns, lane.busy_ns, lane.count, lane.kind, lane.row)
+    rows = zip(_names(facts, lane), _surroundings(facts, lane), *(column.tolist() for column in times), strict=True)
+    for name, around, start, end, busy, count, kind, row in rows:
+        heading, lasts = name, duration(end - start)
+        if count > 1:
+            heading = f"{count:,} events, most time in: {KINDS[kind].label}"
+            lasts = f"{duration(busy)} in {lasts}, the longest: {name}"
+        lines = [heading, f"{lasts}, from {duration(start - zero_ns)} on"]
+        if lane.source is WORK:
+            moved = f"{size(int(gpu.bytes[row]))}, " if gpu.bytes[row] != NONE else ""
+            lines.append(f"{moved}stream {gpu.stream[row]} of {lane.group}")
+        yield Markup("<br>").join((bold(lines[0]), *lines[1:], *facts.around.lines[around]))
+
+
+def _names(facts: Facts, lane: Lane) -> list[str]:
+    """Return what each rectangle is called: a wait and a part of a copy with its kind before its name."""
+    if lane.source in {STEPS, GPU_STEPS}:
+        return [facts.steps[row] for row in lane.row.tolist()]
+    named = lane.source.columns(facts, lane).get("name")
+    labels = [KINDS[kind].label for kind in lane.kind.tolist()]
+    if not isinstance(named, Names):
+        return labels
+    names = [cut(named.names[code]) for code in named.codes.tolist()]
+    prefixed = (lane.source is STALLS) | np.isin(lane.kind, (COPY_ONLY, BOTH))
+    return [f"{label}: {name}" if both else name for label, name, both in zip(labels, names, prefixed, strict=True)]
+
+
+def _surroundings(facts: Facts, lane: Lane) -> list[int]:
+    """Return what is around each rectangle, as places in `Surroundings.lines`; of GPU work often that of its launch."""
+    around, rows = facts.around, lane.row
+    if lane.source is STALLS:
+        return list(around.stall[rows].tolist())
+    if lane.source is CALLS:
+        return list(around.call[rows].tolist())
+    if lane.source is not WORK:
+        return [0] * len(lane)
+    of_launch = follow(around.call.astype(np.int32), facts.trace.links.launch[rows])
+    own = around.activity[rows]
+    return list(np.where(own > 0, own, np.maximum(of_launch, 0)).tolist())
 
 
 def _layout(

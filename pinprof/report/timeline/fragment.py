@@ -19,7 +19,7 @@ from pinprof.report.timeline.lane import Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
 from pinprof.report.timeline.page_lanes import MAX_EVENTS, Detail, detailed
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
-from pinprof.report.timeline.sources import FRAMES, OPS, SENTENCES
+from pinprof.report.timeline.sources import FRAMES, OPS
 from pinprof.report.timeline.steps import Window, all_steps, choose_window, step_names
 from pinprof.report.timeline.worst_instance import LINKED, worst_instance
 from pinprof.rules import Finding
@@ -84,7 +84,7 @@ def constants() -> str:
     units = {name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in UNITS.items()}
     links = {"LINKED": LINKED, "ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
     looks = {"HATCHES": HATCHES, "BUBBLE": see_through(PURPLE, 0.25)}
-    named = {"SENTENCES": SENTENCES, "INPUTS": INPUTS, **units, **links, **looks}
+    named = {"INPUTS": INPUTS, **units, **links, **looks}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
 
 

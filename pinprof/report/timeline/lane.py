@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -36,35 +36,13 @@ Columns: TypeAlias = dict[str, Column]
 """What there is to say of rectangles besides their times, a value for each."""
 
 
-class Bar(NamedTuple):
-    """One rectangle of a lane; of a block of merged ones, what its longest event is."""
-
-    lane: "Lane"
-    row: int
-    kind: int
-    start_ns: int
-    end_ns: int
-    is_block: bool
-    column: Mapping[str, Any]
-    """The values of its columns by name, texts as such."""
-
-
-Values: TypeAlias = Mapping[str, Any]
-"""What is known of a rectangle, by the names in `sentences.json`; None is not known, "" is known and not shown.
-
-`around` is a place in `Surroundings.lines`.
-"""
-
-
 @dataclass(frozen=True)
 class Source:
     """What the rectangles of a lane can be; the rows are in `sources.py`."""
 
     name: str
     columns: Callable[[Facts, "Lane"], Columns]
-    """What the page has of them, and what a figure's texts are made of."""
-    values: Callable[[Facts, Bar], Values]
-    """What hovering says of one in a figure; `words.js` has a function of the same name for the page."""
+    """What the page has of them; what it says of one is in `words.js`."""
     table: str = ""
     """The table of a trace whose rows they are, with names and args."""
     is_nested: bool = False

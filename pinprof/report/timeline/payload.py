@@ -153,7 +153,6 @@ def _about(trace: Trace, lane: Lane, *, beside: bool) -> dict[str, Any]:
         "group": lane.group,
         "label": lane.label,
         "source": source.name,
-        "values": source.values.__name__,
         "isNested": source.is_nested,
         "hasArgs": bool(source.table),
     }

@@ -1,5 +1,4 @@
-// What is said of an event, as lines of plain text; units.py has the same rules for numbers and brings the
-// units, sources.py has the same values for the same sentences.
+// What is said of an event, as lines of plain text; units.py has the same rules for numbers and brings the units.
 
 const threeDigits = (value) => {
   const size = Math.abs(value);
@@ -29,24 +28,13 @@ const stepAt = (data, time) => {
   return step >= 0 && time < data.steps.end[step] ? step : -1;
 };
 
-const FORMATS = { duration, size, rate, percent, how_many: counted };
-const VALUE = /\{(\w+)(?::(\w+))?\}/g;
-
-// Of each line of sentences.json the first alternative all of whose values are known; "" is known and not shown.
-const said = (lines, values) =>
-  lines.flatMap((alternatives) => {
-    const isKnown = (text) => [...text.matchAll(VALUE)].every(([, name]) => values[name] !== undefined);
-    const shown = (_, name, format) => (FORMATS[format] ?? String)(values[name]);
-    return alternatives.filter(isKnown).slice(0, 1).map((text) => text.replace(VALUE, shown));
-  });
-
-const when = (data, time, step) => {
+const startOf = (data, time, step) => {
   const { names, start } = data.steps;
-  if (!names.length) return { time };
-  if (step >= 0) return { into: time - start[step], step: names[step] };
+  if (!names.length) return `starts ${duration(time)} into the trace`;
+  if (step >= 0) return `starts ${duration(time - start[step])} into ${names[step]}`;
   const nearest = Math.max(firstAbove(start, time) - 1, 0);
   const since = time - start[nearest];
-  return { [since >= 0 ? "after" : "before"]: Math.abs(since), nearest: names[nearest] };
+  return `starts ${duration(Math.abs(since))} ${since >= 0 ? "after" : "before"} the start of ${names[nearest]}, in no step`;
 };
 
 // A short name for a rectangle.
@@ -69,58 +57,62 @@ const nameOf = (data, { lane, first }) => {
   return lane.source === "stalls" ? `${kind}: ${name}` : name;
 };
 
-const ofStep = (data, lane, at) => ({
-  range: lane.end[at] - lane.start[at],
-  where: data.steps.where,
-  unlike: data.steps.unlike[lane.step[at]] ? "" : undefined,
-  incomplete: data.steps.complete[lane.step[at]] ? undefined : "",
-});
+const lengthOf = (lane, at) => lane.end[at] - lane.start[at];
 
-const ofEvent = (data, lane, at) => ({
-  ...when(data, lane.start[at], stepAt(data, lane.start[at])),
-  length: lane.end[at] - lane.start[at],
-});
+const linesOfStep = (data, lane, at) => {
+  const { where, unlike, complete } = data.steps;
+  const step = lane.step[at];
+  const isCut = complete[step] ? "" : "cut off: not measured";
+  return [`${duration(lengthOf(lane, at))} ${where}`, unlike[step] ? "unlike the others: not measured" : isCut];
+};
 
-const ofStall = (data, lane, at) => {
-  const { length: stall, ...values } = ofEvent(data, lane, at);
-  if (!lane.drain) return { ...values, stall };
+const linesOfEvent = (data, lane, at) => [
+  startOf(data, lane.start[at], stepAt(data, lane.start[at])),
+  `lasts ${duration(lengthOf(lane, at))}`,
+];
+
+const linesOfStall = (data, lane, at) => {
+  const stall = lengthOf(lane, at);
+  const [start] = linesOfEvent(data, lane, at);
+  if (!lane.drain) return [start, `the host is in the call for ${duration(stall)}`];
   const [drain, own, bubble] = [lane.drain[at], lane.own[at], lane.bubble[at]];
-  const parts = Object.entries({ drain, own, rest: stall - drain - own }).filter(([, time]) => time > 0);
-  const waited = said(SENTENCES.waited, Object.fromEntries(parts)).join(", ");
-  return { ...values, stall, waited, bubble: bubble || undefined };
+  const parts = [[drain, "for work queued before"], [own, "for its own copy"], [stall - drain - own, "in the call itself"]];
+  const waits = parts.filter(([time]) => time > 0).map(([time, what]) => `${duration(time)} ${what}`).join(", ");
+  const idle = bubble ? `then the GPU is idle for ${duration(bubble)}` : "";
+  return [start, `the host waits ${duration(stall)}: ${waits}`, idle];
 };
 
-const exposure = (data, lane, at, length) => {
-  if (!lane.exposed || !lane.exposed[at]) return {};
+const exposureOf = (data, lane, at) => {
+  if (!lane.exposed?.[at]) return "";
   const exposed = lane.exposed[at] - 1;
-  if (exposed === 0) return { overlapped: "" };
-  return { exposed, share: exposed / length, reason: data.reasons[lane.reason[at] - 1] };
+  if (exposed === 0) return "overlapped: kernels run during all of it";
+  const reason = data.reasons[lane.reason[at] - 1];
+  return `exposed for ${duration(exposed)} (${percent(exposed / lengthOf(lane, at))})${reason ? `: ${reason}` : ""}`;
 };
 
-const launched = (data, lane, at) => {
+const launchOf = (data, lane, at) => {
   const launch = linked(data, lane.launch[at]);
-  if (!launch) return lane.launch[at] === UNDRAWN ? { undrawn: "" } : { unlaunched: "" };
-  return { earlier: lane.start[at] - launch.lane.start[launch.first], launcher: nameOf(data, launch) };
+  if (!launch) return `its launch is not ${lane.launch[at] === UNDRAWN ? "drawn by itself" : "in the trace"}`;
+  return `launched ${duration(lane.start[at] - launch.lane.start[launch.first])} earlier by ${nameOf(data, launch)}`;
 };
 
-const ofWork = (data, lane, at) => {
-  const length = lane.end[at] - lane.start[at];
-  const bytes = lane.bytes[at] ? lane.bytes[at] - 1 : undefined;
-  return {
-    ...when(data, lane.start[at], lane.step[at] - 1),
-    length,
-    bytes,
-    gbps: length ? bytes / length : undefined,
-    ...exposure(data, lane, at, length),
-    stream: lane.stream,
-    group: lane.group,
-    ...launched(data, lane, at),
-  };
+const linesOfWork = (data, lane, at) => {
+  const length = lengthOf(lane, at);
+  const bytes = lane.bytes[at] - 1;
+  const moved = bytes < 0 ? "" : `: ${size(bytes)}${length ? ` at ${rate(bytes / length)}` : ""}`;
+  return [
+    startOf(data, lane.start[at], lane.step[at] - 1),
+    `lasts ${duration(length)}${moved}`,
+    exposureOf(data, lane, at),
+    `${lane.stream} of ${lane.group}`,
+    launchOf(data, lane, at),
+  ];
 };
 
-const ofBand = (data, lane, at) => ({ length: lane.end[at] - lane.start[at] });
+const linesOfBand = (data, lane, at) => [`lasts ${duration(lengthOf(lane, at))}`];
 
-const VALUES = { of_step: ofStep, of_event: ofEvent, of_stall: ofStall, of_work: ofWork, of_band: ofBand }; // as sources.py names them
+// By the source of a lane; those that are not here are events.
+const LINES = { steps: linesOfStep, stalls: linesOfStall, overlap: linesOfBand, gpu: linesOfWork };
 
 // What is around a call: of GPU work its launch, unless the line that asked for it is known.
 const around = (data, lane, at) => {
@@ -138,9 +130,9 @@ const wordsOf = (data, cell) => {
     const told = parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / busy)}, ${duration(time)}`);
     return [`${duration(span)}, too short to be drawn one by one`, ...told];
   }
-  const name = nameOf(data, { lane, first: at });
-  const most = cell.first === cell.last ? undefined : data.kinds[cell.kind].label;
-  const heading = events > 1 ? { events, most, busy, span, longest: name } : { name };
-  const values = VALUES[lane.values](data, lane, at);
-  return [...said(SENTENCES.lines, { ...heading, ...values }), ...around(data, lane, at)];
+  const lines = (LINES[lane.source] ?? linesOfEvent)(data, lane, at);
+  const told = [nameOf(data, { lane, first: at }), ...lines.filter(Boolean), ...around(data, lane, at)];
+  if (events === 1) return told;
+  const most = cell.first === cell.last ? ", merged in this page" : `, most time in: ${data.kinds[cell.kind].label}`;
+  return [`${counted(events)} events${most}`, `${duration(busy)} in ${duration(span)}`, `the longest: ${told[0]}`, ...told.slice(1)];
 };

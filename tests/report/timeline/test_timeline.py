@@ -2,7 +2,6 @@ import base64
 import json
 import re
 import zlib
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from pinprof import hues
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds, sources
+from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import LeftOut, Source, levels, thinned
+from pinprof.report.timeline.lane import LeftOut, levels, thinned
 from pinprof.report.timeline.page_lanes import Detail, detailed
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.plotly_lanes import in_words
@@ -329,7 +328,7 @@ def test_times_are_ms_since_the_first_step_drawn(tmp_path: Path) -> None:
     assert steps["text"] == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"] * 2
 
 
-def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
+def test_hovering_over_a_copy_says_its_size_stream_and_place(tmp_path: Path) -> None:
     builder = loop(1)
     builder.function("/home/me/train.py(12): train_step", 0, 990)
     builder.op("aten::to", 895, 40)
@@ -338,12 +337,9 @@ def test_hovering_over_a_copy_tells_all_about_it(tmp_path: Path) -> None:
     _trace, analysis = measured(builder, tmp_path)
     (text,) = hovers(analysis, "exposed copies")[1:]  # the first is of the band
     assert text.split("<br>") == [
-        "<b>Memcpy HtoD (Pageable -&gt; Device)</b>",
-        "starts 920 µs into ProfilerStep#0",
-        "lasts 10.0 µs: 48.0 MiB at 5033 GB/s",
-        "exposed for 10.0 µs (100 %): the memory is not pinned",
-        "stream 7 of GPU 0",
-        "launched 20.0 µs earlier by cudaMemcpyAsync",
+        "<b>exposed copies: Memcpy HtoD (Pageable -&gt; Device)</b>",
+        "10.0 µs, from 920 µs on",
+        "48.0 MiB, stream 7 of GPU 0",
         "in aten::to, aten::copy_",
         "from train_step (/home/me/train.py)",
     ]
@@ -361,25 +357,20 @@ def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp
     assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
-def test_hovering_over_a_stall_tells_what_the_host_waited_for(tmp_path: Path) -> None:
+def test_hovering_over_a_stall_says_its_cause_and_its_call(tmp_path: Path) -> None:
     builder = loop(1)
-    builder.kernel(910, 50, launch=905)
     builder.call("cudaDeviceSynchronize", 920, 60)
-    builder.kernel(1000, 50, launch=985)
     _trace, analysis = measured(builder, tmp_path)
     (text,) = hovers(analysis, "torch.cuda.synchronize()")
-    assert text.split("<br>") == [
-        "<b>torch.cuda.synchronize(): cudaDeviceSynchronize</b>",
-        "starts 920 µs into ProfilerStep#0",
-        "the host waits 60.0 µs: 40.0 µs for work queued before, 20.0 µs in the call itself",
-        "then the GPU is idle for 40.0 µs",
-    ]
+    assert text.split("<br>") == ["<b>torch.cuda.synchronize(): cudaDeviceSynchronize</b>", "60.0 µs, from 920 µs on"]
 
 
-def test_a_block_tells_how_many_events_it_holds(tmp_path: Path) -> None:
+def test_a_block_says_how_many_events_it_holds(tmp_path: Path) -> None:
     _trace, analysis = measured(loop(3), tmp_path)
     text = next(text for text in hovers(analysis, "kernel", max_bars=1) if "events" in text)
-    assert re.match(r"<b>\d+ events, most time in: kernel</b><br>.* in .*<br>the longest: gemm<br>starts ", text)
+    assert re.match(
+        r"<b>\d+ events, most time in: kernel</b><br>.* in .*, the longest: gemm, from .* on<br>stream 7", text
+    )
 
 
 def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
@@ -430,14 +421,6 @@ def test_a_label_is_the_name_without_arguments(name: str, expected: str) -> None
 # traces that lack something
 
 
-def test_the_page_has_words_for_the_rows_of_each_lane() -> None:
-    script = files("pinprof.report.timeline").joinpath("words.js").read_text("utf-8")
-    known = re.search(r"const VALUES = \{(.*?)\}", script)
-    assert known
-    rows = {row.values.__name__ for row in vars(sources).values() if isinstance(row, Source)}
-    assert set(re.findall(r"(\w+):", known[1])) == rows - {"of_gpu_step"}  # these are a figure's alone
-
-
 def test_an_empty_trace_has_nothing_to_draw(tmp_path: Path) -> None:
     _trace, analysis, drawing = drawn(without_known_events(), tmp_path)
     assert drawing.lanes == ()
@@ -459,7 +442,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     builder.activity("kernel", "k", 0, 5, correlation=0, device=0, stream=7)
     _trace, analysis, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["overlap", "stream 7"]
-    assert "its launch is not in the trace" in hovers(analysis, "kernel")[0]
+    assert hovers(analysis, "kernel") == ["<b>k</b><br>5.00 µs, from 0 ns on<br>stream 7 of GPU 0"]
 
 
 @pytest.mark.parametrize("path", mostly_slow(WORKLOADS))

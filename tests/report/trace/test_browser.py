@@ -1,6 +1,5 @@
 """Opens pages in a real Chromium: what people see, and that a page keeps to itself."""
 
-import html
 import os
 import re
 import sys
@@ -24,11 +23,9 @@ from pinprof.report.charts.chart import layout
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import Shared, fragment
-from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.fragment import constants
 from pinprof.report.timeline.page_lanes import detailed
 from pinprof.report.timeline.payload import packed
-from pinprof.report.timeline.sources import hover_texts
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
@@ -542,7 +539,8 @@ def scripts(pages: Pages) -> Iterator[Page]:
 def test_numbers_read_the_same_in_the_page_and_in_python(
     scripts: Page, written: Callable[[float], str], numbers: list[float]
 ) -> None:
-    told = scripts.evaluate(f"numbers => numbers.map(FORMATS.{written.__name__})", numbers)
+    name = "counted" if written is how_many else written.__name__
+    told = scripts.evaluate(f"numbers => numbers.map({name})", numbers)
     assert told == [written(number) for number in numbers]
 
 
@@ -557,37 +555,83 @@ def steps_with_waits(builder: TraceBuilder) -> None:
         builder.kernel(1000 * step + 300, 400, launch=1000 * step + 210)
         builder.call("cudaDeviceSynchronize", 1000 * step + 400, 320)
         builder.op("between the steps", 1000 * step + 920, 30)
-    builder.activity("memset", "its launch is lost", 3100, 5, correlation=0, device=0, stream=7)
 
 
-def no_steps(builder: TraceBuilder) -> None:
-    builder.op("aten::mm", 10, 30)
-    builder.kernel(60, 50, launch=20)
-
-
-@pytest.mark.parametrize("write", [steps_with_waits, no_steps])
-def test_the_page_and_the_figure_say_the_same_of_each_event(
-    scripts: Page, tmp_path: Path, write: Callable[[TraceBuilder], None]
-) -> None:
-    builder = TraceBuilder()
-    write(builder)
-    analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:
+    """Return the lines that the page shows of each event of each lane."""
     trace, view = analysis.trace, choose_window(analysis.trace)
-    detail = detailed(trace, analysis, view)
-    told = scripts.evaluate(
+    words: list[list[list[str]]] = scripts.evaluate(
         """async (text) => {
           const data = await readTimeline(text);
           const ofLane = (lane) => Array.from({ length: lane.size }, (_, at) => wordsOf(data, newCell(lane, at)));
           return data.lanes.map(ofLane);
         }""",
-        packed(trace, analysis, detail, view),
+        packed(trace, analysis, detailed(trace, analysis, view), view),
     )
-    figure = [
-        [re.sub("</?b>", "", text).split("<br>") for text in texts]
-        for texts in hover_texts(Facts(trace, analysis), detail.lanes)
+    assert not re.search("NaN|undefined", str(words))
+    return words
+
+
+def test_the_page_says_what_an_event_is(scripts: Page, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    steps_with_waits(builder)
+    words = words_of(scripts, analyse(read_trace(builder.write(tmp_path / "trace.json"))))
+    steps, stalls, ops, calls, frames, band, copies, back = (lane[:2] for lane in words)
+    assert steps[0] == ["ProfilerStep#0", "900 µs on the host"]
+    assert stalls[0] == [
+        "torch.cuda.synchronize(): cudaDeviceSynchronize",
+        "starts 400 µs into ProfilerStep#0",
+        "the host waits 320 µs: 300 µs for work queued before, 20.0 µs in the call itself",
+        "then the GPU is idle for 450 µs",
+        "from train_step (/home/me/train.py)",
     ]
-    assert [[[html.escape(line, quote=False) for line in lines] for lines in lane] for lane in told] == figure
-    assert not re.search("NaN|undefined", str(told))
+    assert ops[1] == [
+        "between the steps",
+        "starts 920 µs after the start of ProfilerStep#0, in no step",
+        "lasts 30.0 µs",
+    ]
+    assert calls[0][-1] == "from train_step (/home/me/train.py)"
+    assert frames[0] == ["/home/me/train.py(12): train_step", "starts 0 ns into ProfilerStep#0", "lasts 4.00 ms"]
+    assert band[0] == ["exposed copies", "lasts 40.0 µs"]
+    assert copies[0] == [
+        "Memcpy HtoD (Pageable -> Device)",
+        "starts 150 µs into ProfilerStep#0",
+        "lasts 40.0 µs: 4.00 KiB at 0.10 GB/s",
+        "exposed for 40.0 µs (100 %): the memory is not pinned",
+        f"stream 7 of GPU 0 ({HOSTILE})",
+        "launched 40.0 µs earlier by cudaMemcpyAsync",
+        f"in {HOSTILE}",
+        "from train_step (/home/me/train.py)",
+    ]
+    assert back[0][3] == "overlapped: kernels run during all of it"
+
+
+def test_the_page_counts_from_the_beginning_of_a_trace_without_steps(scripts: Page, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 10, 30)
+    builder.kernel(60, 50, launch=20)
+    builder.activity("memset", "Memset", 200, 5, correlation=0, device=0, stream=20)
+    words = words_of(scripts, analyse(read_trace(builder.write(tmp_path / "trace.json"))))
+    assert [lane[0] for lane in words] == [
+        ["aten::mm", "starts 0 ns into the trace", "lasts 30.0 µs"],
+        ["cudaLaunchKernel", "starts 10.0 µs into the trace", "lasts 2.00 µs", "in aten::mm"],
+        ["kernels alone", "lasts 50.0 µs"],
+        [
+            "gemm",
+            "starts 50.0 µs into the trace",
+            "lasts 50.0 µs",
+            "stream 7 of GPU 0",
+            "launched 40.0 µs earlier by cudaLaunchKernel",
+            "in aten::mm",
+        ],
+        [
+            "Memset",
+            "starts 190 µs into the trace",
+            "lasts 5.00 µs",
+            "stream 20 of GPU 0",
+            "its launch is not in the trace",
+        ],
+    ]
 
 
 # charts and what is around them
