@@ -107,11 +107,6 @@ def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
 
 
-def test_what_perfetto_would_not_show_is_said(tmp_path: Path) -> None:
-    result = invoke("export", RECORDED, "-o", tmp_path / "out.json.gz")
-    assert "Perfetto leaves out 9 slices of the trace itself" in result.stderr
-
-
 def test_nothing_is_left_behind_if_it_fails_half_way(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ LETTER, SWATCH = 6.6, 44
 WRAPPED = 140
 """Letters of a line below the title."""
 MOST_BUTTONS = 12
-"""Steps that have buttons; more are chosen by a slider."""
+"""Steps that have buttons; more are chosen from a menu."""
 MARGIN = 0.01
 """Of the time that is shown, left and right of it."""
 NAMED = (kinds.STEP, *range(kinds.STALL, kinds.KERNEL_KIND))
@@ -217,14 +217,13 @@ def _layout(
     below = [Markup.escape(line) for text in (verdict, drawn) for line in wrap(text, WRAPPED)]
     legend = LINE * _legend_lines([one["name"] for one in data if one["showlegend"]]) + 12
     plot = round(ROW * (axis["range"][0] - axis["range"][1]))
-    steer, extra = _steps(trace, drawing, plot, legend)
-    top = TITLE + LINE * len(below) + (BUTTONS if "updatemenus" in steer else 8) + legend
-    bottom = AXIS + extra
+    steer = _steps(trace, drawing, plot, legend)
+    top = TITLE + LINE * len(below) + (BUTTONS if steer else 8) + legend
     shape = layout(
-        top + plot + bottom,
+        top + plot + AXIS,
         _since(trace, drawing.window),
         "",
-        margin={"l": 8, "r": 12, "t": top, "b": bottom},
+        margin={"l": 8, "r": 12, "t": top, "b": AXIS},
         barmode="overlay",
         dragmode="pan",
         hoverlabel={"align": "left"},
@@ -247,7 +246,7 @@ def _layout(
             "xref": "container",
             "xanchor": "left",
             "pad": {"l": 8},
-            "y": 1 - 18 / (top + plot + bottom),
+            "y": 1 - 18 / (top + plot + AXIS),
             "yref": "container",
             "yanchor": "top",
             "subtitle": {"text": Markup("<br>").join(below)},
@@ -274,13 +273,13 @@ def _shown(start_ns: int, end_ns: int) -> list[float]:
     return [ms(start_ns - margin), ms(end_ns + margin)]
 
 
-def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> tuple[dict[str, Any], int]:
-    """Return what chooses one of the drawn steps, if there are several, and the pixels that it needs below the axis."""
+def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[str, Any]:
+    """Return what chooses one of the drawn steps, if there are several."""
     window = drawing.window
     usable = usable_steps(trace)
     drawn = usable[(usable >= window.first) & (usable <= window.last)].tolist()
     if trace.steps.source == WHOLE_TRACE or len(drawn) < 2:  # noqa: PLR2004  one is all
-        return {}, 0
+        return {}
     numbers, zero = shown_numbers(trace), window.start_ns
     views = [("all steps", 0, window.span_ns)]
     for step in drawn:
@@ -290,17 +289,8 @@ def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> tuple[dict
         {"label": label, "method": "relayout", "args": [{"xaxis.range": _shown(start, end)}]}
         for label, start, end in views
     ]
-    if len(drawn) > MOST_BUTTONS:
-        slider = {
-            "steps": choices,
-            "active": 0,
-            "pad": {"t": AXIS},
-            "x": 0,
-            "len": 1,
-        }
-        return {"sliders": [slider]}, 2 * BUTTONS
-    buttons = {
-        "type": "buttons",
+    menu = {
+        "type": "buttons" if len(drawn) <= MOST_BUTTONS else "dropdown",
         "direction": "right",
         "buttons": choices,
         "active": 0,
@@ -314,4 +304,4 @@ def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> tuple[dict
         "bordercolor": "rgba(127,127,127,0.5)",
         "font": {"size": 12},
     }
-    return {"updatemenus": [buttons]}, 0
+    return {"updatemenus": [menu]}

@@ -6,17 +6,21 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURE_KINDS, OVERLAP, STALLS
-from pinprof.report.perfetto.gpu import SHORT_GAP_NS, counter_events, exposed_tracks, idle_tracks
-from pinprof.report.perfetto.tracks import CATEGORY, Label, Track, track_events
-from pinprof.report.perfetto.waits import bubble_tracks, stall_tracks
+from pinprof.report.perfetto.slices import (
+    SHORT_GAP_NS,
+    bubble_tracks,
+    counter_events,
+    exposed_tracks,
+    idle_tracks,
+    stall_tracks,
+)
+from pinprof.report.perfetto.tracks import Label, Track, track_events
 from pinprof.report.timeline.steps import shown_numbers, whole_window
 from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.report.words import printable, worth
 from pinprof.trace.reader.append import ROOM
-from pinprof.trace.tables import WHOLE_TRACE, Int64s, Steps, Trace, rows_by
+from pinprof.trace.tables import WHOLE_TRACE, Steps, Trace
 from pinprof.units import counted, duration
-
-__all__ = ["CATEGORY", "events"]
 
 
 def events(analysis: Analysis, missing: Sequence[str], first: int) -> Iterator[bytes]:
@@ -107,51 +111,8 @@ def notes(analysis: Analysis) -> list[str]:
     if len(short) and not analysis.profile.withheld.busy:
         gaps = counted(len(short), "idle gap")
         lines.append(f"not drawn: {gaps} shorter than {duration(SHORT_GAP_NS)}, {duration(int(short.sum()))} in all")
-    hidden = hidden_slices(trace)
-    if hidden:
-        what = counted(hidden, "slice of the trace itself", "slices of the trace itself")
-        lines.append(f"Perfetto leaves out {what}: they begin inside another slice of their track and end after it")
     broken = trace.repaired + trace.skipped.get("malformed", 0)
     if broken:
         are = counted(broken, "event of the trace is", "events of the trace are")
         lines.append(f"{are} not valid JSON; the export keeps them, and Perfetto may stop there")
     return lines
-
-
-MOST_ROUNDS = 2_000
-"""Deeper nesting, or longer chains of slices that each reach into the next, are not counted to the end."""
-
-
-def hidden_slices(trace: Trace) -> int:
-    """Return how many of the slices that pinprof reads Perfetto does not show."""
-    return sum(hidden_of(start, end) for start, end in _tracks(trace))
-
-
-def hidden_of(start: Int64s, end: Int64s) -> int:
-    """Return how many slices of one track begin in a shown one and end behind it; any order."""
-    order = np.lexsort((-end, start))
-    start, end = start[order], end[order]
-    hidden = 0
-    for _ in range(MOST_ROUNDS):
-        if not len(start):
-            break
-        reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
-        outer = start >= reach
-        around = end[np.maximum.accumulate(np.where(outer, np.arange(len(start)), 0))]
-        beyond = ~outer & (start < around) & (end > around)
-        hidden += int(beyond.sum())
-        rest = ~outer & ~beyond  # within the outer one, or behind it and so far only in a hidden one
-        start, end = start[rest], end[rest]
-    return hidden
-
-
-def _tracks(trace: Trace) -> Iterator[tuple[Int64s, Int64s]]:
-    """Yield the slices of each host thread and of each track of the GPUs."""
-    on_host = (trace.ops, trace.annotations, trace.functions, trace.calls)
-    thread, start, end = (
-        np.concatenate([getattr(table, column) for table in on_host]) for column in ("thread", "start_ns", "end_ns")
-    )
-    for rows in rows_by(thread):
-        yield start[rows], end[rows]
-    for rows in rows_by(trace.gpu.track):
-        yield trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]

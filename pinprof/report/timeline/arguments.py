@@ -148,29 +148,6 @@ def _product(sizes: list[int]) -> str:
     return " \N{MULTIPLICATION SIGN} ".join(map(how_many, sizes))
 
 
-def _resources(args: Args) -> str:
-    """Return what each thread and each block takes of a multiprocessor."""
-    registers, shared = args.get("registers per thread"), args.get("shared memory")
-    if not _is_size(registers) or not _is_size(shared):
-        return ""
-    return f"{counted(registers, 'register')} per thread, {size(shared)} shared memory per block"
-
-
-def _occupancy(args: Args) -> str:
-    """Return how full the kernel keeps the multiprocessors, as the profiler estimates it."""
-    occupancy = args.get("est. achieved occupancy %")
-    warps, blocks = args.get("warps per SM", 0), args.get("blocks per SM", 0)
-    if not _is_number(occupancy) or not _is_number(warps) or not _is_number(blocks):
-        return ""
-    per_sm = {"warps": warps, "blocks": blocks}
-    beside = [f"{how_many(round(number, 2))} {what} per SM" for what, number in per_sm.items() if number]
-    return ", ".join([f"occupancy {how_many(occupancy)} %, estimated", *beside])
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
-
-
 def _collective(args: Args) -> str:
     """Return what a collective sends and receives."""
     name, given, taken = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
@@ -186,23 +163,10 @@ def _in_bytes(elements: int, kind: str) -> str:
     return f" ({size(elements * BYTES[kind])})" if kind in BYTES else ""
 
 
-def _group(args: Args) -> str:
-    """Return who takes part in a collective."""
-    ranks, count = args.get("Process Group Ranks"), args.get("Group size")
-    if not isinstance(ranks, str | list) or not _is_size(count):
-        return ""
-    name, description = (value_in_words(args.get(f"Process Group {key}", "")) for key in ("Name", "Description"))
-    called = f"group {name}{f' ({description})' if description else ''}"
-    return f"{called}, {counted(count, 'rank')}: {value_in_words(ranks)}"
-
-
 TELLERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
     (_inputs, frozenset((DIMS, TYPES, CONCRETE))),
     (_grid, frozenset(("grid", "block"))),
-    (_resources, frozenset(("registers per thread", "shared memory"))),
-    (_occupancy, frozenset(("est. achieved occupancy %", "warps per SM", "blocks per SM"))),
     (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
-    (_group, frozenset(f"Process Group {key}" for key in ("Name", "Description", "Ranks")) | {"Group size"}),
 )
 """What says a line, and of which args; nothing where they are not there."""
 

@@ -145,16 +145,16 @@ def test_buttons_choose_a_step(tmp_path: Path) -> None:
     assert menu["buttons"][2]["args"] == [{"xaxis.range": [0.9901, 1.9999]}]  # 990 µs with 1 % on each side
 
 
-def test_many_steps_are_chosen_by_a_slider(tmp_path: Path) -> None:
+def test_many_steps_are_chosen_from_a_menu(tmp_path: Path) -> None:
     few, many = (timeline_chart(analysed(steps(MOST_BUTTONS + more), tmp_path), TITLE).layout for more in (0, 1))
-    assert "sliders" not in few
-    assert "updatemenus" not in many
-    assert len(many["sliders"][0]["steps"]) == MOST_BUTTONS + 2
+    assert few["updatemenus"][0]["type"] == "buttons"
+    assert many["updatemenus"][0]["type"] == "dropdown"
+    assert len(many["updatemenus"][0]["buttons"]) == MOST_BUTTONS + 2
 
 
 def test_a_single_step_needs_no_buttons(tmp_path: Path) -> None:
     layout = timeline_chart(analysed(steps(1), tmp_path), TITLE).layout
-    assert not {"updatemenus", "sliders"} & layout.keys()
+    assert "updatemenus" not in layout
 
 
 def test_steps_that_do_not_fit_are_left_out_whole_and_named(tmp_path: Path) -> None:

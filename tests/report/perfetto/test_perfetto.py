@@ -23,9 +23,8 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.perfetto import CATEGORY, events, hidden_slices, notes
-from pinprof.report.perfetto.compose import hidden_of
-from pinprof.report.perfetto.gpu import SHORT_GAP_NS
+from pinprof.report.perfetto import CATEGORY, events, notes
+from pinprof.report.perfetto.slices import SHORT_GAP_NS
 from pinprof.report.perfetto.tracks import APART_NS, rows_of
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.reader.append import WithEvents
@@ -176,15 +175,6 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))  # noqa: PLR0124  NaN
 
 
-@pytest.mark.parametrize("name", mostly_slow(SOME, str))
-def test_slices_that_perfetto_leaves_out_of_the_trace_itself_are_counted(name: str) -> None:
-    found = recorded(name)
-    read = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
-    read |= {"kernel", "gpu_memcpy", "gpu_memset"}
-    tracks = slices_by_track(event for event in found.original if event.get("cat") in read)
-    assert hidden_slices(found.trace) == sum(len(shown(slices)[1]) for slices in tracks.values())
-
-
 # What a track shows
 
 
@@ -262,8 +252,6 @@ def test_steps_are_shown_though_perfetto_loses_their_marks(export: Export) -> No
     builder.function("torch/autograd/profiler.py(1): __enter__", -5, 20)
     found = export(builder)
     assert [event["name"] for event in found.tracks("steps")] == ["step 0", "step 1"]
-    (said,) = [event["name"] for event in found.tracks("not in these tracks") if "Perfetto" in event["name"]]
-    assert said.startswith("Perfetto leaves out 1 slice of the trace itself")
 
 
 def test_a_kernel_is_found_by_its_own_ids(export: Export) -> None:
@@ -335,13 +323,3 @@ def test_rows_hold_slices_that_are_apart(ranges: list[tuple[int, int]]) -> None:
         reach[row] = until
     most = max((int(((start <= time) & (time < end + APART_NS)).sum()) for time in start), default=0)
     assert max(rows, default=-1) + 1 == most  # no more rows than slices at once
-
-
-@given(Ranges)
-def test_hidden_slices_are_those_that_do_not_nest(ranges: list[tuple[int, int]]) -> None:
-    start = np.array([begin for begin, _ in ranges], np.int64)
-    end = start + np.array([length for _, length in ranges], np.int64)
-    (slices,) = slices_by_track(
-        {"ph": "X", "pid": 0, "tid": 0, "ts": begin, "dur": length} for begin, length in ranges
-    ).values() or ([],)
-    assert hidden_of(start, end) == len(shown(slices)[1])
