@@ -19,7 +19,7 @@ WINDOWS = {
 DRIVER = """
 import dataclasses, json, sys
 from pathlib import Path
-from pinprof.capture.bounds import RecordingOptions
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import run_script
 given = json.loads(sys.argv[1])
 own = RecordingOptions(**{name: given.pop(name) for name in RecordingOptions.__struct_fields__ if name in given})

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.children.commands import Command, python_command
+from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 
 HOME = str(Path(__file__).parents[2])

@@ -17,7 +17,7 @@ from pinprof.ab.edits import Code
 from pinprof.ab.program import Program, Record, StepOptions
 from pinprof.ab.versions import Measurement
 from pinprof.analysis import Analysis, analyse
-from pinprof.capture.bounds import RecordingOptions
+from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.processes import running
 from pinprof.trace import read_trace

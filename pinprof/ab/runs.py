@@ -18,7 +18,7 @@ from typing import final
 from pinprof.ab.plan import Plan
 from pinprof.ab.program import ANY_CORES, CORES, Program, Record, StepOptions, Turns
 from pinprof.ab.times import Pair, Timed, read_times, refuse_other_steps
-from pinprof.capture.bounds import RecordingOptions
+from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.processes import Running, running
 from pinprof.temporary import temporary_folder

@@ -16,8 +16,8 @@ from multiprocessing import active_children
 from pathlib import Path
 
 from pinprof.ab.program import ANY, ANY_CORES, CORES, Turns
-from pinprof.capture.bounds import Progress
 from pinprof.capture.observe.journal import Journal
+from pinprof.capture.options import Progress
 from pinprof.processes import children_of, send_signal
 from pinprof.trace.run_log import PLAIN, SETTLING
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from pinprof.capture.bounds import Progress, WarmUpBounds
+from pinprof.capture.options import WARM_UP_S, Progress, RecordingOptions
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -183,18 +183,20 @@ class Agreement:
         """Whether the other ranks can be reached; the first question connects to the store."""
         return self._store is not None and not self._lost
 
-    def begin(self, place: Callable[[], int], text: str, bounds: WarmUpBounds) -> Generator[Progress, None, str]:
+    def begin(
+        self, place: Callable[[], int], text: str, options: RecordingOptions, max_seconds: float = WARM_UP_S
+    ) -> Generator[Progress, None, str]:
         """Wait at every step boundary until all ranks begin; return the text of the rank that decided it.
 
         `place` counts the steps of the program. It waits for ranks that are not ready as long as a warm-up may take.
         """
         steps, start = 0, time.monotonic()
         while (decided := self._reached(BEGIN, place(), text)) is None:
-            late = steps >= bounds.steps and time.monotonic() - start >= bounds.max_seconds
-            if late or steps >= bounds.max_steps:
+            is_late = steps >= options.warmup and time.monotonic() - start >= max_seconds
+            if is_late or steps >= options.most_warmup:
                 self._ask(BEGIN, Rendezvous.insist, alone=None)
             steps += 1
-            yield Progress("ranks", steps, bounds.max_steps)
+            yield Progress("ranks", steps, options.most_warmup)
         if self._ask(BEGIN, Rendezvous.missing, alone=0) < 0:
             self.apart = "not all ranks were ready for the windows in time"
         return decided

@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from pinprof.analyses.whole_run.regular_step import RegularStep
-from pinprof.capture.bounds import ON_COMMAND_LINE, RecordingOptions
 from pinprof.capture.children.child import followed, reporting_departure
 from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes
 from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.job import Agreement, Rank, leave_job
+from pinprof.capture.options import ON_COMMAND_LINE, RecordingOptions
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Membership, Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
-from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, recording_of
+from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.program.hooks import contained, faults
@@ -110,7 +110,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         raise CaptureError(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
-    recording = recording_of(path, options, on_progress)
+    recording = profile(path, options, on_progress=on_progress)
     recording.time_steps, recording.beyond_epoch = time_steps, beyond_epoch
     notes = Notes(Notes.new_name())
     config = ChildConfig(str(recording.path), step_marker, keep_going, options, str(notes.folder))
@@ -269,7 +269,7 @@ class _Recorder:
         """Return why a script that ended without failure was not recorded, and the way out."""
         recording, marks = self.recording, self.marks
         if recording.steps_seen:
-            chosen = marks.function is None and recording.steps_seen < recording.windows.needed
+            chosen = marks.function is None and recording.steps_seen < recording.options.needed
             uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
             return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
         if marks.function is not None:

@@ -38,8 +38,8 @@ from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.capture.bounds import RecordingOptions
     from pinprof.capture.job import Agreement
+    from pinprof.capture.options import RecordingOptions
     from pinprof.capture.script import ScriptRun
     from pinprof.report.source import Code
 
@@ -365,7 +365,7 @@ def _say_times(outcome: "ScriptRun") -> None:
 
 def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool) -> "RecordingOptions":
     """Return the options of the recording with these windows."""
-    from pinprof.capture.bounds import RecordingOptions
+    from pinprof.capture.options import RecordingOptions
 
     return RecordingOptions(
         steps=options["steps"] if "lean" in chosen else 0,

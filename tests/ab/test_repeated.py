@@ -20,8 +20,8 @@ from warm_python import warm_python
 from pinprof.ab import repeated
 from pinprof.ab.program import Record, WorkerConfig
 from pinprof.ab.repeated import Repeated, record_repeatedly
-from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.children.notes import ChildRun
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.program.user_program import UserProgram

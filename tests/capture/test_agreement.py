@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
-from pinprof.capture.bounds import WarmUpBounds
 from pinprof.capture.job import (
     Agreement,
     Connect,
@@ -18,17 +17,18 @@ from pinprof.capture.job import (
     rank_of_process,
     store_of_job,
 )
-
-BOUNDS = WarmUpBounds(steps=2, max_steps=5, max_seconds=60)
+from pinprof.capture.options import RecordingOptions
 
 
 def ranks(count: int, connect: Connect) -> list[Agreement]:
     return [Agreement(Rank(rank, count), connect) for rank in range(count)]
 
 
-def begun(agreement: Agreement, text: str, bounds: WarmUpBounds = BOUNDS, *, place: int = 0) -> tuple[int, str]:
+def begun(
+    agreement: Agreement, text: str, *, place: int = 0, max_warmup: int = 5, max_seconds: float = 60
+) -> tuple[int, str]:
     """Return at which place a rank begins that is past one and comes to the next by itself, and what it is told."""
-    steps = agreement.begin(lambda: place, text, bounds)
+    steps = agreement.begin(lambda: place, text, RecordingOptions(warmup=2, max_warmup=max_warmup), max_seconds)
     while True:
         place += 1
         try:
@@ -68,7 +68,7 @@ def test_a_rank_alone_begins_after_the_longest_warm_up_and_says_so() -> None:
 def test_a_rank_waits_for_seconds_only_if_its_steps_are_long() -> None:
     store = HashStore()
     (first, _) = ranks(2, lambda: store)
-    assert begun(first, "20", WarmUpBounds(steps=2, max_steps=50, max_seconds=0)) == (4, "20")
+    assert begun(first, "20", max_warmup=50, max_seconds=0) == (4, "20")
 
 
 @pytest.mark.parametrize("answers", range(12))

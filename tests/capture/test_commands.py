@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.children.commands import as_line, may_train, to_follow, words_of
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import Rank
+from pinprof.capture.options import RecordingOptions
 
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent

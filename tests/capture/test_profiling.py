@@ -3,16 +3,14 @@
 import gzip
 import json
 from collections.abc import Callable
-from inspect import Parameter, signature
 from math import inf
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
-from msgspec import structs
 
-from pinprof.capture.bounds import PlainBounds, RecordingOptions, WarmUpBounds, Windows
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
@@ -78,16 +76,16 @@ def profiler() -> FakeProfiler:
 
 
 @pytest.fixture
-def record(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> Callable[[Windows], Recording]:
-    def build(windows: Windows) -> Recording:
+def record(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> Callable[[RecordingOptions], Recording]:
+    def build(options: RecordingOptions) -> Recording:
         make = cast("Any", lambda _steps: profiler)
-        return Recording(tmp_path / "out.json", windows, make, make_clock=lambda: clock)
+        return Recording(tmp_path / "out.json", options, make, make_clock=lambda: clock)
 
     return build
 
 
-Record = Callable[[Windows], Recording]
-TWO_OF_EACH = Windows(warmup=WarmUpBounds(2), plain=PlainBounds(steps=2, seconds=0.0, precision=inf), steps=2)
+Record = Callable[[RecordingOptions], Recording]
+TWO_OF_EACH = RecordingOptions(warmup=2, plain_steps=2, plain_seconds=0.0, plain_precision=inf, steps=2)
 
 
 def run(recording: Recording, clock: FakeClock, steps_ms: list[float]) -> Recording:
@@ -115,7 +113,7 @@ def test_windows_follow_each_other_and_the_file_is_written(
 def test_plain_window_synchronizes_at_its_ends_only_and_leaves_the_warm_up_out(
     record: Record, clock: FakeClock
 ) -> None:
-    windows = Windows(warmup=WarmUpBounds(2), plain=PlainBounds(steps=11, seconds=0.0, precision=inf), steps=1)
+    windows = RecordingOptions(warmup=2, plain_steps=11, plain_seconds=0.0, plain_precision=inf, steps=1)
     recording = run(record(windows), clock, [100.0, 100.0, *range(1, 12), 50.0, 50.0, 50.0])
     assert clock.synchronized_at_ns == [200 * MS, 266 * MS]
     plain = recording.plain
@@ -124,14 +122,14 @@ def test_plain_window_synchronizes_at_its_ends_only_and_leaves_the_warm_up_out(
 
 
 def test_plain_window_lasts_at_least_its_seconds(record: Record, clock: FakeClock) -> None:
-    windows = Windows(warmup=WarmUpBounds(0), plain=PlainBounds(steps=2, seconds=1.0, precision=inf), steps=1)
+    windows = RecordingOptions(warmup=0, plain_steps=2, plain_seconds=1.0, plain_precision=inf, steps=1)
     recording = run(record(windows), clock, [100.0] * 13)
     assert recording.plain is not None
     assert recording.plain.steps == 10
 
 
 def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, clock: FakeClock) -> None:
-    windows = Windows(warmup=WarmUpBounds(0), plain=PlainBounds(steps=20, seconds=1.0, max_seconds=10.0), steps=1)
+    windows = RecordingOptions(warmup=0, plain_steps=20, plain_seconds=1.0, plain_max_seconds=10.0, steps=1)
     recording = run(record(windows), clock, [4000.0] * 6)
     assert recording.plain is not None
     assert recording.plain.steps == 3
@@ -187,7 +185,7 @@ def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_t
 
 
 def test_without_plain_window_the_metadata_says_null(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
-    recording = run(record(Windows(warmup=WarmUpBounds(0), plain=None, steps=1)), clock, [1.0] * 3)
+    recording = run(record(RecordingOptions(warmup=0, plain_steps=0, steps=1)), clock, [1.0] * 3)
     assert recording.done
     assert recording.plain is None
     assert clock.synchronized_at_ns == []
@@ -231,26 +229,18 @@ def test_too_few_steps_is_an_error_with_the_remedy(
 
 
 @pytest.mark.parametrize(
-    ("plain", "steps_ms", "reason"),
+    ("warmup", "seconds", "steps_ms", "reason"),
     [
-        (
-            PlainBounds(steps=2, seconds=1.0, precision=inf),
-            [1.0] * 50,
-            "without the profiler were still being timed",
-        ),
-        (
-            PlainBounds(steps=2, seconds=0.0, precision=inf),
-            [1.0, 9.0] * 25,
-            r"not steady; .* up to 100 steps",
-        ),
+        (2, 1.0, [1.0] * 50, "without the profiler were still being timed"),
+        (30, 0.0, [1.0, 9.0] * 25, r"not steady; .* up to 100 steps"),
     ],
 )
 def test_quick_steps_that_were_not_enough_in_time_say_what_was_waited_for(
-    record: Record, clock: FakeClock, plain: PlainBounds, steps_ms: list[float], reason: str
+    record: Record, clock: FakeClock, warmup: int, seconds: float, steps_ms: list[float], reason: str
 ) -> None:
-    windows = Windows(warmup=WarmUpBounds(2 if plain.seconds else 30), plain=plain, steps=2)
+    options = RecordingOptions(warmup=warmup, plain_steps=2, plain_seconds=seconds, plain_precision=inf, steps=2)
     with pytest.raises(CaptureError, match=rf"ended after 50 steps, .*{reason}.*Run it longer.*plain_steps=0"):
-        run(record(windows), clock, steps_ms)
+        run(record(options), clock, steps_ms)
 
 
 def fail_after(recording: Recording, steps: int) -> None:
@@ -345,7 +335,7 @@ def test_gpu_steps_are_timed_by_events(tmp_path: Path) -> None:
 
 
 def test_the_warm_up_goes_on_until_the_steps_are_steady(record: Record, clock: FakeClock) -> None:
-    recording = record(Windows(warmup=WarmUpBounds(2), plain=None, steps=1))
+    recording = record(RecordingOptions(warmup=2, plain_steps=0, steps=1))
     with recording:
         for step_ms in [1000, 500, 100, 50, 20, *[10] * 15]:
             clock.time_ns += step_ms * MS
@@ -356,7 +346,7 @@ def test_the_warm_up_goes_on_until_the_steps_are_steady(record: Record, clock: F
 
 
 def test_a_warm_up_that_never_gets_steady_ends_all_the_same(record: Record, clock: FakeClock) -> None:
-    recording = record(Windows(warmup=WarmUpBounds(2, max_steps=6), plain=None, steps=1))
+    recording = record(RecordingOptions(warmup=2, max_warmup=6, plain_steps=0, steps=1))
     run(recording, clock, [2.0**-step for step in range(20)])
     assert recording.done
 
@@ -369,10 +359,9 @@ def test_steady_is_near_the_steps_before() -> None:
     assert is_steady([1000, 100, 100, 100, 100, 100, 100, 100, 100, 100])  # one slow step is no trend
 
 
-def test_the_options_object_has_the_options_of_profile_with_their_defaults() -> None:
-    given = {name: parameter.default for name, parameter in signature(profile).parameters.items()}
-    assert given.items() - structs.asdict(RecordingOptions()).items() == {
-        ("path", Parameter.empty),
-        ("on_progress", None),
-    }
-    assert len(given) == len(RecordingOptions.__struct_fields__) + 2
+def test_options_are_given_as_one_object_with_changes_by_name(tmp_path: Path) -> None:
+    options = RecordingOptions(steps=2, warmup=3)
+    recording = profile(tmp_path / "out.json", options, warmup=4)
+    assert recording.options == RecordingOptions(steps=2, warmup=4)
+    with pytest.raises(TypeError, match="step_count"):
+        profile(tmp_path / "out.json", step_count=3)

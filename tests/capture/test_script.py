@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from script_runs import STEPS, TRAIN, recorded_steps, run
 
-from pinprof.capture.bounds import RecordingOptions
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import run_script
 from pinprof.errors import CaptureError
 

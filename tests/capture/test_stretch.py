@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pinprof.capture.bounds import WarmUpBounds, Windows
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.lean import SHORTEST_KEPT_S, Stretch
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
@@ -42,8 +42,8 @@ def stretch_of(tmp_path: Path) -> Stretch:
 
 
 def recording_of(tmp_path: Path) -> Recording:
-    windows = Windows(WarmUpBounds(2, 2), None, steps=2, line_steps=0)
-    return Recording(tmp_path / "out.json", windows, cast("Any", FakeProfiler))
+    options = RecordingOptions(warmup=2, max_warmup=2, plain_steps=0, steps=2, line_steps=0)
+    return Recording(tmp_path / "out.json", options, cast("Any", FakeProfiler))
 
 
 def stored_marker(tmp_path: Path) -> str:

@@ -13,7 +13,7 @@ import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
-from pinprof.capture.bounds import Progress, WatchBounds
+from pinprof.capture.options import Progress
 from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile
 from pinprof.program.frames import REPLICAS
@@ -70,7 +70,7 @@ def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None
         if number % 10 == 3:
             warnings.warn(SYNC_WARNING, stacklevel=1)
 
-    made = run(watch_window(WatchBounds(40), path, noticing=taking_warnings), step, 100)
+    made = run(watch_window(40, path, noticing=taking_warnings), step, 100)
     found = watched(path)
     assert (made, found.steps) == (40, 40)
     each, tenth = found.waits
@@ -85,7 +85,7 @@ def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None
 
 def test_a_program_that_ends_before_is_stored_as_far_as_it_was_seen(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    window = watch_window(WatchBounds(200), path, noticing=taking_warnings)
+    window = watch_window(200, path, noticing=taking_warnings)
     run(window, lambda _: item(), 7)
     found = watched(path)
     assert (found.steps, found.waits[0].at) == (7, tuple(range(7)))
@@ -93,7 +93,7 @@ def test_a_program_that_ends_before_is_stored_as_far_as_it_was_seen(tmp_path: Pa
 
 def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    window = watch_window(WatchBounds(200), path, noticing=taking_warnings)
+    window = watch_window(200, path, noticing=taking_warnings)
     next(window)
     next(window)
     item()
@@ -105,14 +105,14 @@ def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) ->
 
 def test_it_ends_after_its_time(tmp_path: Path) -> None:
     path, clock = recorded(tmp_path), iter(range(0, 1000, 10))
-    window = watch_window(WatchBounds(200, 30.0), path, noticing=taking_warnings, now=lambda: float(next(clock)))
+    window = watch_window(200, path, max_seconds=30.0, noticing=taking_warnings, now=lambda: float(next(clock)))
     assert run(window, lambda _: None, 100) == 2
     assert watched(path).steps == 2
 
 
 def test_no_step_is_watched_where_none_is_asked_for(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    assert not list(watch_window(WatchBounds(0), path, noticing=taking_warnings))
+    assert not list(watch_window(0, path, noticing=taking_warnings))
     assert read_trace(path).info.watched is None
 
 
@@ -123,10 +123,10 @@ def test_a_failure_costs_only_what_was_watched(tmp_path: Path) -> None:
         yield
 
     path = recorded(tmp_path)
-    assert not list(watch_window(WatchBounds(5), path, noticing=failing))
+    assert not list(watch_window(5, path, noticing=failing))
     assert len(read_trace(path).gpu) == 1
     path.unlink()
-    assert len(list(watch_window(WatchBounds(2), path, noticing=taking_warnings))) == 2
+    assert len(list(watch_window(2, path, noticing=taking_warnings))) == 2
 
 
 def test_the_line_of_the_user_and_what_waited_in_a_library_are_told_apart() -> None:

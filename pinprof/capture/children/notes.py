@@ -16,8 +16,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from pinprof.capture.bounds import RecordingOptions
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
+from pinprof.capture.options import RecordingOptions
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from pinprof.capture.bounds import ON_COMMAND_LINE
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
 from pinprof.capture.job import (
     Agreement,
@@ -17,9 +16,10 @@ from pinprof.capture.job import (
     store_of_group,
     store_of_job,
 )
+from pinprof.capture.options import ON_COMMAND_LINE
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
-from pinprof.capture.window.recording import recording_of
+from pinprof.capture.window.recording import profile
 from pinprof.errors import CaptureError, unexpected
 from pinprof.program.constructors import noting_constructors
 from pinprof.program.hooks import faults
@@ -117,9 +117,9 @@ class ChildRecording:
         """Return what advances the recording at this path; with a failure it records nothing, and only stops."""
         scratch = str(self._notes.folder / f"{os.getpid()}.json")
         try:
-            recording = recording_of(path or scratch, self._config.options)
+            recording = profile(path or scratch, self._config.options)
         except CaptureError as exc:
-            recording, failure = recording_of(scratch, self._config.options), exc
+            recording, failure = profile(scratch, self._config.options), exc
         stepper = Stepper(
             recording, self._agreement, keep_going=self._config.keep_going, is_training=lambda: self.marks.trains
         )

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from pinprof.capture.bounds import NS_PER_S
+from pinprof.capture.options import NS_PER_S
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
 from pinprof.capture.window.recording import Recording
@@ -180,7 +180,7 @@ class Watchdog:
         longest_s = marks.longest_ns / NS_PER_S
         now = Situation(self._work.seconds, longest_s, marks.has_marker, marks.watches_modules)
         what = due(self._stretch_after_s, now, has_optimizer)
-        return what if what == "modules" or not self._recording.windows.times_only else None
+        return what if what == "modules" or not self._recording.options.times_only else None
 
     def _decide(self) -> None:
         """Do what is due; in the program's own thread, because it looks at all objects."""

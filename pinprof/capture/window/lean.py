@@ -10,8 +10,8 @@ from typing import TypeAlias, final
 
 import torch
 
-from pinprof.capture.bounds import NS_PER_S, Progress
 from pinprof.capture.observe.journal import Journal
+from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.trace_file import as_capture_error, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
 from pinprof.program.constructors import constructors

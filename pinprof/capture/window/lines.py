@@ -14,7 +14,7 @@ import torch
 
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
-from pinprof.capture.bounds import Progress, WatchBounds
+from pinprof.capture.options import Progress
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
 from pinprof.errors import CaptureError, TraceError
 from pinprof.outputs import hidden_folder
@@ -221,10 +221,15 @@ class Watcher:
         return len(self._callers) - 1
 
 
+WATCH_S = 30.0
+"""The time after which no further step is watched: a person waits for the report."""
+
+
 def watch_window(
-    bounds: WatchBounds,
+    steps: int,
     path: Path,
     *,
+    max_seconds: float = WATCH_S,
     noticing: Noticing = noticing,
     now: Callable[[], float] = time.monotonic,
 ) -> Generator[Progress, None, None]:
@@ -232,7 +237,7 @@ def watch_window(
 
     It stores also what it saw of a program that ended meanwhile. A failure costs only what was seen.
     """
-    if not bounds.steps:
+    if not steps:
         return
     watcher, start = Watcher(), now()
     try:
@@ -241,8 +246,8 @@ def watch_window(
             as_capture_error("the waits were not watched"),
             noticing(contained(watcher.waited)),
         ):
-            while watcher.step < bounds.steps and now() - start < bounds.max_seconds:
-                yield Progress(WATCH, watcher.step + 1, bounds.steps)
+            while watcher.step < steps and now() - start < max_seconds:
+                yield Progress(WATCH, watcher.step + 1, steps)
                 watcher.end_step()
     finally:
         with suppress(CaptureError), as_capture_error("the waits were not stored"):

@@ -8,23 +8,21 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import Any, final
 
 import msgspec
 
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
-from pinprof.capture.bounds import (
+from pinprof.capture.job import Agreement
+from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
+from pinprof.capture.options import (
     FEWEST_STEPS,
     IN_CODE,
     WARM_UP_STEPS,
     OptionNames,
-    PlainBounds,
     Progress,
     RecordingOptions,
-    Windows,
 )
-from pinprof.capture.job import Agreement
-from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
 from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.timing import PlainWindow, await_regular, more_plain, plain_window, warm_up
@@ -57,74 +55,34 @@ TimeSteps = Callable[[Journal, list[int]], Generator[Progress, None, None]]
 DEFAULTS = RecordingOptions()
 
 
-def profile(  # noqa: PLR0913  options of one public call, all by keyword
+def profile(
     path: str | os.PathLike[str],
+    options: RecordingOptions = DEFAULTS,
     *,
-    steps: int = DEFAULTS.steps,
-    warmup: int = DEFAULTS.warmup,
-    max_warmup: int = DEFAULTS.max_warmup,
-    plain_steps: int = DEFAULTS.plain_steps,
-    plain_seconds: float = DEFAULTS.plain_seconds,
-    plain_max_seconds: float = DEFAULTS.plain_max_seconds,
-    plain_precision: float = DEFAULTS.plain_precision,
-    line_steps: int = DEFAULTS.line_steps,
-    line_stack: bool = DEFAULTS.line_stack,
-    watch_steps: int = DEFAULTS.watch_steps,
-    with_stack: bool = DEFAULTS.with_stack,
-    record_shapes: bool = DEFAULTS.record_shapes,
-    profile_memory: bool = DEFAULTS.profile_memory,
-    cuda_sync_events: bool = DEFAULTS.cuda_sync_events,
-    force: bool = DEFAULTS.force,
     on_progress: OnWindow | None = None,
+    **changes: Any,
 ) -> "Recording":
     """Return a recording, a context manager; call its `step()` at the end of every training step.
 
-        with pinprof.profile("out.json.gz") as p:
+        with pinprof.profile("out.json.gz", steps=3) as p:
             for batch in loader:
                 train(batch)
                 p.step()
 
-    It skips `warmup` steps, or more until their time is steady, but at most `max_warmup`. Then it times the plain step,
-    without a profiler: at least `plain_steps` steps (0 omits this window) and `plain_seconds`, but not longer than
-    `plain_max_seconds` after 3 steps. Then torch.profiler records `steps` steps, which are the trace. On a GPU,
-    `line_steps` more steps (0 omits this window), with stacks if `line_stack` is set, show which source line calls each
-    wait; the trace stores these lines. Then torch's sync debug mode alone shows over `watch_steps` more steps (0 omits
-    them), or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
+    It has the windows that its `options` describe, with the `changes` by name: it skips `warmup` steps, or more until
+    their time is steady, but at most `max_warmup`. Then it times `plain_steps` steps or more without a profiler. Then
+    torch.profiler records `steps` steps, which are the trace. On a GPU, `line_steps` more steps show which source line
+    calls each wait; the trace stores these lines. Then torch's sync debug mode alone shows over `watch_steps` more
+    steps, or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
 
-    It times more steps while the mean of the regular ones is not certain by the share `plain_precision` (1 asks for
-    nothing), for `plain_max_seconds` at most: with a GPU at once, and no more than 20 times `plain_steps` or 5 s; else
-    after the other windows.
+    Where the mean of the plain steps is not certain enough, it times more steps: with a GPU at once, otherwise after
+    the other windows.
 
-    With `steps=0` no profiler ever starts: the recording ends with the plain window, and the file holds its times.
-
-    Raises CaptureError at once if `path` cannot be written or exists (and `force` is not set), and at the end of the
-    block if it recorded no step.
+    Raises TypeError for an unknown option, CaptureError at once if `path` cannot be written or exists (and `force` is
+    not set), and at the end of the block if it recorded no step.
     """
-    options = RecordingOptions(
-        steps=steps,
-        warmup=warmup,
-        max_warmup=max_warmup,
-        plain_steps=plain_steps,
-        plain_seconds=plain_seconds,
-        plain_max_seconds=plain_max_seconds,
-        plain_precision=plain_precision,
-        line_steps=line_steps,
-        line_stack=line_stack,
-        watch_steps=watch_steps,
-        with_stack=with_stack,
-        record_shapes=record_shapes,
-        profile_memory=profile_memory,
-        cuda_sync_events=cuda_sync_events,
-        force=force,
-    )
-    return recording_of(path, options, on_progress)
-
-
-def recording_of(
-    path: str | os.PathLike[str], options: RecordingOptions, on_progress: OnWindow | None = None
-) -> "Recording":
-    """Return the recording that `profile()` returns for these options. Raises CaptureError as it does."""
-    windows = options.windows
+    options = msgspec.structs.replace(options, **changes)
+    options.check()
     make_profiler = partial(
         torch_profiler,
         with_stack=options.with_stack,
@@ -133,7 +91,7 @@ def recording_of(
         cuda_sync_events=options.cuda_sync_events,
     )
     target = writable_target(Path(path), force=options.force)
-    return Recording(target, windows, make_profiler, on_progress=on_progress)
+    return Recording(target, options, make_profiler, on_progress=on_progress)
 
 
 @final
@@ -150,14 +108,14 @@ class Recording:
     def __init__(
         self,
         path: Path,
-        windows: Windows,
+        options: RecordingOptions,
         make_profiler: MakeProfiler,
         *,
         make_clock: Callable[[], Clock] = clock_of_program,
         on_progress: OnWindow | None = None,
     ) -> None:
         self.path = path
-        self.windows = windows
+        self.options = options
         self.done = False
         self.steps_seen = 0
         self.plain: PlainWindow | None = None
@@ -281,9 +239,9 @@ class Recording:
         elif self.stretch.is_written:
             self.marker = self.stretch.marker
 
-    def why_nothing_recorded(self, options: OptionNames = IN_CODE) -> str:
+    def why_nothing_recorded(self, names: OptionNames = IN_CODE) -> str:
         """Return the error for a program that ended before any step was recorded, with the options that help."""
-        return self.windows.why_nothing_recorded(self.steps_seen, self._window, options)
+        return self.options.why_nothing_recorded(self.steps_seen, self._window, names)
 
     def _advance(self) -> None:
         progress = next(self._boundaries, None)
@@ -295,36 +253,36 @@ class Recording:
 
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
-        plain = yield from self._warm_up()
-        if plain is not None and self.windows.times_only:
-            yield from self._timed_window(plain)
+        options = yield from self._warm_up()
+        if options.times_only:
+            yield from self._timed_window(options)
             self.done = True
             return
-        if plain is not None:
-            self.plain, self.host = yield from plain_window(self.journal, plain, self._is_short)
+        if options.plain_steps:
+            self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
-            yield from await_regular(self.journal, WARM_UP_STEPS + self.windows.steps)
-        yield from self._lean.record(self.windows.steps, lambda: self.path, self._count)
-        if self.windows.line_steps and uses_cuda():
-            yield from line_window(self.windows.line_steps, self.path, with_stack=self.windows.line_stack)
-            yield from watch_window(self.windows.watch, self.path)
-        if plain is not None and self._agreement is None and not uses_cuda():
-            yield from more_plain(self.journal, plain)
+            yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
+        yield from self._lean.record(options.steps, lambda: self.path, self._count)
+        if options.line_steps and uses_cuda():
+            yield from line_window(options.line_steps, self.path, with_stack=options.line_stack)
+            yield from watch_window(options.watch_steps, self.path)
+        if options.plain_steps and self._agreement is None and not uses_cuda():
+            yield from more_plain(self.journal, options)
         self.done = True
 
-    def _warm_up(self) -> Generator[Progress, None, PlainBounds | None]:
-        """Warm up, and return the bounds of the plain window: in a job, the same number of steps for all ranks."""
-        bounds, plain = self.windows.warmup, self.windows.plain
-        journal = self.journal
-        step_ns = yield from warm_up(journal.clock, bounds, self._may_wait, lambda: journal.supply.is_filling)
-        agreement = self._agreement
+    def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
+        """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
+        options, journal, agreement = self.options, self.journal, self._agreement
+        step_ns = yield from warm_up(journal.clock, options, self._may_wait, lambda: journal.supply.is_filling)
         if agreement is None:
-            return plain
-        steps = plain.steps if plain else 0
-        if plain and agreement.in_contact:
-            steps = plain.steps_of(step_ns)
-        agreed = yield from agreement.begin(self._count, str(steps), bounds)
-        return PlainBounds(int(agreed), 0.0, inf, precision=1.0) if plain else None
+            return options
+        steps = options.plain_steps
+        if steps and agreement.in_contact:
+            steps = options.plain_steps_of(step_ns)
+        agreed = int((yield from agreement.begin(self._count, str(steps), options)))
+        return msgspec.structs.replace(
+            options, plain_steps=agreed, plain_seconds=0.0, plain_max_seconds=inf, plain_precision=1.0
+        )
 
     def _may_wait(self) -> bool:
         """Return whether to wait for steady steps; the rank may join the others meanwhile."""
@@ -332,18 +290,20 @@ class Recording:
 
     def _is_short(self) -> bool:
         """Return whether the program may soon be short of steps for the windows to come; a job is as long as agreed."""
-        left, windows = None if self.beyond_epoch else self.journal.steps_left, self.windows
-        if windows.times_only:
-            return left is not None and left <= (windows.plain.steps if windows.plain else 0) + SPARE
-        lines = WARM_UP_STEPS + windows.line_steps if uses_cuda() else 0
-        return self._agreement is None and left is not None and left <= WARM_UP_STEPS + windows.steps + lines + SPARE
+        left, options = None if self.beyond_epoch else self.journal.steps_left, self.options
+        if left is None:
+            return False
+        if options.times_only:
+            return left <= options.plain_steps + SPARE
+        lines = WARM_UP_STEPS + options.line_steps if uses_cuda() else 0
+        return self._agreement is None and left <= WARM_UP_STEPS + options.steps + lines + SPARE
 
-    def _timed_window(self, bounds: PlainBounds) -> Generator[Progress, None, None]:
+    def _timed_window(self, options: RecordingOptions) -> Generator[Progress, None, None]:
         """Time steps, and write their times even if the program ends before there are enough."""
         delays_ns: list[int] = []
         try:
             if self.time_steps is None:
-                self.plain, self.host = yield from plain_window(self.journal, bounds)
+                self.plain, self.host = yield from plain_window(self.journal, options)
             else:
                 yield from self.time_steps(self.journal, delays_ns)
         finally:

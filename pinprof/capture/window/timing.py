@@ -11,9 +11,9 @@ import numpy as np
 
 from pinprof.analyses.whole_run.irregular_work import next_irregular_work
 from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular_step
-from pinprof.capture.bounds import ENOUGH_S, FEWEST_STEPS, LONGER, NS_PER_S, PlainBounds, Progress, WarmUpBounds
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
+from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
 from pinprof.program.machine import Clock, CudaClock
 from pinprof.trace.run_log import PLAIN
 from pinprof.trace.sampled_stacks import HostProfile
@@ -28,28 +28,28 @@ STEADY = 0.1
 
 def warm_up(
     clock: Clock,
-    bounds: WarmUpBounds,
+    options: RecordingOptions,
     may_wait: Callable[[], bool] = lambda: True,
     is_filling: Callable[[], bool] = lambda: False,
 ) -> Generator[Progress, None, float]:
-    """Wait at every step boundary until the steps are steady or a bound is reached; return the time of a step in ns.
+    """Wait at every step boundary until the steps are steady, or there were too many; return the time of a step in ns.
 
     That is the median of the last steps. It does not touch the device. After the fewest steps, `may_wait` returns
     whether to wait for steady ones; none is steady where a DataLoader `is_filling` its queues.
     """
     marks_ns = [clock.now_ns()]
-    while not _is_over(marks_ns, bounds, is_filling) and (len(marks_ns) <= bounds.steps or may_wait()):
-        yield Progress("warm-up", len(marks_ns), bounds.steps)
+    while not _is_over(marks_ns, options, is_filling) and (len(marks_ns) <= options.warmup or may_wait()):
+        yield Progress("warm-up", len(marks_ns), options.warmup)
         marks_ns.append(clock.now_ns())
     times = [end - start for start, end in pairwise(marks_ns)]
     return median(times[-COMPARED_STEPS:]) if times else 0.0
 
 
-def _is_over(marks_ns: Sequence[int], bounds: WarmUpBounds, is_filling: Callable[[], bool]) -> bool:
+def _is_over(marks_ns: Sequence[int], options: RecordingOptions, is_filling: Callable[[], bool]) -> bool:
     steps = len(marks_ns) - 1
-    if steps < bounds.steps:
+    if steps < options.warmup:
         return False
-    too_long = steps >= bounds.max_steps or marks_ns[-1] - marks_ns[0] >= bounds.max_seconds * NS_PER_S
+    too_long = steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S
     return too_long or (not is_filling() and is_steady([end - start for start, end in pairwise(marks_ns)]))
 
 
@@ -61,6 +61,9 @@ def is_steady(times: Sequence[int]) -> bool:
     late, early = median(times[-compared:]), median(times[-2 * compared : -compared])
     return abs(late - early) <= STEADY * max(late, early)
 
+
+LONGER, ENOUGH_S = 20, 5.0
+"""With a GPU, the window is over after LONGER times its steps and ENOUGH_S, precise or not: many programs are short."""
 
 NEXT_LOOK = 1.25
 """The window looks at its precision again after so many times the steps."""
@@ -80,9 +83,9 @@ class PlainWindow:
 
 
 def plain_window(
-    journal: "Journal", bounds: PlainBounds, is_short: Callable[[], bool] = lambda: False
+    journal: "Journal", options: RecordingOptions, is_short: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
-    """Wait at every step boundary until the bounds are reached; return the step and the host's stacks in regular steps.
+    """Wait at every step boundary until the window is long enough; return the step, and the host's stacks in regular ones.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, in
     which the GPU may have worked; or the GPU's time in its current stream, in which it may have done only a part. Both
@@ -94,7 +97,7 @@ def plain_window(
     clock.synchronize()
     start_ns = clock.now_ns()
     with journal.timing_gpu(), sampling() as sampler:
-        for progress in _plain_steps(journal, bounds, first, start_ns, is_short):
+        for progress in _plain_steps(journal, options, first, start_ns, is_short):
             yield progress
             sampler.step()
         ended_ns = clock.now_ns()
@@ -109,46 +112,46 @@ def plain_window(
 
 
 def _plain_steps(
-    journal: "Journal", bounds: PlainBounds, first: int, start_ns: int, is_short: Callable[[], bool]
+    journal: "Journal", options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool]
 ) -> Generator[Progress, None, None]:
     clock = journal.clock
-    while not bounds.reached(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
+    while not options.is_plain_over(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
         if len(journal) - first >= FEWEST_STEPS and is_short():
             return
-        yield Progress(PLAIN, len(journal) - first + 1, bounds.steps)
+        yield Progress(PLAIN, len(journal) - first + 1, options.plain_steps)
     if clock.kind == CudaClock.kind:
 
         def is_over(steps: int, seconds: float) -> bool:
-            return (steps >= LONGER * bounds.steps and seconds >= ENOUGH_S) or is_short()
+            return (steps >= LONGER * options.plain_steps and seconds >= ENOUGH_S) or is_short()
 
-        yield from _until_precise(journal, bounds, is_over)
+        yield from _until_precise(journal, options, is_over)
 
 
-def more_plain(journal: "Journal", bounds: PlainBounds) -> Generator[Progress, None, None]:
+def more_plain(journal: "Journal", options: RecordingOptions) -> Generator[Progress, None, None]:
     """Wait at every step boundary until the steps of all plain windows tell the regular step precisely enough.
 
     For programs without a GPU: after the other windows, since nobody knows how many steps a program will make.
     """
-    yield from _until_precise(journal, bounds, lambda _, __: False)
+    yield from _until_precise(journal, options, lambda _, __: False)
 
 
 def _until_precise(
-    journal: "Journal", bounds: PlainBounds, is_over: Callable[[int, float], bool]
+    journal: "Journal", options: RecordingOptions, is_over: Callable[[int, float], bool]
 ) -> Generator[Progress, None, None]:
     """Wait until the regular step is precise, `is_over` of the plain steps and seconds says so, or the time is up."""
     seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
     before = journal.steps_in(PLAIN)
-    while bounds.precision < 1 and not journal.is_full:
+    while options.plain_precision < 1 and not journal.is_full:
         steps = len(journal) - first
         now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
-        if now >= bounds.max_seconds or is_over(before + steps, now):
+        if now >= options.plain_max_seconds or is_over(before + steps, now):
             return
         if steps >= look:
             figure = timed_regular_step(journal.log())
-            if figure is not None and figure.precision <= bounds.precision:
+            if figure is not None and figure.precision <= options.plain_precision:
                 return
             look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
-        yield Progress(PLAIN, before + steps + 1, bounds.steps)
+        yield Progress(PLAIN, before + steps + 1, options.plain_steps)
 
 
 MOST_STEPS = 100

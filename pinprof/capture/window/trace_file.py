@@ -15,8 +15,8 @@ import msgspec
 import torch
 from torch.profiler import ProfilerActivity
 
-from pinprof.capture.bounds import WARM_UP_STEPS, Progress
 from pinprof.capture.job import rank_of_process
+from pinprof.capture.options import WARM_UP_STEPS, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished
