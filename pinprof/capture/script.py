@@ -2,9 +2,8 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,9 @@ from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
-from pinprof.program.hooks import contained, faults
+from pinprof.program.hooks import faults
 from pinprof.program.user_program import (
     INTERRUPTED,
-    POLITE_STOPS,
     Ending,
     UserProgram,
     ending_of,
@@ -202,12 +200,12 @@ class _Recorder:
                         self._join_threads()
             if os.getpid() != process:
                 exit_as_fork(ending.exit_status)
-            if stepper.stops > POLITE_STOPS:
-                sys.settrace(None)
+            stepper.end()
             if stepper.stops and not ending.exit_status:
                 ending = Ending(0, stopped=True)
                 leave_job()
-            self._end_recording(ending)
+            if stepper.failure is not None and not stepper.is_faulty and not ending.exit_status:
+                raise stepper.failure
         finally:
             self.membership.leave()
         return ending
@@ -235,23 +233,6 @@ class _Recorder:
             join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
         else:
             join_threads()
-
-    def _end_recording(self, ending: Ending) -> None:
-        if ending.exit_status:
-            with suppress(CaptureError):  # the user must see the script's own failure
-                contained(self.recording.end)()
-            return
-        stepper = self.stepper
-        try:
-            self.recording.end()
-        except CaptureError:
-            if not stepper.is_faulty:
-                raise
-        except Exception as error:  # noqa: BLE001  the program has ended well, and has its exit status
-            stepper.is_faulty = True
-            faults.note(error)
-        if stepper.failure is not None and not stepper.is_faulty:
-            raise stepper.failure
 
     def _leave(self, how: str) -> None:
         """End the recording of a program that leaves its process at once, and say what there is of it."""

@@ -1,7 +1,6 @@
 """Records a child: which rank it is, and so the name of its trace, is known only when its first step ends."""
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -20,10 +19,8 @@ from pinprof.capture.options import ON_COMMAND_LINE
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import profile
-from pinprof.errors import CaptureError, unexpected
+from pinprof.errors import CaptureError
 from pinprof.program.constructors import noting_constructors
-from pinprof.program.hooks import faults
-from pinprof.program.user_program import POLITE_STOPS
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 
@@ -54,16 +51,8 @@ class ChildRecording:
         stepper, why = self._stepper, None
         if stepper is None:
             return ChildEnd()
-        if stepper.stops > POLITE_STOPS:
-            sys.settrace(None)
+        stepper.end()
         recording = stepper.recording
-        try:
-            recording.end()
-        except CaptureError as exc:
-            stepper.failure = stepper.failure or exc
-        except Exception as error:  # noqa: BLE001  the program has ended, and has its exit status
-            stepper.failure = CaptureError(unexpected(error))
-            faults.note(error)
         recorded = bool(recording.recorded_steps)
         if not recorded:
             why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))

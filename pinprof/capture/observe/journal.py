@@ -125,8 +125,6 @@ class Journal:
 
     def resume(self) -> None:
         """Note that the next step begins; the GPU may have been idle since the last one ended."""
-        if self.clock.kind == Clock.kind:
-            self.renew_clock()
         if self._times_gpu:
             self._opened = self.clock.mark()
             self.clock.make_ready()

@@ -1,5 +1,6 @@
 """Advances a recording at the end of each step, joins the ranks of its process group, and ends the program at last."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError, unexpected
 from pinprof.program.hooks import contained, faults
-from pinprof.program.user_program import Stop
+from pinprof.program.user_program import POLITE_STOPS, Stop
 
 
 @dataclass
@@ -101,13 +102,22 @@ class Stepper:
             except CaptureError as exc:
                 self._give_up(exc)
             except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
-                self.is_faulty = True
-                faults.note(error)
-                self._give_up(CaptureError(unexpected(error)))
+                self._give_up(self._note_fault(error))
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
             if not self.stops:
                 contained(self.on_stop)()
             self.stop()
+
+    def end(self) -> None:
+        """End the recording, however the program has ended; `failure` says then why it has failed, if it has."""
+        if self.stops > POLITE_STOPS:
+            sys.settrace(None)
+        try:
+            self.recording.end()
+        except CaptureError as exc:
+            self.failure = self.failure or exc
+        except Exception as error:  # noqa: BLE001  the program has ended, and has its exit status
+            self._note_fault(error)
 
     def _advance(self, marker: str) -> None:
         recording = self.recording
@@ -119,6 +129,11 @@ class Stepper:
         if not recording.done:
             recording.marker, self.trains = marker, self._is_training()
         recording.step()
+
+    def _note_fault(self, error: Exception) -> CaptureError:
+        self.is_faulty, self.failure = True, CaptureError(unexpected(error))
+        faults.note(error)
+        return self.failure
 
     def _give_up(self, failure: CaptureError) -> None:
         """Record no more; the program runs on, unless it has to end together with the other ranks."""

@@ -85,7 +85,7 @@ class PlainWindow:
 def plain_window(
     journal: "Journal", options: RecordingOptions, is_short: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
-    """Wait at every step boundary until the window is long enough; return the step, and the host's stacks in regular ones.
+    """Wait at every step boundary until the window is long enough; return the step, and the stacks of regular steps.
 
     It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, in
     which the GPU may have worked; or the GPU's time in its current stream, in which it may have done only a part. Both
