@@ -52,8 +52,52 @@ LONGEST_PLAIN_S = 20.0
 # ruff: noqa: PLC0415
 
 
+HELP = """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
+
+Options of pinprof come before SCRIPT; all options after it belong to the script.
+
+pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
+backward, then calls of the outermost module, and last a stretch of time. After a warm-up it times steps without a
+profiler (the true step), until the mean of the regular steps is known to 2 %, for 20 s at most. Then torch.profiler
+records a few steps (the trace), and a few more show the source line of every wait. Further steps at full speed
+show which lines wait only now and then (--watch-steps). Then pinprof stops the script.
+
+Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: through the
+store of the job they agree when to start and stop. Rank 0 reports on itself, or with --job-report on all ranks.
+Give -o a folder that all machines share; otherwise each machine keeps its own traces.
+
+pinprof follows the processes that the script starts: torch.multiprocessing.spawn, multiprocessing, and launchers
+and scripts that it starts as Python programs (not through a shell). Each process that makes steps writes its own
+trace: out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops these processes after the recording, all
+ranks at the same step; the script itself runs to its end. Then pinprof reports on all ranks.
+
+With --repeat N pinprof runs the script N times, each time in a fresh process, and reports on the run whose step is
+the middle one. The steps of two processes may differ by some 15 %; N runs show by how much. A run
+that fails or is interrupted is the last, and does not count.
+
+With --guard pinprof records nothing. The script runs to its end, but slower. pinprof reports each use of host
+memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both stacks
+and the fix. The exit status is the script's own. The guard sees only the script's own process, not its children.
+
+\b
+Examples:
+  pinprof run train.py --epochs 1
+  pinprof run -m my_package.train --epochs 1
+  pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
+  pinprof run --repeat 3 train.py
+  pinprof run --step-marker Trainer.train_step train.py
+  torchrun --nproc-per-node 2 -m pinprof run train.py
+  torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
+  pinprof run -o run/ main.py --multiprocessing-distributed
+  pinprof run -m torch.distributed.run --nproc-per-node 2 train.py
+  pinprof run -m accelerate.commands.launch train.py
+  pinprof run --guard train.py --epochs 1
+"""
+
+
 @click.command(
     cls=BeforeScript,
+    help=HELP,
     context_settings={"allow_interspersed_args": False},
     short_help="Run a training script, record some of its steps, and report on them.",
 )
@@ -168,81 +212,33 @@ def run(
     force: bool,
     **options: Any,
 ) -> None:
-    """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
-
-    Options of pinprof come before SCRIPT; all options after it belong to the script.
-
-    pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
-    backward, then calls of the outermost module, and last a stretch of time. After a warm-up it times steps without a
-    profiler (the true step), until the mean of the regular steps is known to 2 %, for 20 s at most. Then torch.profiler
-    records a few steps (the trace), and a few more show the source line of every wait. Further steps at full speed
-    show which lines wait only now and then (--watch-steps). Then pinprof stops the script.
-
-    Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: through the
-    store of the job they agree when to start and stop. Rank 0 reports on itself, or with --job-report on all ranks.
-    Give -o a folder that all machines share; otherwise each machine keeps its own traces.
-
-    pinprof follows the processes that the script starts: torch.multiprocessing.spawn, multiprocessing, and launchers
-    and scripts that it starts as Python programs (not through a shell). Each process that makes steps writes its own
-    trace: out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops these processes after the recording, all
-    ranks at the same step; the script itself runs to its end. Then pinprof reports on all ranks.
-
-    With --repeat N pinprof runs the script N times, each time in a fresh process, and reports on the run whose step is
-    the middle one. The step of one process tells that of another to some 15 %; N runs tell how much it differs. A run
-    that fails or is interrupted is the last, and does not count.
-
-    With --guard pinprof records nothing. The script runs to its end, but slower. pinprof reports each use of host
-    memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both stacks
-    and the fix. The exit status is the script's own. The guard sees only the script's own process, not its children.
-
-    \b
-    Examples:
-      pinprof run train.py --epochs 1
-      pinprof run -m my_package.train --epochs 1
-      pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
-      pinprof run --repeat 3 train.py
-      pinprof run --step-marker Trainer.train_step train.py
-      torchrun --nproc-per-node 2 -m pinprof run train.py
-      torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
-      pinprof run -o run/ main.py --multiprocessing-distributed
-      pinprof run -m torch.distributed.run --nproc-per-node 2 train.py
-      pinprof run -m accelerate.commands.launch train.py
-      pinprof run --guard train.py --epochs 1
-    """  # noqa: D301  click looks for the backspace itself
+    """Record the script, or guard it, and report; end with its exit status."""
+    module, repeat = options["module"], options["repeat"]
     if guard:
-        guard_script(script, args, module=options["module"])
+        guard_script(script, args, module=module)
     chosen = _windows(windows)
-    name = name_of(script, args, module=options["module"])
-    outputs = outputs_of(output, f"pinprof-{name}.json.gz", of_job=job_report)
-    check_outputs(
-        (outputs.trace, outputs.page if outputs.is_first else None),
-        force=force,
-        reads=(None if options["module"] else script, machine and machine.path),
-        way=f"overwrite it: pinprof run --force {as_given(script, args, module=options['module'])}",
-    )
-    if not options["module"]:
-        refuse_no_script(script, args)
+    outputs = _checked_outputs(script, args, output, machine, module=module, of_job=job_report, force=force)
     from pinprof.capture.job import agreement_of_process
 
-    agreement, repeat = agreement_of_process(), options["repeat"]
+    agreement = agreement_of_process()
     if agreement is not None and repeat > 1:
         fail("--repeat: a launcher starts the ranks once; let pinprof start it: pinprof run --repeat N -m torch...")
     if outputs.is_first and "lean" in chosen:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
     spent = Spent()
-    how = {name: options[name] for name in ("step_marker", "stretch_after", "keep_going")}
-    how["options"] = _recording_options(chosen, options, force=force)
+    task = {name: options[name] for name in ("module", "step_marker", "stretch_after", "keep_going")}
+    task["options"] = _recording_options(chosen, options, force=force)
     if repeat > 1:
-        outcome, status = _repeated(script, args, outputs, repeat, module=options["module"], **how)
+        outcome, status = _repeated(script, args, outputs, repeat, **task)
     else:
-        outcome = recorded(outputs, agreement, spent, script=script, args=args, module=options["module"], **how)
+        outcome = recorded(outputs, agreement, spent, script=script, args=args, **task)
         status = outcome.exit_status
         for remark in outcome.remarks:
             say(remark)
     spent.begin("reporting")
     if "lean" in chosen:
-        _tell(outcome, outputs, agreement, machine, code, job_report=job_report)
+        _report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
     else:
         _say_times(outcome)
     if outputs.is_first and not options["keep_going"] and (text := spent.summary()):
@@ -250,6 +246,29 @@ def run(
     if status and repeat == 1:
         say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
     sys.exit(status)
+
+
+def _checked_outputs(
+    script: str,
+    args: tuple[str, ...],
+    output: str | None,
+    machine: MachineFile | None,
+    *,
+    module: bool,
+    of_job: bool,
+    force: bool,
+) -> Outputs:
+    """Return the files that the run writes; end with an error if they cannot be written, or the script is missing."""
+    outputs = outputs_of(output, f"pinprof-{name_of(script, args, module=module)}.json.gz", of_job=of_job)
+    check_outputs(
+        (outputs.trace, outputs.page if outputs.is_first else None),
+        force=force,
+        reads=(None if module else script, machine and machine.path),
+        way=f"overwrite it: pinprof run --force {as_given(script, args, module=module)}",
+    )
+    if not module:
+        refuse_no_script(script, args)
+    return outputs
 
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:
@@ -290,7 +309,7 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **op
 
 
 def _repeated(
-    script: str, args: tuple[str, ...], outputs: Outputs, times: int, *, module: bool, **how: Any
+    script: str, args: tuple[str, ...], outputs: Outputs, times: int, *, module: bool, **task: Any
 ) -> "tuple[ScriptRun, int]":
     """Run and record the script so often; return the run to report on, and the exit status. The runs say the rest."""
     from pinprof.ab.program import Record
@@ -299,7 +318,7 @@ def _repeated(
     from pinprof.report.trace.whole_run import words_of_runs
 
     program = UserProgram.found(script, args, module=module)
-    repeated = record_repeatedly(program, Record(**how), Path(outputs.trace), times, say)
+    repeated = record_repeatedly(program, Record(**task), Path(outputs.trace), times, say)
     if repeated.run is None:
         sys.exit(repeated.status)
     if repeated.runs:
@@ -322,7 +341,7 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
     return analysis
 
 
-def _tell(
+def _report_outcome(
     outcome: "ScriptRun",
     outputs: Outputs,
     agreement: "Agreement | None",
