@@ -57,7 +57,7 @@ def path_of_rank(path: Path, rank: int | str) -> Path:
 
 
 def path_of_child(path: Path, number: int) -> Path:
-    """Return the path of the trace of a child that is no rank: out.json.gz becomes out.child3.json.gz."""
+    """Return the path of the trace of a child without a rank: out.json.gz becomes out.child3.json.gz."""
     return _named(path, f"child{number}")
 
 
@@ -215,7 +215,7 @@ class Agreement:
                 self._store.set(_trace_of(self.rank), json.dumps(written))
 
     def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, Written]:
-        """Return where each rank has written its trace, for all that do so within so many seconds."""
+        """Return where each rank has written its trace, for all that do so within `seconds`."""
         written: dict[int, Written] = {}
         end = time.monotonic() + seconds
         with suppress(*LOST):

@@ -98,7 +98,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
     `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
     one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
-    The processes that it starts are recorded alike, each into a trace of its own beside `path`.
+    The processes that it starts are recorded alike, each into a trace of its own next to `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.

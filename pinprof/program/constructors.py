@@ -28,7 +28,7 @@ from pinprof.units import shortened
 Described = TypeVar("Described", MadeLoader, MadeOptimizer)
 
 MOST = 200
-"""So many of a kind are noted: a program that makes more makes them in a loop."""
+"""Things of a kind that are noted: a program that makes more makes them in a loop."""
 
 MOST_LOOPS = 20
 """Places that begin to draw from one DataLoader."""

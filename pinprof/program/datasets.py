@@ -1,6 +1,6 @@
-"""Tells whether several processes can make the samples of a data set, and whether these are always the same.
+"""Decides whether several processes can make the samples of a data set, and whether these are always the same.
 
-Looks at the compiled code of its `__getitem__` and of the methods that this calls, beside the values that it holds.
+Looks at the compiled code of its `__getitem__` and of the methods that this calls, and at the values that it holds.
 Whatever is not on a list here may do anything: it opens, counts, draws random numbers, or needs the GPU.
 """
 
@@ -68,7 +68,7 @@ TABLES: Final = ("DataFrame", "Series")
 MISSING: Final = object()
 
 MOST, DEEPEST = 100_000, 4
-"""So many values of a container are looked at, and so deep; methods that call each other so deep."""
+"""The values of a container that are looked at, and their depth, which is also that of methods that call each other."""
 
 
 def only_reads(dataset: object) -> bool:
@@ -190,7 +190,7 @@ FIXED: Final = frozenset(
 """Transforms that draw no random numbers."""
 
 MOST_PARTS, DEEPEST_PARTS = 200, 6
-"""So many parts are looked at, and so deep."""
+"""The parts that are looked at, and their depth."""
 
 LONGEST: Final = 100
 """Characters of a name."""

@@ -164,7 +164,7 @@ def frame_of_thread(thread: int) -> FrameType | None:
 
 
 def instructions(frame: FrameType | None) -> tuple[int, ...]:
-    """Return what tells a stack from others, quickly: the addresses of its functions' code, and where each stands.
+    """Return a key that distinguishes a stack from others, quickly: the addresses of its code, and where each stands.
 
     It holds as long as `codes` of the stack are kept.
     """
@@ -210,7 +210,7 @@ class _Range(NamedTuple):
 def called_at(code: CodeType, instruction: int) -> str | None:
     """Return what the instruction at an offset of a function's code calls; None where that is not certain.
 
-    It is the name of a function or method as the source has it, `bool` for a condition, `[]` for a subscript.
+    It is the name of a function or method as in the source, `bool` for a condition, `[]` for a subscript.
     """
     if not 0 <= instruction < len(code.co_code):
         return None

@@ -1,7 +1,7 @@
 """Keeps pinprof's hooks harmless: contains their failures, replaces functions and restores them, waits for imports.
 
 Everything of pinprof that a program calls without knowing (a hook of torch, a changed function, the handler of a
-signal) passes through `contained`. What ends a program on purpose (`Finished`, Ctrl-C) is no `Exception`, and passes.
+signal) passes through `contained`. What ends a program on purpose (`Finished`, Ctrl-C) passes, too: no `Exception`.
 """
 
 import ctypes

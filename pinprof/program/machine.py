@@ -116,7 +116,7 @@ KIB = 1024
 
 PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
 """torch's names of the pinned bytes and of those in use: the current names, then those of the first versions that
-counted them (the second name tells which)."""
+counted them (the second name shows which)."""
 
 
 def loaders_pin() -> bool | None:

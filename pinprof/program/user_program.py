@@ -47,7 +47,7 @@ class UserProgram:
 
     @classmethod
     def found(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
-        """Return the program of these words. Raises CaptureError if there is no such script."""
+        """Return the program of these words. Raises CaptureError if the script does not exist."""
         if not module and not Path(script).is_file():
             raise CaptureError(f"{script}: no such script")
         return cls(os.fspath(script), args, module)
@@ -57,7 +57,7 @@ class UserProgram:
         """Give the block a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them.
 
         Functions that run at the interpreter's exit find all this and the working directory again; otherwise they
-        could neither pickle objects of its classes nor import what lies beside it.
+        could neither pickle objects of its classes nor import what lies next to it.
         """
         saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
         main = ModuleType("__main__")

@@ -11,7 +11,7 @@ ROLLOUT = Gap(100 * MS, 258)
 
 
 def ppo(size: int, groups: int, rollout: Gap = ROLLOUT, update: Gap = UPDATE) -> list[Gap]:
-    """Return the gaps from the first optimizer step of so many iterations to the last."""
+    """Return the gaps from the first optimizer step to the last of these iterations."""
     return ([update] * (size - 1) + [rollout]) * (groups - 1) + [update] * (size - 1)
 
 

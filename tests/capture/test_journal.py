@@ -186,7 +186,7 @@ def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) 
 
 
 def wait(journal: Journal, clock: FakeClock, steps: int, took_ms: float) -> int:
-    """Return how many steps the recording waits before so many regular ones."""
+    """Return how many steps the recording waits before this many regular ones."""
     waited = 0
     for _ in await_regular(journal, steps):
         waited += 1

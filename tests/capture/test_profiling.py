@@ -356,7 +356,7 @@ def test_steady_is_near_the_steps_before() -> None:
     assert is_steady([7])
     assert is_steady([100, 109])
     assert not is_steady([100, 112])
-    assert is_steady([1000, 100, 100, 100, 100, 100, 100, 100, 100, 100])  # one slow step is no trend
+    assert is_steady([1000, 100, 100, 100, 100, 100, 100, 100, 100, 100])  # one slow step does not make a trend
 
 
 def test_options_are_given_as_one_object_with_changes_by_name(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Give what pinprof says of a trace that torch.profiler wrote, with stacks, beside the program's source."""
+    """Give what pinprof says of a trace that torch.profiler wrote, with stacks, and the program's source."""
 
     @cache
     def record(program: str) -> list[Site]:

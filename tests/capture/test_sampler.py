@@ -55,7 +55,7 @@ def functions(host: HostProfile) -> Counter[str]:
 
 
 def steps_until(sampler: HostSampler, samples: int) -> Iterator[int]:
-    """Yield step after step until so many samples count: on a busy machine, the first steps may be left out."""
+    """Yield step after step until enough samples count: on a busy machine, the first steps may be left out."""
     for step in range(300):
         yield step
         sampler.step()

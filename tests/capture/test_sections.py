@@ -1,4 +1,4 @@
-"""What pinprof stores in a trace file beside the trace."""
+"""What pinprof stores in a trace file besides the trace."""
 
 import gzip
 import json

@@ -27,7 +27,7 @@ STEPS: dict[str, tuple[Event, ...]] = {
 }
 programs = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 KERNELS = 9
-"""Each event but a draw launches so many kernels of its own."""
+"""Kernels that each event but a draw launches."""
 APART_US = 10
 
 

@@ -27,7 +27,7 @@ def library() -> Any:
 
 @pytest.fixture
 def trainer(library: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Return a function that makes a Trainer with a callback, for so many batches per epoch."""
+    """Return a function that makes a Trainer with a callback, with this number of batches per epoch."""
 
     def make(callback: Any, *, count: int, **options: Any) -> Any:
         sizes = {"vocab_size": 16, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 1}

@@ -33,7 +33,7 @@ def recorded(folder: Path) -> Path:
 
 
 def run(window: Generator[Progress, None, None], step: Callable[[int], None], steps: int) -> int:
-    """Run a program of so many steps in a window; return how many steps it made in it."""
+    """Run a program with this number of steps in a window; return how many steps it made in it."""
     for made in range(steps + 1):
         if next(window, None) is None:
             return made

@@ -1,4 +1,4 @@
-"""What a program makes, and where, as a recording tells it."""
+"""What a program makes, and where, as a recording stores it."""
 
 import gc
 import inspect

@@ -1,4 +1,4 @@
-"""What makes the samples of a data set, beside torch and torchvision."""
+"""What makes the samples of a data set, besides torch and torchvision."""
 
 from functools import partial
 from typing import Any

@@ -193,7 +193,7 @@ POOLS = ("concurrent.futures.process", "multiprocessing.pool")
 
 
 def may_make_steps(process: BaseProcess) -> bool:
-    """Return whether a process may train: it runs the user's code, and is no worker of a DataLoader or a pool.
+    """Return whether a process may train: it runs the user's code, and is not a worker of a DataLoader or a pool.
 
     A pool waits for the answers of its workers, so none of them may be stopped: see `serves_pool`.
     """

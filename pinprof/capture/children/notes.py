@@ -194,7 +194,7 @@ class Notes:
         return tuple(sorted((self._child(*item) for item in self._starts().items()), key=ChildRun.place))
 
     def wait(self, seconds: float, first_step_s: float = FIRST_STEP_WITHIN_S) -> None:
-        """Wait until no process that was followed runs, for so many seconds at most; less if none has made a step."""
+        """Wait until no followed process runs, for `seconds` at most, or `first_step_s` if none has made a step."""
         begin = time.monotonic()
         while running := self.running:
             at_work = any(start.process in running for start in self._starts().values())
@@ -206,7 +206,7 @@ class Notes:
             time.sleep(LOOK_S)
 
     def remove(self) -> None:
-        """Remove the folder, and what children that were killed have left beside their traces."""
+        """Remove the folder, and what children that were killed have left next to their traces."""
         for start in self._starts().values():
             if not _is_running(start.process):
                 for left in Path(start.path).parent.glob(f"{PREFIX}{start.process}-*"):

@@ -25,8 +25,8 @@ LOOK_S = 0.5
 class StuckScript:
     """Raises Finished in the main thread of this process if the script stands still after its children were stopped.
 
-    `are_stopped` says whether they were, and is asked when a child has ended: there is no thread before, which could
-    disturb a fork. `interrupted` says whether it has raised. If a signal ends the process, it calls `tidy` before.
+    `are_stopped` says whether they were, and is asked when a child has ended: a thread before that
+    could disturb a fork. `interrupted` says whether it has raised. Before a signal ends the process, it calls `tidy`.
     """
 
     def __init__(self, are_stopped: Callable[[], bool], tidy: Callable[[], None]) -> None:

@@ -26,13 +26,13 @@ from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
 
 MOST_STEPS: Final = 20_000
-"""Steps after so many are only summed: a run may have millions."""
+"""Steps after these are only summed: a run may have millions."""
 
 MOST_WORK: Final = 5_000
 """Work in steps is noted so often at most: a program may call `eval()` in every step."""
 
 MOST_UNTIMED: Final = 500
-"""After so many steps the GPU's times are asked for: seldom, since an answer takes a virtual machine some 50 us."""
+"""Steps whose GPU times are asked for at once: seldom, since an answer takes a virtual machine some 50 us."""
 
 LONG_PAUSE_NS: Final = 20_000_000
 """In a pause between two steps that is so long, as where a profiler starts or stops, workers fill their queues."""
@@ -298,7 +298,7 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
 
 
 def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
-    """Return a change of a function: after each call, also a failed one, it tells how many ns the call took."""
+    """Return a change of a function: after each call, also a failed one, it notes how many ns the call took."""
 
     def change(function: Any) -> Any:
         @wraps(function)
@@ -324,7 +324,7 @@ def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int
 
 
 class Compilations:
-    """Tells whether torch.compile has compiled anything since it was last asked."""
+    """Counts the frames that torch.compile compiles."""
 
     def __init__(self) -> None:
         self._seen = _compiled()

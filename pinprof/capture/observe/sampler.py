@@ -42,7 +42,7 @@ SOONEST_S = 1e-6
 """The shortest time that a timer takes; 0 would stop it."""
 
 MOST_SAMPLES = 100_000
-"""Sampling ends after so many, about a quarter of an hour."""
+"""Sampling ends after these, about a quarter of an hour."""
 
 NOT_MAIN = "the steps do not run in the main thread"
 

@@ -22,7 +22,7 @@ MOST_FRAMES = 200
 """Frames that are walked in a sample, innermost first: deep recursion must not make it slow."""
 
 OUTER = 16
-"""Of a stack that is too deep, so many frames are kept at the outer end, and the rest at the inner."""
+"""Frames that are kept at the outer end of a stack that is too deep; the rest are those at the inner end."""
 
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
 

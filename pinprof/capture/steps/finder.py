@@ -13,10 +13,10 @@ from pinprof.capture.steps.sources import LOADER, MODULE, OPTIMIZER, SOURCES, Ev
 from pinprof.trace.steps import MIN_REPEATS
 
 FEW_STEPS = MIN_REPEATS + 1
-"""Optimizer steps that suffice for a program with a single optimizer: the ends of so many whole cycles."""
+"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_REPEATS whole cycles."""
 
 UNUSED_OPTIMIZER = 1000
-"""So many calls suffice for a program with an optimizer: fewer may be one step that accumulates gradients, or a rollout
+"""Calls that suffice for a program with an optimizer: fewer may be one step that accumulates gradients, or a rollout
 before the first."""
 
 PATIENCE = 50
@@ -30,7 +30,7 @@ EVALUATED_BATCHES = 200
 evaluate its model first and train it later."""
 
 CYCLES = tuple(source for source in SOURCES if not source.is_certain and source is not LOADER)
-"""The sources of which a step is one cycle, the better sign first."""
+"""The sources whose cycle is a step, the better sign first."""
 
 CALLS = tuple(source for source in CYCLES if source is not OPTIMIZER)
 """What stands for optimizer steps in programs without; where there is something better, they do not matter."""
@@ -95,7 +95,7 @@ def _are_enough_steps(most: int, most_draws: int, optimizers: Callable[[], int])
 
 
 def _are_enough_calls(most: int, source: Source, optimizers: Callable[[], int], *, is_wanted: bool) -> bool:
-    """Return whether so many calls make a marker, in a program without optimizer steps."""
+    """Return whether `most` calls make a marker, in a program without optimizer steps."""
     return most >= source.enough and (is_wanted or most >= UNUSED_OPTIMIZER or not optimizers())
 
 
@@ -134,7 +134,7 @@ def _cycle_of(cycle: Event, events: Sequence[Event], wanted: Source | None) -> C
 
 
 class StepFinder:
-    """Tells for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
+    """Decides for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
     It sees a batch before the program draws it. If the marker stops coming, because training goes on with another
     optimizer or DataLoader, it chooses again.
@@ -175,7 +175,7 @@ class StepFinder:
         return max((times for event, times in self._all.items() if event.source is source), default=0)
 
     def has_made(self, steps: int) -> bool:
-        """Return whether a program has made so many provisional steps, and no better source can still come."""
+        """Return whether a program has made at least `steps` provisional steps, and no better source can still come."""
         return self.provisional >= steps and (self.event_counts[OPTIMIZER] > 0 or not self._optimizers())
 
     def evaluated(self) -> None:
@@ -245,7 +245,7 @@ class StepFinder:
         return event == choice.event and at_end
 
     def _may_choose_at(self, event: Event) -> bool:
-        """Return whether this event may decide; not at every call, of which a program can make thousands first."""
+        """Return whether this event may decide; not at every call: a program can make thousands first."""
         if self._wanted is OPTIMIZER:
             return event.source is OPTIMIZER
         if event.source not in CALLS:
@@ -287,7 +287,7 @@ class StepFinder:
         self.choice, self.source, self._exhausted = choice, choice.source, False
 
     def _is_lost(self) -> bool:
-        """Return whether so many other events came since the marker that it will not come again."""
+        """Return whether the marker will not come again, from the other events that came since."""
         if len(self._since) < FEW_STEPS:
             return False
         most: Counter[Source] = Counter()

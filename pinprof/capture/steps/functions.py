@@ -41,7 +41,7 @@ class FunctionCalls:
 
     @property
     def change(self) -> Change | None:
-        """The change of the script's code that marks the function; None if another module has it."""
+        """The change of the script's code that marks the function; None if it is in another module."""
         return Change(self._decorated, {DECORATOR: self.mark}) if self.in_script else None
 
     @contextmanager

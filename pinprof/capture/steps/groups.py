@@ -10,7 +10,7 @@ from pinprof.trace.steps import MIN_REPEATS
 
 
 class Groups:
-    """Tells for each step of the optimizer that marks the steps whether a step of the program ends with it.
+    """Decides for each step of the optimizer that marks the steps whether a step of the program ends with it.
 
     Its steps make a cycle with those of other optimizers; if these do the same between any two of its steps, they may
     make iterations of reinforcement learning. Unless they are `wanted`, each step is one of the program.
@@ -83,7 +83,7 @@ def cycle_size(between: Sequence[Between]) -> int | None:
 
 
 class Cycles:
-    """Tells for each step of an optimizer, in order, whether a step of the program ends with it.
+    """Decides for each step of an optimizer, in order, whether a step of the program ends with it.
 
     `size` is how many make one, 1 until it is known. `is_even` says that the others have recently done the same between
     any two of them.
@@ -143,10 +143,10 @@ LARGEST_GROUP = 64
 """Optimizer steps per iteration; PPO has 4 to 40 by its usual settings."""
 
 PAUSE = 3.0
-"""A pause is so many times as long as the usual time between optimizer steps."""
+"""A pause is PAUSE times as long as the usual time between optimizer steps, or longer."""
 
 LIKE_OTHER_PAUSES = 0.25
-"""A pause is at least this share of the second longest: a hiccup of the host is no rollout."""
+"""A pause is at least this share of the second longest: a hiccup of the host does not count."""
 
 MIN_SHARE = 0.1
 """The share of all time that the pauses must take; below that, the optimizer step is the better step."""
@@ -181,7 +181,7 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
 
 
 def group_size(gaps: Sequence[Gap]) -> int | None:
-    """Return how many optimizer steps make an iteration, if the last ones came in so many groups of that size.
+    """Return how many optimizer steps make an iteration, if the last ones came in MIN_REPEATS groups of that size.
 
     The last group has to be complete: its last step is that behind the last gap. Only the first steps may differ, as
     many as two groups have: those of a program's start take long.
@@ -214,7 +214,7 @@ def _may_be_rollout(place: int, gaps: Sequence[Gap]) -> bool:
 
 
 class Iterations:
-    """Tells for each optimizer step of a program, in order, whether an iteration ends with it.
+    """Decides for each optimizer step of a program, in order, whether an iteration ends with it.
 
     `size` is None until it knows; meanwhile every step ends one, except while it has seen two groups of the same size
     and waits for the third. `wants_calls` says that it needs to know the calls of modules.
@@ -260,7 +260,7 @@ class Iterations:
         self._gaps.clear()
 
     def _begin_anew(self) -> None:
-        """Look at the steps from here on, because of a pause that is no rollout."""
+        """Look at the steps from here on, because of a pause without a rollout."""
         self._gaps.clear()
         self._other_pauses += 1
         if self._other_pauses >= MOST_OTHER_PAUSES:

@@ -34,7 +34,7 @@ from pinprof.program.hooks import replaced
 from pinprof.program.user_program import Change, Stop, is_our_doing
 
 MANY_CALLS = 12
-"""Where several threads call what marks the steps, the one counts that has called it so many times more."""
+"""Where several threads call what marks the steps, the one counts that has called it MANY_CALLS times more."""
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""
@@ -226,7 +226,7 @@ def _nothing(_: Any) -> None:
 
 @final
 class FirstSteps(Observer):
-    """Ends the program after so many steps, which the best source so far marks.
+    """Ends the program after `most` steps, which the best source so far marks.
 
     `on_loss` gets the tensors that a call of backward differentiates, `on_step` the optimizer after its step, `on_call`
     an outermost module before its call, and `on_output` what it returned.

@@ -55,7 +55,7 @@ class Source:
     words: str
     """What a marker is called; {name} is the class of the optimizer or module."""
     enough: int
-    """So many events suffice to choose it, if the program has no better source."""
+    """Events that suffice to choose it, if the program has no better source."""
     is_certain: bool
     """Whether the program or its user names it as the end of a step, so that nothing else counts."""
     trains: bool

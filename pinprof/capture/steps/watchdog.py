@@ -40,7 +40,7 @@ WITH_OPTIMIZER = 4
 """How much longer to wait in a program that has an optimizer, or had steps: it probably trains after this."""
 
 LONGER_THAN_ANY = 5
-"""A marker that takes so many times as long as it ever did no longer comes."""
+"""A marker no longer comes if it takes LONGER_THAN_ANY times as long as it ever did."""
 
 LOOK_S = 0.25
 
@@ -53,8 +53,8 @@ RETRY_S = 0.02
 """How soon to try again to act, where the main thread was in a function of pinprof."""
 
 SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
-"""The signal whose Python handler acts. No process sends it: `_thread.interrupt_main` only tells the interpreter that
-it came, so no system call of the program is interrupted. A handler may raise, as a pending call of C cannot."""
+"""The signal whose Python handler acts. No process sends it: `_thread.interrupt_main` only notes in the interpreter
+that it came, so no system call of the program is interrupted. A handler may raise, as a pending call of C cannot."""
 
 Due: TypeAlias = Literal["modules", "stretch"]
 """To watch modules, or to record a stretch of time."""
@@ -91,7 +91,7 @@ class Watchdog:
 
     It does so after some seconds of work, `stretch_after_s` for the stretch; 0 waits for ever. If it `may_stop` the
     program, it calls `stop` again and again after the stretch. `body` is the code of the function that runs it. Time in
-    which `waits_for_others`, for processes that it has started, is no work. It says where a program is that goes on
+    which `waits_for_others`, for processes that it has started, does not count. It says where a program is that goes on
     long after it was stopped.
     """
 

@@ -25,7 +25,7 @@ MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 class LeanWindow:
     """The window whose steps are the trace. `steps` says how many complete ones that has, or will have so far.
 
-    `sections` returns what the trace stores beside its events, as JSON by name.
+    `sections` returns what the trace stores besides its events, as JSON by name.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class LeanWindow:
         self._drawn_before: Counter[int] = Counter()
 
     def record(self, steps: int, path: Callable[[], Path], place: Callable[[], int]) -> Generator[Progress, None, None]:
-        """Record so many steps; at the end, however early, write the complete ones to `path`.
+        """Record `steps` steps; at the end, however early, write the complete ones to `path`.
 
         `place` returns how many steps the program has made.
         """
@@ -120,7 +120,7 @@ class Stretch:
         return self._running is not None
 
     def begin(self) -> None:
-        """Start the profiler; not beside one of the program's own, which would crash both."""
+        """Start the profiler, unless the program runs one of its own: two would crash both."""
         if torch._C._autograd._profiler_enabled():  # noqa: SLF001  no public name
             raise CaptureError("the profiler did not start: the program runs one of its own")
         with as_capture_error("the profiler did not start"):

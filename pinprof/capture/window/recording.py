@@ -41,7 +41,7 @@ from pinprof.trace.run_log import COMPILE, PLAIN, RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
 SPARE = 3
-"""So many steps more than the windows need are left to a program that is short of them."""
+"""The steps beyond those of the windows that a program must have left, or it is short of steps."""
 
 AFTER = "after"
 """The window of steps after all windows."""
@@ -101,7 +101,7 @@ class Recording:
     `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
     samples of the main thread's Python stack, stay None if that window was omitted or cut short. `regular`, the regular
     step without a profiler, is known at the end. The file at `path` exists when `recorded_steps` is not 0. `marker`
-    says what marks a step, and is stored in that file. Where there is no profiler, `time_steps` may time the steps
+    says what marks a step, and is stored in that file. Without a profiler, `time_steps` may time the steps
     in place of a plain window. `beyond_epoch` says that the first epoch is not taken for the last.
     """
 
@@ -313,7 +313,7 @@ class Recording:
                 self._timed_steps = steps
 
     def _sections(self) -> dict[str, str]:
-        """Return what the trace stores beside its events, as JSON by name."""
+        """Return what the trace stores besides its events, as JSON by name."""
         host = {HOST_KEY: msgspec.json.encode(self.host).decode()} if self.host is not None else {}
         return {"pinprof": json.dumps(self._facts(self.marker)), **host}
 

@@ -20,7 +20,7 @@ from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5
-"""Steps are steady if the median of so many is close to that of as many before them."""
+"""Steps are steady if the median of the last COMPARED_STEPS is close to that of as many before them."""
 
 STEADY = 0.1
 """How much the two medians may differ, as a share of the larger; host-bound steps vary by about that much."""
@@ -66,7 +66,7 @@ LONGER, ENOUGH_S = 20, 5.0
 """With a GPU, the window is over after LONGER times its steps and ENOUGH_S, precise or not: many programs are short."""
 
 NEXT_LOOK = 1.25
-"""The window looks at its precision again after so many times the steps."""
+"""The window looks at its precision again when it has NEXT_LOOK times the steps of the last look."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def plain_window(
     It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, in
     which the GPU may have worked; or the GPU's time in its current stream, in which it may have done only a part. Both
     are at most the truth, so it is the larger one. With a GPU it goes on until it is precise enough: launches
-    stay slower after a profiler, by a third on an H100 (torch 2.11), so that no later step tells more. Where the
+    stay slower after a profiler, by a third on an H100 (torch 2.11), so a later step adds nothing. Where the
     program `is_short` of further steps, it ends after a few.
     """
     clock, first = journal.renew_clock(), len(journal)
@@ -161,7 +161,7 @@ MOST_SECONDS = 30.0
 
 
 def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, None]:
-    """Wait at every step boundary until so many steps without irregular work are expected.
+    """Wait at every step boundary until the next `steps` steps are expected to have no irregular work.
 
     Where that cannot be had, it says so in the journal.
     """
