@@ -1,7 +1,8 @@
 """Keeps pinprof's hooks harmless: contains their failures, replaces functions and restores them, waits for imports.
 
 Everything of pinprof that a program calls without knowing (a hook of torch, a changed function, the handler of a
-signal) passes through `contained`. What ends a program on purpose (`Finished`, Ctrl-C) passes, too: no `Exception`.
+signal) passes through `contained`. What ends a program on purpose (`Finished`, Ctrl-C) is not an `Exception`, so it
+passes.
 """
 
 import ctypes

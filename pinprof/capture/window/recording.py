@@ -272,8 +272,9 @@ class Recording:
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
-        options, journal, agreement = self.options, self.journal, self._agreement
+        options, journal = self.options, self.journal
         step_ns = yield from warm_up(journal.clock, options, self._may_wait, lambda: journal.supply.is_filling)
+        agreement = self._agreement  # a script may have become a rank in the warm-up
         if agreement is None:
             return options
         steps = options.plain_steps
