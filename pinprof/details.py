@@ -14,7 +14,6 @@ from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, me
 from pinprof.analyses.syncs import Syncs, measure_syncs
 from pinprof.analyses.whole_run.irregular_work import OTHER, Irregular
 from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
-from pinprof.intervals import union
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine, period
 from pinprof.trace.sources import Sources
@@ -96,7 +95,7 @@ class Details:
         counted = stalls.call[is_wait[self.syncs.site] & (stalls.drain_ns + stalls.own_ns > 0)]
         return idle_gaps(
             self.trace,
-            blocked=union(self.trace.calls.start_ns[counted], self.trace.calls.end_ns[counted]),
+            blocked=self.trace.calls.times(counted),
             released_ns=stalls.awaited_end_ns[stalls.bubble_ns > 0],
             waiting_for_input=self.loader.times,
         )

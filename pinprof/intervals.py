@@ -30,6 +30,11 @@ def union(start: IntArray, end: IntArray) -> Intervals:
     return Intervals(start[opens], reach[closes])
 
 
+def joined(*times: Intervals) -> Intervals:
+    """Return the times that lie in any of these."""
+    return union(np.concatenate([part.start for part in times]), np.concatenate([part.end for part in times]))
+
+
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Return the times that lie in both."""
     return _combine(a, b, np.logical_and)

@@ -93,7 +93,7 @@ def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
     for on_device in rows_by(gpu.device[rows]):
         of_device = gpu.of_device[int(gpu.device[rows[on_device[0]]])]
         kernels = of_device[gpu.category[of_device] == KERNEL]
-        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        busy = gpu.times(kernels)
         overlapped[on_device] = covered(busy, gpu.start_ns[rows[on_device]], gpu.end_ns[rows[on_device]])
     return overlapped
 
@@ -199,10 +199,10 @@ def measure_overlap(trace: Trace) -> Overlap:
         device = int(gpu.device[rows[0]])
         of_device = gpu.of_device[device]
         kernels = of_device[gpu.category[of_device] == KERNEL]
-        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        busy = gpu.times(kernels)
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
-        copying = union(gpu.start_ns[rows], gpu.end_ns[rows])
+        copying = gpu.times(rows)
         hidden = int(covered(busy, copying.start, copying.end).sum())
         total = length(copying)
         devices.append(DeviceOverlap(device, total, hidden, total - hidden))
@@ -228,7 +228,7 @@ def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
     lasting = own_end > own_start
     rows, own_start, own_end = rows[lasting], own_start[lasting], own_end[lasting]
-    exposed = subtract(union(own_start, own_end), union(gpu.start_ns[kernels], gpu.end_ns[kernels]))
+    exposed = subtract(union(own_start, own_end), gpu.times(kernels))
     start = np.union1d(exposed.start, own_start[contains(exposed, own_start)])
     within = np.searchsorted(exposed.start, start, side="right") - 1
     end = np.minimum(exposed.end[within], np.append(start[1:], np.iinfo(np.int64).max)[: len(start)])
@@ -316,7 +316,7 @@ def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) ->
     start = gpu.start_ns[rows]
     following = np.searchsorted(gpu.start_ns[kernels], start)
     first = kernels[np.minimum(following, len(kernels) - 1)]
-    alone = np.where(contains(union(gpu.start_ns[kernels], gpu.end_ns[kernels]), start), 0, gpu.start_ns[first] - start)
+    alone = np.where(contains(gpu.times(kernels), start), 0, gpu.start_ns[first] - start)
     during_copy = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
     result: Bools = during_copy & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
     return result

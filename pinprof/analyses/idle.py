@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
 from pinprof.hues import KERNEL as KERNEL_COLOUR
-from pinprof.intervals import Intervals, contains, covered, length, union
+from pinprof.intervals import Intervals, contains, covered, length
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.idle_times import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
@@ -176,11 +176,11 @@ def _is_among(times: Int64s, ordered: Int64s) -> Bools:
 def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
     gpu = trace.gpu
     on_device = gpu.of_device[idle.device]
-    busy = union(gpu.start_ns[on_device], gpu.end_ns[on_device])
+    busy = gpu.times(on_device)
 
     def time_of(category: int) -> int:
         rows = on_device[gpu.category[on_device] == category]
-        return length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
+        return length(gpu.times(rows))
 
     lasts = idle.times.end - idle.times.start
     by_cause = [(name, int(lasts[idle.cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]

@@ -44,8 +44,7 @@ def measure_slow_launches(trace: Trace, stalls: Int64s, divisor: int) -> SlowLau
 
     `stalls` are rows of `Trace.calls`, `divisor` is the number of steps.
     """
-    calls, slow = trace.calls, np.zeros(len(trace.calls), bool)
-    slow[trace.links.launch[trace.links.launch != NONE]] = True
+    calls, slow = trace.calls, trace.launches_work.copy()
     slow[stalls] = False
     slow &= calls.duration_ns >= SLOW_NS
     slow &= trace.steps.holds(trace.links.call_step)
@@ -188,9 +187,8 @@ def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
     The autograd threads run backward while the main thread waits for them. The time in which the main thread asks its
     DataLoader for a batch does not count.
     """
-    threads = [number for number, thread in enumerate(trace.threads) if thread.role in {"main", "autograd"}]
-    steps = trace.steps
-    if not threads or not steps.on_host or not steps.complete.any():
+    threads, steps = np.flatnonzero(trace.has_role("main", "autograd")), trace.steps
+    if not len(threads) or not steps.on_host or not steps.complete.any():
         return None
     tables = (trace.ops, trace.calls)
     rows = [np.flatnonzero(np.isin(table.thread, threads)) for table in tables]

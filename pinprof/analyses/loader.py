@@ -66,7 +66,7 @@ def measure_loader(trace: Trace) -> LoaderWaits:
     in_steps = trace.steps.holds(step)
     wait = end - start
     times = union(start, end)
-    pin_thread = any(thread.role == "pin_memory" for thread in trace.threads)
+    pin_thread = bool(trace.has_role("pin_memory").any())
     in_process = any(events.named(_is_in_process).any() for events in (trace.annotations, trace.ops))
     return LoaderWaits(
         waits=len(start),
@@ -126,8 +126,7 @@ def _any_within(times: Intervals, trace: Trace, events: HostEvents, wanted: Call
 
 
 def _of_main(trace: Trace, events: HostEvents) -> Bools:
-    main = [index for index, thread in enumerate(trace.threads) if thread.role == "main"]
-    return np.isin(events.thread, main)
+    return np.isin(events.thread, np.flatnonzero(trace.has_role("main")))
 
 
 def _is_function(name: str, file: str, function: str) -> bool:

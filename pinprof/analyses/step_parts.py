@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, intersect, length, subtract, union
+from pinprof.intervals import Intervals, covered, intersect, length, subtract
 from pinprof.trace.collectives import Collectives, collectives_of, is_collective_kernel
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
@@ -94,7 +94,7 @@ def _sums(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, i
     gpu = trace.gpu
 
     def time(chosen: Bools) -> int:
-        return length(union(gpu.start_ns[rows[chosen]], gpu.end_ns[rows[chosen]]))
+        return length(gpu.times(rows[chosen]))
 
     is_kernel, is_copy = gpu.category[rows] == KERNEL, gpu.category[rows] == MEMCPY
     kernels = time(is_kernel)
@@ -120,7 +120,7 @@ def _of_device(trace: Trace, device: int) -> StepParts:
 
     def times(category: int | None = None) -> Intervals:
         rows = on_device if category is None else on_device[gpu.category[on_device] == category]
-        return union(gpu.start_ns[rows], gpu.end_ns[rows])
+        return gpu.times(rows)
 
     kernels, copies = times(KERNEL), times(MEMCPY)
     compute, copy, both, busy = (
@@ -143,7 +143,7 @@ def _in_collectives(trace: Trace, rows: Int64s, kernels: Intervals, copies: Inte
     """Return when a device runs nothing but collectives, which may mostly wait for other ranks."""
     gpu = trace.gpu
     computing = rows[(gpu.category[rows] == KERNEL) & ~is_collective_kernel(gpu)[rows]]
-    return subtract(subtract(kernels, copies), union(gpu.start_ns[computing], gpu.end_ns[computing]))
+    return subtract(subtract(kernels, copies), gpu.times(computing))
 
 
 def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -193,8 +193,8 @@ def measure_communication(trace: Trace) -> Communication:
     kinds = inside & of_collectives, ~of_collectives & (gpu.category == KERNEL)
     for on_device in gpu.of_device.values():
         rows, others = (on_device[kind[on_device]] for kind in kinds)
-        communicating = union(gpu.start_ns[rows], gpu.end_ns[rows])
-        computing = union(gpu.start_ns[others], gpu.end_ns[others])
+        communicating = gpu.times(rows)
+        computing = gpu.times(others)
         time += length(communicating)
         exposed += length(communicating) - int(covered(computing, communicating.start, communicating.end).sum())
     return Communication(collectives_of(trace, np.flatnonzero(trace.steps.whole).tolist()), time, exposed)

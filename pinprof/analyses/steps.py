@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, length, union
+from pinprof.intervals import Intervals, covered, length
 from pinprof.step_statistics import FEWEST, MOSTLY, unlike_others
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.run_log import RECORDED
@@ -110,11 +110,7 @@ def _busy_time(trace: Trace) -> float | None:
     if not stepped.any():
         return None
     stepped &= gpu.host_memory != PAGEABLE
-    busy = [
-        length(union(gpu.start_ns[rows], gpu.end_ns[rows]))
-        for of_device in gpu.of_device.values()
-        for rows in [of_device[stepped[of_device]]]
-    ]
+    busy = [length(gpu.times(rows)) for of_device in gpu.of_device.values() for rows in [of_device[stepped[of_device]]]]
     return max(busy) / int(trace.steps.complete.sum())
 
 

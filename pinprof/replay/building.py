@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import Stalls
 from pinprof.analyses.syncs.awaited_work import SKEW_NS
-from pinprof.intervals import Intervals, contains, covered, subtract, union
+from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.events import find_event_uses
 from pinprof.replay.program import (
     DEFAULT_LATENCY_NS,
@@ -102,7 +102,7 @@ class _Builder:
         rows = np.array(sorted({*self.works_of, *stalls.call.tolist(), *self.uses.of_call}), dtype=np.int64)
         launching = np.zeros(len(trace.threads), bool)
         launching[trace.calls.thread[np.array(list(self.works_of), dtype=np.int64)]] = True
-        launching &= np.array([thread.role != "pin_memory" for thread in trace.threads], dtype=bool)
+        launching &= ~trace.has_role("pin_memory")
         own = np.zeros(len(trace.calls), bool)
         own[stalls.call[stalls.profiler & (stalls.kind != PROFILER)]] = True
         return rows[launching[trace.calls.thread[rows]] & ~own[rows]]
@@ -284,7 +284,7 @@ def add_host_time(
 def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
     """Return what the profiler itself took between these times: its buffers, and the marks between its steps."""
     overheads, steps = trace.overheads, trace.steps
-    artefact = covered(union(overheads.start_ns, overheads.end_ns), since, until)
+    artefact = covered(overheads.times(), since, until)
     if steps.source == "profiler_step":
         artefact += covered(union(steps.end_ns[:-1], steps.start_ns[1:]), since, until)
     return artefact
@@ -315,9 +315,8 @@ def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:
 
 def _own_work(trace: Trace, threads: Int32s) -> Intervals:
     """Return the times in which the program does work of its own on the host, that no graph of a network replaces."""
-    pauses, ops = long_pauses(trace, threads, OWN), long_ops(trace, threads)
-    starts, ends = (pauses.start, trace.ops.start_ns[ops]), (pauses.end, trace.ops.end_ns[ops])
-    return subtract(union(np.concatenate(starts), np.concatenate(ends)), torch_times(trace, threads))
+    pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
+    return subtract(joined(pauses, ops), torch_times(trace, threads))
 
 
 def beginning(trace: Trace, first: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.intervals import Intervals, covered, subtract, union
+from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
 from pinprof.rules.sums import in_complete_steps, launched_kernels
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
@@ -62,10 +62,8 @@ def pauses(details: Details) -> Intervals:
 
 def compiling(details: Details) -> Intervals:
     """Return when any thread compiles, or captures a graph."""
-    compiled, captured = compile_times(details.trace), capture_times(details.trace)
-    return union(
-        np.concatenate((compiled.start_ns, captured.start_ns)), np.concatenate((compiled.end_ns, captured.end_ns))
-    )
+    times = compile_times(details.trace), capture_times(details.trace)
+    return joined(*(union(of_threads.start_ns, of_threads.end_ns) for of_threads in times))
 
 
 def host_ops(details: Details) -> Int64s:

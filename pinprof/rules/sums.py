@@ -174,7 +174,7 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
 
 def main_threads(trace: Trace) -> Bools:
     """Return for each thread whether it is a main one."""
-    return np.array([thread.role == "main" for thread in trace.threads], dtype=bool)
+    return trace.has_role("main")
 
 
 OF_BOUND, OF_ANY = 0.02, 0.1

@@ -61,19 +61,19 @@ def function_around(trace: Trace, op: Int64s) -> Int32s:
 def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int64s) -> Int32s:
     """Return the functions around rows of events, those of the autograd engine's threads from the main thread."""
     main = next((index for index, thread in enumerate(trace.threads) if thread.role == "main"), NONE)
-    roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
-    lent = np.flatnonzero((function == NONE) & roles[events.thread[row]]) if len(row) else row
-    if len(lent) == 0 or len(trace.functions) == 0:
+    of_engine = (function == NONE) & trace.has_role("autograd")[events.thread[row]] if len(row) else row
+    orphans = np.flatnonzero(of_engine)
+    if len(orphans) == 0 or len(trace.functions) == 0:
         return function
-    start, end = events.start_ns[row[lent]], events.end_ns[row[lent]]
+    start, end = events.start_ns[row[orphans]], events.end_ns[row[orphans]]
     order = np.argsort(start, kind="stable")
-    thread = np.full(len(lent), main, np.int32)
-    meanwhile = HostEvents((), start[order], end[order], np.zeros(len(lent), np.int32), thread)
+    thread = np.full(len(orphans), main, np.int32)
+    meanwhile = HostEvents((), start[order], end[order], np.zeros(len(orphans), np.int32), thread)
     around = enclosing(trace.functions, meanwhile)
     backward = trace.functions.named(lambda name: BACKWARD in name)
     in_backward = within(backward, around, trace.links.function_parent)
     result = function.copy()
-    result[lent[order]] = np.where(in_backward, around, NONE)
+    result[orphans[order]] = np.where(in_backward, around, NONE)
     return result
 
 

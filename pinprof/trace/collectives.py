@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, union
+from pinprof.intervals import Intervals, joined
 from pinprof.trace.tables import NONE, Activities, Bools, Int64s, Trace
 
 COLLECTIVE_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
@@ -50,13 +50,7 @@ def is_collective(name: str) -> bool:
 
 def collective_times(trace: Trace) -> Intervals:
     """Return the times in which a host thread was in a collective."""
-    ranges = [
-        (events.start_ns[chosen], events.end_ns[chosen])
-        for events in (trace.ops, trace.annotations)
-        for chosen in [events.named(is_collective)]
-    ]
-    start, end = (np.concatenate(parts) for parts in zip(*ranges, strict=True))
-    return union(start, end)
+    return joined(*(events.times(events.named(is_collective)) for events in (trace.ops, trace.annotations)))
 
 
 def is_collective_kernel(gpu: Activities) -> Bools:

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, gaps, union
+from pinprof.intervals import Intervals, gaps, joined
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 LATE_START_NS = 100_000
@@ -27,7 +27,7 @@ def gaps_of(trace: Trace, device: int) -> Gaps:
     """Return when a device had no work."""
     gpu = trace.gpu
     rows = gpu.of_device[device]
-    times = gaps(union(gpu.start_ns[rows], gpu.end_ns[rows]))
+    times = gaps(gpu.times(rows))
     following = rows[np.searchsorted(gpu.start_ns[rows], times.end)] if len(times.start) else rows[:0]
     launch = trace.links.launch[following]
     waited = np.where(launch == NONE, 0, times.end - trace.calls.end_ns[launch]) if len(trace.calls) else 0
@@ -50,11 +50,7 @@ in networks of transformers, under a profiler on a slow host."""
 
 def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
     """Return the times in which these threads run no op and no call, of at least `times` the length of a pause."""
-    tables = [(table, np.isin(table.thread, threads)) for table in (trace.ops, trace.calls)]
-    starts, ends = (
-        np.concatenate([getattr(table, column)[own] for table, own in tables]) for column in ("start_ns", "end_ns")
-    )
-    pauses = gaps(union(starts, ends))
+    pauses = gaps(joined(*(table.times(np.isin(table.thread, threads)) for table in (trace.ops, trace.calls))))
     long = pauses.end - pauses.start >= times * max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
 
@@ -70,13 +66,11 @@ def long_ops(trace: Trace, threads: Int32s) -> Int64s:
 
 def usual_launch_ns(trace: Trace) -> float:
     """Return the median time of a call that launches work; 0 without one."""
-    rows = np.unique(trace.links.launch[trace.links.launch != NONE])
-    return float(np.median(trace.calls.duration_ns[rows])) if len(rows) else 0.0
+    times = trace.calls.duration_ns[trace.launches_work]
+    return float(np.median(times)) if len(times) else 0.0
 
 
 def launching_threads(trace: Trace) -> Int32s:
     """Return the numbers of the threads that launch work, but for those that only pin memory."""
-    launch = trace.links.launch
-    threads = np.unique(trace.calls.thread[launch[launch != NONE]])
-    kept = [trace.threads[thread].role != "pin_memory" for thread in threads.tolist()]
-    return threads[np.array(kept, dtype=bool)]
+    threads = np.unique(trace.calls.thread[trace.launches_work])
+    return threads[~trace.has_role("pin_memory")[threads]]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pinprof.trace.tables import (
+    EVERY,
     NONE,
     WHOLE_TRACE,
     Activities,
@@ -21,8 +22,6 @@ ROUNDING_NS = 1000
 
 NO_WORK = int(np.iinfo(np.int64).min)
 """When the GPU work of a step ends that has none."""
-EVERY = slice(None)
-"""All rows of a table."""
 
 USUAL_DEPTH = 64
 """For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, union
+from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
@@ -86,7 +86,7 @@ def is_marked_capture(name: str) -> bool:
 def marked_captures(trace: Trace) -> Intervals:
     """Return when a server captures graphs, by its marks."""
     marks = trace.annotations.named(is_marked_capture)
-    return union(trace.annotations.start_ns[marks], trace.annotations.end_ns[marks])
+    return trace.annotations.times(marks)
 
 
 def compiles_again(trace: Trace) -> Bools:
@@ -179,15 +179,14 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     calls = trace.calls
     free = np.ones(len(calls), bool)
     free[waits] = False
-    notes = trace.overheads.named(LOADING_NOTES.search)
-    rows = {START: _starts(trace), LOADING: _loads(trace) & free, FIRST: _first_launches(trace) & free}
-    times = {kind: union(calls.start_ns[of_kind], calls.end_ns[of_kind]) for kind, of_kind in rows.items()}
-    notes_ns = Intervals(trace.overheads.start_ns[notes], trace.overheads.end_ns[notes])
-    times[LOADING] = _joined(times[LOADING], notes_ns)
+    notes = trace.overheads.times(trace.overheads.named(LOADING_NOTES.search))
+    rows = {START: _starts(trace), LOADING: calls.named(LOADS.search) & free, FIRST: _first_launches(trace) & free}
+    times = {kind: calls.times(of_kind) for kind, of_kind in rows.items()}
+    times[LOADING] = joined(times[LOADING], notes)
     compiled, captured = compile_times(trace), capture_times(trace)
     again = compiles_again(trace).any()
     times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not again else NEVER))
-    times[CAPTURE] = _joined(marked_captures(trace), NEVER if again else Intervals(captured.start_ns, captured.end_ns))
+    times[CAPTURE] = joined(marked_captures(trace), NEVER if again else Intervals(captured.start_ns, captured.end_ns))
     return times
 
 
@@ -218,10 +217,6 @@ def _recurring(trace: Trace, slow: Bools) -> Bools:
     return result
 
 
-def _loads(trace: Trace) -> Bools:
-    return trace.calls.named(LOADS.search)
-
-
 def _first_launches(trace: Trace) -> Bools:
     """Return the slow launches of kernels that no earlier call of the trace launched."""
     calls, gpu = trace.calls, trace.gpu
@@ -237,9 +232,3 @@ def _first_launches(trace: Trace) -> Bools:
     others = np.unique(launch[~result[launch]])
     usual = float(np.median(calls.duration_ns[others])) if len(others) else 0.0
     return result & (calls.duration_ns >= max(SLOW_LAUNCH_NS, TIMES * usual))
-
-
-def _joined(*times: Intervals) -> Intervals:
-    return union(
-        np.concatenate([interval.start for interval in times]), np.concatenate([interval.end for interval in times])
-    )

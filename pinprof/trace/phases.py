@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, union
+from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
@@ -33,7 +33,7 @@ def phase_of_calls(trace: Trace) -> Int64s:
     inside = np.flatnonzero(backward & (step != NONE))
     np.maximum.at(last, step[inside], calls.start_ns[inside])
     known = np.append(last, NONE)[step]
-    of_main = np.array([thread.role == "main" for thread in trace.threads], dtype=bool)[calls.thread]
+    of_main = trace.has_role("main")[calls.thread]
     before = (step != NONE) & ((calls.start_ns < known) | (known == NONE))
     phase[of_main & before] = FORWARD
     phase[optimizer] = OPTIMIZER
@@ -53,18 +53,16 @@ def torch_times(trace: Trace, threads: Int32s) -> Intervals:
     rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
     bounds = np.flatnonzero(np.diff(np.concatenate(([False], all_backward[rows], [False]))))
     first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
-    starts, ends = (calls.start_ns[first], marks.start), (calls.end_ns[last], marks.end)
-    return union(np.concatenate(starts), np.concatenate(ends))
+    return joined(union(calls.start_ns[first], calls.end_ns[last]), marks)
 
 
 def _in_backward(trace: Trace) -> Bools:
     calls = trace.calls
-    roles = np.array([thread.role == "autograd" for thread in trace.threads], dtype=bool)
-    backward = roles[calls.thread] if len(calls) else np.zeros(0, bool)
+    backward = trace.has_role("autograd")[calls.thread] if len(calls) else np.zeros(0, bool)
     engine = trace.ops.named(lambda name: name.startswith(BACKWARD_OPS))
     for thread in np.unique(trace.ops.thread[engine]).tolist():
         of_engine = engine & (trace.ops.thread == thread)
-        times = union(trace.ops.start_ns[of_engine], trace.ops.end_ns[of_engine])
+        times = trace.ops.times(of_engine)
         backward |= (calls.thread == thread) & contains(times, calls.start_ns)
     return backward
 
@@ -79,8 +77,7 @@ def optimizer_steps(trace: Trace) -> Intervals:
 
 def _in_optimizers(trace: Trace, backward: Bools) -> Intervals:
     """Return the times in optimizers, as torch marks them, without what a closure does."""
-    steps, zeroing = _after_backward(trace, backward, "step"), _after_backward(trace, backward, "zero_grad")
-    return union(np.concatenate((steps.start, zeroing.start)), np.concatenate((steps.end, zeroing.end)))
+    return joined(*(_after_backward(trace, backward, method) for method in ("step", "zero_grad")))
 
 
 def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:

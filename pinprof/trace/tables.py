@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pinprof.intervals import Intervals, union
 from pinprof.object_repr import as_table, one_line
 from pinprof.trace.info import Info
 from pinprof.trace.run_log import RunLog
@@ -23,6 +24,8 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NONE = -1
 """The one sentinel: no such row, no such value."""
+EVERY = slice(None)
+"""All rows of a table."""
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -92,6 +95,10 @@ class Table:
     def duration_ns(self) -> Int64s:
         """Length of each event in ns."""
         return self.end_ns - self.start_ns
+
+    def times(self, rows: Int64s | Bools | slice = EVERY) -> Intervals:
+        """Return the times that these events cover; they may overlap."""
+        return union(self.start_ns[rows], self.end_ns[rows])
 
     def name_of(self, row: int) -> str:
         """Return the text of a row's name."""
@@ -311,6 +318,18 @@ class Trace:
         tables = [table for name in SHOWN_TABLES if len(table := getattr(self, name))]
         start = min((int(table.start_ns[0]) for table in tables), default=0)
         return max((int(table.end_ns.max()) for table in tables), default=start) - start
+
+    def has_role(self, *roles: str) -> Bools:
+        """Return for each thread whether it has one of these roles."""
+        return np.array([thread.role in roles for thread in self.threads], dtype=bool)
+
+    @cached_property
+    def launches_work(self) -> Bools:
+        """Per call: whether it launched work that is in the trace."""
+        result = np.zeros(len(self.calls), bool)
+        result[self.links.launch[self.links.launch != NONE]] = True
+        result.setflags(write=False)
+        return result
 
     @cached_property
     def in_flight(self) -> Bools:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from pinprof.analyses.syncs import Syncs
-from pinprof.intervals import contains, union
+from pinprof.intervals import contains
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call, Work
 from pinprof.trace.lines import Place
 from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, optimizer_steps, phase_of_calls
@@ -50,8 +50,7 @@ def capture_of(trace: Trace, syncs: Syncs, region: Region) -> Capture:
     inside = _region(trace, region)
     waits = np.zeros(len(trace.calls), bool)
     waits[syncs.stalls.call] = True
-    launched = np.zeros(len(trace.calls), bool)
-    launched[trace.links.launch[trace.links.launch != NONE]] = True
+    launched = trace.launches_work
     uses = trace.calls.named(lambda name: "EventRecord" in name or "StreamWaitEvent" in name)
     held = inside & (launched | uses) & ~waits
     steps = max(int(trace.steps.complete.sum()), 1)
@@ -134,7 +133,7 @@ def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
     share = np.zeros(len(rows))
     for name, left in FUSED.items():
         marked = marks.named(f"Optimizer.step#{name}.step".__eq__)
-        share[contains(union(marks.start_ns[marked], marks.end_ns[marked]), issued)] = left
+        share[contains(marks.times(marked), issued)] = left
     known = share > 0
     times = share * np.maximum(trace.gpu.duration_ns[rows] - SMALL_NS, 0.0)
     return dict(zip(rows[known].tolist(), times[known].tolist(), strict=True))

@@ -13,7 +13,7 @@ from pinprof.analyses.by_name.kernels import SAME, kernels_alike
 from pinprof.analyses.syncs import BLOCKING_COPIES, GONE, OF_COPIES_TO_GPU, Site, SiteCount, match_sites
 from pinprof.details import Details
 from pinprof.errors import TraceError
-from pinprof.intervals import Intervals, covered, union
+from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.trace.calls import ALLOCATING
@@ -212,7 +212,7 @@ def _is_hidden(side: _Side, rows: Int64s) -> Bools:
             continue
         streams, index = np.unique(gpu.stream[on_device], return_inverse=True)
         compute = streams[np.bincount(index.ravel(), weights=gpu.duration_ns[on_device]).argmax()]
-        busy: Intervals = union(gpu.start_ns[on_device], gpu.end_ns[on_device])
+        busy: Intervals = gpu.times(on_device)
         is_hidden = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
         result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & is_hidden
     return result

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
-from pinprof.intervals import length, union
+from pinprof.intervals import length
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.links import follow
@@ -93,7 +93,7 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
 
 
 def _busy(trace: Trace, rows: Int64s) -> int:
-    return length(union(trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]))
+    return length(trace.gpu.times(rows))
 
 
 def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:

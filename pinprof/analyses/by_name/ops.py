@@ -84,11 +84,9 @@ def _inside(trace: Trace) -> Bools:
 
 def _training(trace: Trace) -> Bools:
     """Return whether the ops of each thread count."""
-    chosen = np.array([thread.role in TRAINING for thread in trace.threads], dtype=bool)
-    launch = trace.links.launch
-    launching = trace.calls.thread[launch[launch != NONE]]
-    chosen[launching] = True
-    return chosen & np.array([thread.role != "pin_memory" for thread in trace.threads], dtype=bool)
+    training = trace.has_role(*TRAINING)
+    training[trace.calls.thread[trace.launches_work]] = True
+    return training & ~trace.has_role("pin_memory")
 
 
 def own_times(ops: HostEvents) -> Int64s:

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analyses.syncs.awaited_work import SKEW_NS
 from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.intervals import covered, union
+from pinprof.intervals import covered
 from pinprof.trace.calls import ASYNC_COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.frames import is_user_file
 from pinprof.trace.links import enclosing, within
@@ -149,7 +149,7 @@ def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
     for on_device in rows_by(stalls.device[later[places]]):
         place = places[on_device]
         work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), on_device[:0])
-        busy = union(trace.gpu.start_ns[work], trace.gpu.end_ns[work])
+        busy = trace.gpu.times(work)
         start = stalls.awaited_end_ns[earlier[place]]
         end = stalls.awaited_end_ns[later[place]] + stalls.bubble_ns[later[place]]
         result[place + 1] = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))

@@ -142,7 +142,7 @@ def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
     gpu, result = trace.gpu, np.zeros(len(device), np.int64)
     for waits in rows_by(device):
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])
-        result[waits] = covered(union(gpu.start_ns[rows], gpu.end_ns[rows]), start[waits], end[waits])
+        result[waits] = covered(gpu.times(rows), start[waits], end[waits])
     return result
 
 
@@ -153,8 +153,7 @@ def _profilers_own(trace: Trace, rows: Int64s, kind: np.ndarray) -> Bools:
     after the last step; without marks only the very last one is taken to be the profiler's.
     """
     calls, links = trace.calls, trace.links
-    launches = links.launch[links.launch != NONE]
-    last_launch = calls.start_ns[launches].max(initial=np.iinfo(np.int64).min)
+    last_launch = calls.start_ns[trace.launches_work].max(initial=np.iinfo(np.int64).min)
     start = calls.start_ns[rows]
     own = (kind == DEVICE) & (links.op[rows] == NONE) & (start > last_launch)
     if trace.steps.source == "profiler_step":

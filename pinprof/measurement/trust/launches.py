@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import contains, union
-from pinprof.trace.tables import NONE, Bools, Calls, Trace
+from pinprof.trace.tables import Bools, Calls, Trace
 
 KERNEL_LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Cooperative)?Kernel\w*")
 """`cudaLaunchKernelExC`, `cuLaunchKernel_ptsz`, `hipExtModuleLaunchKernel`; not cudaLaunchHostFunc, which runs on the
@@ -46,8 +46,7 @@ class LaunchCalls(NamedTuple):
 def launches_of(trace: Trace) -> LaunchCalls:
     """Return what each call launches, and whether the trace holds it."""
     calls, links = trace.calls, trace.links
-    linked = np.zeros(len(calls), bool)
-    linked[links.launch[links.launch != NONE]] = True
+    linked = trace.launches_work
     last = calls.start_ns[linked].max(initial=np.iinfo(np.int64).min)
     expected = (trace.steps.holds(links.call_step) | (calls.start_ns <= last)) & ~_captured(calls)
     kernel, copy, graph = (_calls_matching(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH))

@@ -194,7 +194,7 @@ def _unseen_ns(trace: Trace, lost: Bools) -> int:
     place = np.searchsorted(calls.start_ns[launch[kernels]], begin, side="right")
     end = np.append(later, max(int(gpu.end_ns.max()), int(calls.end_ns.max())))[place]
     possible = union(begin[end > begin], end[end > begin])
-    busy = union(gpu.start_ns, gpu.end_ns)
+    busy = gpu.times()
     return int((possible.end - possible.start).sum() - covered(busy, possible.start, possible.end).sum())
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, gaps, subtract, union
+from pinprof.intervals import Intervals, covered, gaps, joined, subtract, union
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -125,8 +125,7 @@ def one_time(facts: TrustFacts) -> Doubt | None:
         return None
     length = int((steps.end_ns - steps.start_ns)[steps.complete].sum())
     kinds = one_time_work(trace, facts.syncs.stalls.call)
-    every = Intervals(*(np.concatenate(columns) for columns in zip(*kinds.values(), strict=True)))
-    once = _within(trace, union(*every))
+    once = _within(trace, joined(*kinds.values()))
     if not length or once < MUCH_OF_STEPS * length:
         return None
     named = _by_kind(trace, kinds)
@@ -147,7 +146,7 @@ def _by_kind(trace: Trace, kinds: dict[str, Intervals]) -> list[tuple[str, int]]
     times = []
     for kind in reversed(KINDS):
         times.append((kind, _within(trace, subtract(kinds[kind], rest))))
-        rest = union(np.concatenate((rest.start, kinds[kind].start)), np.concatenate((rest.end, kinds[kind].end)))
+        rest = joined(rest, kinds[kind])
     return sorted(times, key=lambda of_kind: -of_kind[1])
 
 

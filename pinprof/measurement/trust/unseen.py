@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.intervals import covered, gaps, union
+from pinprof.intervals import covered, gaps
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -106,7 +106,7 @@ def _queued_and_idle_ns(trace: Trace) -> int:
     A stream has begun when it runs what was launched in the trace.
     """
     gpu, launch, first_call = trace.gpu, trace.links.launch, int(trace.calls.start_ns[0])
-    idle = gaps(union(gpu.start_ns, gpu.end_ns))
+    idle = gaps(gpu.times())
     following = np.searchsorted(gpu.start_ns, idle.end)
     begun = np.zeros(len(gpu), bool)
     for rows in gpu.of_stream:
@@ -145,7 +145,7 @@ def _earlier_ns(facts: TrustFacts) -> int:
         return 0
     queued = trace.in_flight
     step = np.flatnonzero(trace.steps.complete)
-    running = union(trace.gpu.start_ns[queued], trace.gpu.end_ns[queued])
+    running = trace.gpu.times(queued)
     return int(covered(running, trace.steps.start_ns[step], trace.steps.end_ns[step]).sum())
 
 
