@@ -1,12 +1,12 @@
 """The fixture `pinprof_guard`, in a pytest that runs within this one, on a GPU of plain objects."""
 
+import importlib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-import torch._dynamo  # a mode loads it; runs within this process take both from here, instead of loading them once more
 
 import pinprof.races.guard  # noqa: F401
 
@@ -21,6 +21,12 @@ def pytest_configure(config):
 """
 
 Run = Callable[[str], pytest.RunResult]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dynamo() -> None:
+    """Load what a mode loads: runs within this process take it from here, instead of loading it once more."""
+    importlib.import_module("torch._dynamo")  # slow, and who only collects the tests does not need it
 
 
 @pytest.fixture
