@@ -1,53 +1,28 @@
-"""Clocks of the host: a change may take no wait away behind which the program reads one, before it waits elsewhere.
+"""Clocks of the host: a change may take away no wait behind which the program reads one before it waits elsewhere.
 
-The function with the wait is walked in the order in which it runs. Of all other code only names count: a function
-reads a clock if its body has one, or names a function that does. A clock that other code may read at any time needs
-every wait.
+From the removed wait on, the statements of its function are searched in their order for the first that waits or reads
+a clock. What runs the function is asked for clocks where it may end without a wait. A clock that other code may read at
+any time needs every wait.
 """
 
-import ast
-import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import libcst as cst
 
 from pinprof.fix.core.calls import last_name
+from pinprof.fix.core.clock_names import AS_TEXT, ClockNames
 from pinprof.fix.core.facts import Work
-from pinprof.fix.core.files import importing, neighbours
 from pinprof.fix.core.numbers import as_read, is_real
 from pinprof.fix.core.rewrite import NotSafe, Waits, walk
-from pinprof.fix.core.source import SourceFile
+from pinprof.fix.core.source import Scope, SourceFile
 from pinprof.trace.lines import Place
 
-CLOCKS = {
-    *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "default_timer", "times"),
-    *("process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"),
-    *("now", "utcnow", "today", "cpu_times", "getrusage", "datetime64", "localtime", "gmtime", "ctime", "asctime"),
-}
-"""Last names of functions that read a clock, in whatever library."""
-OF_BAR = "format_dict"
-"""The attribute by which bars of tqdm give the time since they began."""
-MODULES = {"time", "timeit"}
-AS_TEXT = {"strftime", "isoformat"}
-"""Methods that make the name of a log of a date: no program computes with it."""
-NO_CLOCKS = {"Event", "synchronize", "elapsed_time"}
-"""Last names that look like clocks': events are the GPU's."""
-WORDS = {
-    *("timer", "timers", "timeit", "timed", "timing", "timings", "stopwatch", "clock", "chrono", "chronometer"),
-    *("elapsed", "lap", "tic", "toc", "benchmark", "speedometer", "throughput"),
-}
-"""Words in names of functions of libraries that measure time."""
 SYNCHRONIZE = {"torch.cuda.synchronize", "torch.accelerator.synchronize"}
 READING = {"item", "tolist", "cpu", "numpy", "float", "int", "bool", "to", "cuda", "synchronize", "nonzero", "print"}
 """Calls that wait for the GPU where the trace has a wait in their line."""
-PLAIN_BASES = {"object", "Module", "nn", "torch"}
-PLAIN_DECORATORS = {"torch", "functools", "staticmethod", "classmethod", "property", "contextmanager", "dataclass"}
-OWN = "line "
-"""How a place begins that is in the file itself."""
-Definition = ast.FunctionDef | ast.AsyncFunctionDef
+MAYBE = (cst.BooleanOperation, cst.IfExp, cst.Lambda, cst.BaseComp, cst.FunctionDef, cst.ClassDef)
+"""What may leave a part of itself out, or runs later."""
 
 
 def waits_at(source: SourceFile, place: Place) -> Waits:
@@ -64,162 +39,13 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
     for wait in together if new else ():
         source = work.files.taken(wait.file)
         if source.path not in names_of:
-            names_of[source.path] = ClockNames(source, work.files.folder)
+            names_of[source.path] = ClockNames(source.path, work.files.folder)
         if names_of[source.path].has_clock:
-            _Walk(source, wait, removed, work.facts.waiting, names_of[source.path]).check()
+            _Search(source, wait, removed, work.facts.waiting, names_of[source.path]).check()
 
 
-class ClockNames:
-    """The names by which a file and those that it imports read clocks, each with the place of the clock."""
-
-    def __init__(self, source: SourceFile, folder: Path) -> None:
-        others = [path for path in neighbours(source.path, folder) if path != source.path]
-        above = importing(source.path, folder)
-        parsed = {path: _parsed(path) for path in {source.path, *others, *above}}
-        everything = [node for tree in parsed.values() for node in ast.walk(tree)]
-        self._trees = [parsed[path] for path in (source.path, *others)]
-        self._aliases = {
-            alias.asname or alias.name
-            for node in everything
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-            if (node.module in MODULES and alias.name in CLOCKS) or (alias.asname and _is_timer(alias.name))
-        }
-        self._defined = {node.name for node in everything if isinstance(node, Definition | ast.ClassDef)}
-        self._methods = {
-            method.name
-            for node in everything
-            if isinstance(node, ast.ClassDef)
-            for method in node.body
-            if isinstance(method, Definition)
-        }
-        self._uses: dict[str, set[str]] = defaultdict(set)
-        """What the functions of each name mention."""
-        self.reads: dict[str, str] = {OF_BAR: ""}
-        """The functions that read a clock, each with the place of the clock."""
-        where = {path: f"{path.relative_to(folder).as_posix()}:" for path in parsed} | {source.path: OWN}
-        for path, tree in parsed.items():
-            self._define(tree, where[path])
-        self._spread()
-        self._modules = {where[path]: parsed[path] for path in (source.path, *above)}
-        """The trees of the file and of those that import it."""
-        self.has_clock = any(
-            self.clock_in(tree) is not None or "<clock>" in self._handed_in(tree) for tree in parsed.values()
-        )
-
-    def is_clock(self, names: list[str]) -> bool:
-        """Return whether a call of something with these names reads a clock: `["time", "perf_counter"]`."""
-        last = names[-1] if names else ""
-        if last in CLOCKS or last in self._aliases:
-            return True
-        return last not in NO_CLOCKS and self._defined.isdisjoint(names) and any(map(_is_timer, names))
-
-    def clock_in(self, node: ast.AST) -> int | None:
-        """Return the line of the first clock in a part of a program."""
-        texts = {
-            id(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Attribute) and inner.attr in AS_TEXT
-        }
-        for inner in ast.walk(node):
-            is_call = isinstance(inner, ast.Call) and id(inner) not in texts and self.is_clock(_names(inner.func))
-            if is_call or (isinstance(inner, ast.Attribute) and inner.attr == OF_BAR):
-                return getattr(inner, "lineno", 0)
-        return None
-
-    def clock_around(self, running: set[str], name: str) -> str | None:
-        """Return a clock of what runs a function of a name, or of itself where it runs again."""
-        calls = 0
-        for where, tree in self._modules.items():
-            for part in _behind(tree, running):
-                mentioned = sorted(set(_names(part)) & self.reads.keys() - running - {OF_BAR})
-                line = self.clock_in(part)
-                if line is not None or mentioned:
-                    return self.reads[mentioned[0]] if line is None else f"{where}{line}"
-            calls += _calls(tree, running)
-        return self.reads.get(name) if calls > len(running) else None
-
-    def clock_of_importing(self) -> str | None:
-        """Return the first clock of the files that import this one."""
-        lines = ((where, self.clock_in(tree)) for where, tree in self._modules.items() if where != OWN)
-        return next((f"{where}{line}" for where, line in lines if line is not None), None)
-
-    def _define(self, tree: ast.AST, where: str) -> None:
-        for node in ast.walk(tree):
-            if isinstance(node, Definition | ast.ClassDef):
-                body = [statement for statement in node.body if getattr(statement, "name", "") == "__init__"]
-                for part in [node] if isinstance(node, Definition) else body:
-                    self._uses[node.name] |= set(_names(part))
-                    line = self.clock_in(part)
-                    if line is not None:
-                        self.reads.setdefault(node.name, f"{where}{line}")
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    self._uses[alias.asname or alias.name].add(alias.name)
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                names = _names(node.value.func)
-                if names and names[-1] not in CLOCKS and self.is_clock(names):  # t = Timer()
-                    self.reads |= {
-                        _names(target)[-1]: f"{where}{node.lineno}" for target in node.targets if _names(target)
-                    }
-
-    def _spread(self) -> None:
-        count = 0
-        while count != len(self.reads):
-            count = len(self.reads)
-            for name, uses in self._uses.items():
-                known = sorted(uses & self.reads.keys() - {name})
-                if name not in self.reads and known:
-                    self.reads[name] = self.reads[known[0]]
-
-    def handed(self, running: Collection[str]) -> str | None:
-        """Return a clock that other code may read at any time, but for functions that are `running` the wait."""
-        for tree in self._trees:
-            for name in self._handed_in(tree):
-                if name == "<clock>" or (name in self.reads and name not in running):
-                    return self.reads.get(name, "")
-        return None
-
-    def _handed_in(self, tree: ast.AST) -> Iterator[str]:
-        """Yield what other code may call at any time: functions that are named and not called, special methods."""
-        nodes = [*ast.walk(tree)]
-        beside = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-        beside |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
-        for node in nodes:
-            match node:
-                case ast.Name() | ast.Attribute() if id(node) not in beside:
-                    name = _names(node)[-1]
-                    is_clock = name in CLOCKS and (isinstance(node, ast.Attribute) or name in MODULES | self._aliases)
-                    yield "<clock>" if is_clock or name in {*self._aliases, "timeit"} else name
-                case ast.Lambda() if self.clock_in(node) is not None:
-                    yield "<clock>"
-                case ast.Call() if _names(node.func)[-1:] == ["getattr"] and len(node.args) > 1:
-                    text = node.args[1]
-                    yield from [str(text.value)] if isinstance(text, ast.Constant) else self._methods
-                case ast.Call() if _names(node.func)[:1] == ["timeit"] and _names(node.func)[-1] not in CLOCKS:
-                    yield "<clock>"  # it runs a text
-                case ast.ClassDef():
-                    bases = {name for base in node.bases for name in _names(base)}
-                    is_plain = bases <= PLAIN_BASES | self._defined
-                    methods = [statement.name for statement in node.body if isinstance(statement, Definition)]
-                    yield from (name for name in methods if name != "__init__" and (not is_plain or _is_special(name)))
-                case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    is_plain = not any(
-                        PLAIN_DECORATORS.isdisjoint(_names(decorator)) for decorator in node.decorator_list
-                    )
-                    is_generator = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node))
-                    if is_generator or not is_plain:
-                        yield node.name
-
-    def running(self, name: str) -> set[str]:
-        """Return the names of functions that run one of a name, as far as names show it."""
-        running, count = {name}, 0
-        while count != len(running):
-            count = len(running)
-            running |= {other for other, uses in self._uses.items() if uses & running}
-        return running
-
-
-class _Walk:
-    """One walk through the function with a wait that a change takes away: whether the host has waited elsewhere."""
+class _Search:
+    """One search from a removed wait on: the first clock refuses the change, the first other wait ends the search."""
 
     def __init__(
         self,
@@ -230,132 +56,130 @@ class _Walk:
         clocks: ClockNames,
     ) -> None:
         self._source, self._removed, self._waiting, self._clocks = source, removed, waiting, clocks
-        self._gone, self._read, self._lost = ({id(node) for node in part} for part in waits[1:4])
-        self._scope = source.scope(waits.gone[0])
+        self._start = waits.gone[0]
+        self._read, self._lost = ({id(node) for node in nodes} for nodes in waits[2:4])
         self._is_lost = False
-        self._ends: list[bool] = []
-        """Whether the host has waited, where the function returns."""
-        self._leaves: list[bool] = []
-        """And where a loop ends early, or goes on."""
+        """Whether a variable has another value than the one whose read waits."""
+        self._escapes = False
+        """Whether a step may end before the host has waited."""
+        self._ends = False
+        """Whether the function may."""
 
     def check(self) -> None:
         """Raise NotSafe where a clock may be read too early."""
-        scope = self._scope
+        scope = self._source.scope(self._start)
         name = scope.name.value if isinstance(scope, cst.FunctionDef) else ""
         running = self._clocks.running(name) if name else set[str]()
-        handed = self._clocks.handed(running)
-        if handed is not None:
-            raise _read_early(handed)
-        if isinstance(scope, cst.Module):
-            around = None if self._block(scope.body, done=True) else self._clocks.clock_of_importing()
-            if around is not None:
-                raise _read_early(around)
-            return
-        if not isinstance(scope, cst.FunctionDef) or any(isinstance(node, cst.Yield) for node in walk(scope)):
+        self._refuse(self._clocks.handed(running))
+        is_plain = isinstance(scope, cst.Module | cst.FunctionDef)
+        if not is_plain or (name and any(isinstance(node, cst.Yield) for node in walk(scope))):
             raise NotSafe("the program reads a clock, and the wait is not in a plain function")
-        if not all((self._block(scope.body.body, done=True), *self._ends)):
-            around = self._clocks.clock_around(running, name)
-            if around is not None:
-                raise _read_early(around)
+        if not self._waits_behind() or self._ends:
+            self._refuse(self._clocks.around(running) if name else self._clocks.of_importing())
 
-    def _block(self, statements: Iterable[cst.CSTNode], *, done: bool) -> bool:
-        for statement in statements:
-            done = self._statement(statement, done=done)
-        return done
+    def _refuse(self, place: str | None) -> None:
+        if place is not None:
+            raise NotSafe(f"{place or 'the program'} reads a clock, which needs the wait")
 
-    def _statement(self, node: cst.CSTNode, *, done: bool) -> bool:
-        """Return whether the host has waited behind a statement; True behind one that leads elsewhere."""
-        done = done or id(node) in self._read
-        match node:
-            case cst.FunctionDef() | cst.ClassDef():
-                return done  # it runs where it is named
-            case cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.IndentedBlock():
-                return self._block(node.body, done=done)
-            case cst.Else() | cst.Finally():
-                return self._statement(node.body, done=done)
-            case cst.For() | cst.While():
-                return self._loop(node, done=done)
-            case cst.BaseCompoundStatement():
-                return self._branches(node, done=done)
-        return self._small(node, done=done)
+    def _waits_behind(self) -> bool:
+        """Return whether the host always waits behind the start, in the same function."""
+        inner: cst.CSTNode = self._start
+        for node in self._source.around(self._start):
+            match node:
+                case cst.Module() | cst.IndentedBlock() if self._run(_behind(node.body, inner)):
+                    return True
+                case cst.Module() | cst.FunctionDef():
+                    return False
+                case cst.SimpleStatementLine() | cst.SimpleStatementSuite():
+                    self._value(node)
+                    self._run_handlers(node)
+                case cst.For() | cst.While():
+                    self._run([node])  # the next step
+                    if id(node) in self._read:
+                        return True
+                case cst.With() | cst.Try() | cst.TryStar():
+                    self._leave(node)
+                case cst.If() if inner is node.test and self._branches(node):
+                    return True
+            inner = node
+        return False
 
-    def _small(self, node: cst.CSTNode, *, done: bool) -> bool:
-        match node:
-            case cst.Break() | cst.Continue():
-                self._leaves.append(done)
-                return True
-            case cst.Return() | cst.Raise():
-                self._ends.append(self._values(node.children, done=done))
-                return True
-            case cst.Assign():
-                return self._values((node.value, *(target.target for target in node.targets)), done=done)
-        return self._values(node.children, done=done)
+    def _run_handlers(self, line: cst.CSTNode) -> None:
+        """Search what runs when an error skips the other waits of a block."""
+        for node in self._source.around(line):
+            if isinstance(node, Scope):
+                return
+            if isinstance(node, cst.Try | cst.TryStar):
+                for handler in node.handlers:
+                    self._run(handler.body.body)
+                    self._escapes = False
 
-    def _branches(self, node: cst.BaseCompoundStatement, *, done: bool) -> bool:
+    def _leave(self, node: cst.With | cst.Try | cst.TryStar) -> bool:
+        """Search what runs when a block ends; return False."""
+        heads, blocks = _parts(node)
+        for head in heads:
+            self._value(head)
+        for block in blocks[1:]:
+            self._run(block.body)
+        return False
+
+    def _run(self, statements: Iterable[cst.CSTNode]) -> bool:
+        """Return whether the host has waited behind some statements, or does not come behind them."""
+        return any(self._statement(statement) for statement in statements)
+
+    def _statement(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            return False  # it runs where it is named
+        if isinstance(node, cst.BaseCompoundStatement):
+            return self._compound(node)
+        if self._value(node):
+            return True
+        parts = (node, *node.children)
+        self._escapes = self._escapes or any(isinstance(part, cst.Break | cst.Continue) for part in parts)
+        is_end = any(isinstance(part, cst.Return | cst.Raise) for part in parts)
+        self._ends = self._ends or is_end
+        return is_end
+
+    def _compound(self, node: cst.BaseCompoundStatement) -> bool:
+        """Return whether the host has waited behind a compound statement, whichever of its blocks run."""
         match node:
             case cst.If():
-                done = self._value(node.test, done=done)
-                taken = self._statement(node.body, done=done)
-                if node.orelse is None and "cuda" in self._source.code(node.test):
-                    return taken  # the program ran on a GPU
-                return (self._statement(node.orelse, done=done) if node.orelse else done) and taken
+                return self._value(node.test) or self._branches(node)
             case cst.With():
-                items = [item.item for item in node.items]
-                return self._values(items, done=self._statement(node.body, done=self._values(items, done=done)))
-            case cst.Try() | cst.TryStar():
-                failed = done and not any(id(inner) in self._gone for inner in walk(node.body))
-                ended = self._statement(node.body, done=done)
-                ended = self._statement(node.orelse, done=ended) if node.orelse else ended
-                ended = all([ended, *(self._statement(handler.body, done=failed) for handler in node.handlers)])
-                return self._statement(node.finalbody, done=ended) if node.finalbody else ended
-            case cst.Match():
-                done = self._value(node.subject, done=done)
-                self._values([case.guard for case in node.cases if case.guard], done=done)
-                return all([done, *(self._statement(case.body, done=done) for case in node.cases)])
-        return self._values(node.children, done=done)
+                return any(map(self._value, node.items)) or self._run(node.body.body) or self._leave(node)
+        escapes = self._escapes
+        heads, blocks = _parts(node)
+        for head in heads:
+            self._value(head)
+        for block in blocks:
+            self._run(block.body)
+        if isinstance(node, cst.For | cst.While):
+            self._escapes = escapes  # a way out of the loop leads to what is searched next
+        return id(node) in self._read
 
-    def _loop(self, node: cst.For | cst.While, *, done: bool) -> bool:
-        outer, self._leaves = self._leaves, []
-        done = self._value(node.iter if isinstance(node, cst.For) else node.test, done=done)
-        head = node.target if isinstance(node, cst.For) else node.test
-        state = done
-        for _ in range(2):
-            state = self._statement(node.body, done=self._value(head, done=state)) and state
-            state = all((state, *self._leaves))
-        self._leaves = outer
-        if isinstance(node, cst.For):
-            state = self._value(node.iter, done=state)
-        if id(node) in self._read:
-            state = True
-        return self._statement(node.orelse, done=state) if node.orelse else state
+    def _branches(self, node: cst.If) -> bool:
+        """Return whether the host has waited behind `if`, whichever of its branches is taken."""
+        taken = id(node.body) in self._read or self._run(node.body.body)
+        match node.orelse:
+            case cst.If():
+                return self._compound(node.orelse) and taken
+            case cst.Else():
+                return self._run(node.orelse.body.body) and taken
+        return taken and "cuda" in self._source.code(node.test)  # the program ran on a GPU
 
-    def _values(self, nodes: Iterable[cst.CSTNode], *, done: bool) -> bool:
-        for node in nodes:
-            done = self._value(node, done=done)
-        return done
-
-    def _value(self, node: cst.CSTNode, *, done: bool) -> bool:
-        """Return whether the host has waited when an expression has been evaluated."""
-        match node:
-            case cst.BooleanOperation():
-                done = self._value(node.left, done=done)
-                return self._value(node.right, done=done) and done
-            case cst.IfExp():
-                done = self._value(node.test, done=done)
-                return all((self._value(node.body, done=done), self._value(node.orelse, done=done), done))
-            case cst.Lambda() | cst.BaseComp():
-                return self._values(node.children, done=done) and done
-            case cst.Call():
-                done = self._value(node.func, done=self._values(node.args, done=done))
-            case _:
-                done = self._values(node.children, done=done)
-        if not done and self._reads_clock(node):
-            raise _read_early(f"line {self._source.line(node)}")
-        if id(node) in self._gone:
+    def _value(self, node: cst.CSTNode) -> bool:
+        """Return whether the host has waited in a part of a statement, in which clocks may follow."""
+        if isinstance(node, MAYBE):
+            for part in node.children:
+                self._value(part)
             return False
-        if id(node) in self._lost and not done:
-            self._is_lost = True
-        return done or (id(node) in self._read and not self._is_lost) or self._drains(node)
+        if any(self._value(part) for part in node.children):
+            return True
+        if self._reads_clock(node):
+            self._refuse(f"line {self._source.line(node)}")
+        self._is_lost = self._is_lost or id(node) in self._lost
+        is_read = id(node) in self._read and not self._is_lost
+        return not self._escapes and (is_read or self._drains(node))
 
     def _reads_clock(self, node: cst.CSTNode) -> bool:
         around = self._source.parent(node)
@@ -366,7 +190,6 @@ class _Walk:
         return isinstance(node, cst.Name) and node.value in self._clocks.reads and not is_word
 
     def _drains(self, node: cst.CSTNode) -> bool:
-        """Return whether the host waits in a call for all work before it, after all changes."""
         if not isinstance(node, cst.Call) or id(node) in self._removed:
             return False
         if self._source.qualified(node.func) in SYNCHRONIZE:
@@ -379,47 +202,25 @@ class _Walk:
         return read is not None and is_real(self._source, read.tensor, node)
 
 
-def _read_early(place: str) -> NotSafe:
-    return NotSafe(f"{place or 'the program'} reads a clock, which needs the wait")
+def _behind(body: Sequence[cst.CSTNode], inner: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """Return the statements of a block that follow one of them."""
+    return body[next(place for place, statement in enumerate(body) if statement is inner) + 1 :]
 
 
-def _is_special(name: str) -> bool:
-    return name == "forward" or (name.startswith("__") and name.endswith("__"))
-
-
-def _is_timer(name: str) -> bool:
-    """Return whether a name has a word of what measures time in it."""
-    words = (name.replace("_", ""), *re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
-    return any(word.lower() in WORDS for word in words)
-
-
-def _names(node: ast.AST) -> list[str]:
-    """Return the names within a node, in the order of the source; those of attributes behind what they are of."""
-    names = [name for child in ast.iter_child_nodes(node) for name in _names(child)]
-    own = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
-    return names if own is None else [*names, own]
-
-
-def _behind(tree: ast.Module, functions: set[str]) -> Iterator[ast.AST]:
-    """Yield the statements that run a function, and those behind them, of a module and of some functions."""
-    bodies = [[statement for statement in tree.body if not isinstance(statement, Definition | ast.ClassDef)]]
-    bodies += [node.body for node in ast.walk(tree) if isinstance(node, Definition) and node.name in functions]
-    for body in bodies:
-        first = next((place for place, statement in enumerate(body) if functions & set(_names(statement))), len(body))
-        yield from body[first:]
-
-
-def _calls(tree: ast.AST, names: Collection[str]) -> int:
-    """Return how often calls of some names run, as far as it matters: twice stands for more."""
-    count = 0
-    for node in ast.iter_child_nodes(tree):
-        times = 2 if isinstance(node, ast.For | ast.While | ast.comprehension) else 1
-        count += times * _calls(node, names)
-        count += isinstance(node, ast.Call) and bool(_names(node.func)) and _names(node.func)[-1] in names
-    return count
-
-
-def _parsed(path: Path) -> ast.Module:
-    with suppress(OSError, SyntaxError, ValueError, RecursionError):
-        return ast.parse(path.read_bytes())
-    return ast.Module([], [])
+def _parts(node: cst.CSTNode) -> tuple[list[cst.CSTNode], list[cst.BaseSuite]]:
+    """Return what a compound statement evaluates itself, and all blocks of it, those of its handlers too."""
+    heads: list[cst.CSTNode] = []
+    blocks: list[cst.BaseSuite] = []
+    for part in node.children:
+        match part:
+            case cst.BaseSuite():
+                blocks.append(part)
+            case (
+                cst.Else() | cst.Finally() | cst.ExceptHandler() | cst.ExceptStarHandler() | cst.MatchCase() | cst.If()
+            ):
+                more_heads, more_blocks = _parts(part)
+                heads += more_heads
+                blocks += more_blocks
+            case _:
+                heads.append(part)
+    return heads, blocks
