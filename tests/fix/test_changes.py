@@ -156,7 +156,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         summing(LOSS + "losses.append(loss.item())  #? PIN201", "return sum(losses) / len(losses)", "losses = []"),
         summing(
             LOSS + "losses.append(loss.detach().clone())",
-            "losses = [each.item() for each in losses]\n    return sum(losses) / len(losses)",
+            "losses = [value.item() for value in losses]\n    return sum(losses) / len(losses)",
             "losses = []",
         ),
         {},
@@ -169,7 +169,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         ),
         summing(
             LOSS + "losses.append(loss.detach().clone())\nright += [x.eq(y).float().mean().detach().clone()]",
-            "right = [float(each) for each in right]\n    losses = [each.item() for each in losses]\n"
+            "right = [float(value) for value in right]\n    losses = [value.item() for value in losses]\n"
             "    return losses, right",
             "losses, right = [], []",
         ),
@@ -181,7 +181,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "    print(len(clipped))\n",
         "import torch\nfor update in range(100):\n    clipped = []\n    for epoch in range(4):\n"
         "        for x in parts:\n            clipped += [(x > 1).float().mean().detach().clone()]\n"
-        "    clipped = [each.item() for each in clipped]\n    print(len(clipped))\n",
+        "    clipped = [value.item() for value in clipped]\n    print(len(clipped))\n",
         {},
     ),
     "a number that is used every 10 steps": (

@@ -49,7 +49,7 @@ opt = optim.SGD(params, 0.1, 0.9, 0, 5e-4, TrueOPTION)  #! optimizer
 step()  #? PIN602
 """
 MARK = "  #? PIN201"
-READ = "        losses = [each.item() for each in losses]\n"
+READ = "        losses = [value.item() for value in losses]\n"
 ADAM, SGD = replace(OPTIMIZER, kind="torch.optim.adam.Adam"), replace(OPTIMIZER, kind="torch.optim.sgd.SGD")
 
 

@@ -64,7 +64,7 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     ),
     "a list over several loops": (
         LIST.format("item())  #? PIN201", ""),
-        LIST.format("detach().clone())", "losses = [each.item() for each in losses]\n"),
+        LIST.format("detach().clone())", "losses = [value.item() for value in losses]\n"),
         {},
         "the list grows over several loops",
     ),

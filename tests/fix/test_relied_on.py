@@ -341,11 +341,6 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 """What is left, and why."""
 HITS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "events that are asked behind a synchronization": (
-        steps(SUM + "if step == 9:\n    torch.cuda.synchronize()\n    print(start.elapsed_time(end))"),
-        {},
-        "return float(total)",
-    ),
     "a variable of the same name in a function within, and in a list": (
         steps(SUM, "def more(n):\n    total = n\n    return total\nprint([more(y) for y in x])\nreturn total"),
         {},

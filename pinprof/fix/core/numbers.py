@@ -13,8 +13,11 @@ from pinprof.fix.core.uses import check_is_builtin, is_builtin, is_target, uses_
 TENSOR = m.SaveMatchedNode(m.DoNotCare(), "tensor")
 ITEM = m.Call(m.Attribute(TENSOR, m.Name("item")), [])
 NUMBER = m.Call(m.Name("float") | m.Name("int"), [m.Arg(TENSOR, keyword=None, star="")])
-SAME = {"cpu", "detach"}
-"""Methods that leave a number as it is, before it is read."""
+HOST = m.SimpleString("'cpu'") | m.SimpleString('"cpu"')
+TO_HOST = m.Call(m.Attribute(attr=m.Name("detach") | m.Name("cpu")), []) | m.Call(
+    m.Attribute(attr=m.Name("to")), [m.Arg(HOST | m.Call(args=[m.Arg(HOST)]))]
+)
+"""Calls that leave a number as it is, before it is read: `x.detach()`, `x.cpu()`, `x.to(torch.device("cpu"))`."""
 WORDS = {"None", "True", "False"}
 
 
@@ -30,22 +33,22 @@ class Read(NamedTuple):
 
 def read_at(source: SourceFile, line: int) -> Read:
     """Return the only expression on a line that reads a number. Raises Refusal if there are several, or none."""
-    found = [read for call in source.calls(line) if (read := as_read(call))]
-    if len(found) > 1:
-        raise NotSafe(f"the line reads {len(found)} numbers, and each needs a line of its own")
-    if not found:
+    reads = [read for call in source.calls(line) if (read := as_read(call))]
+    if len(reads) > 1:
+        raise NotSafe(f"the line reads {len(reads)} numbers, and each needs a line of its own")
+    if not reads:
         raise source.not_one(0, ".item() or float()")
-    if found[0].function != "item":
-        check_is_builtin(source, found[0].function)
-    return found[0]
+    if reads[0].function != "item":
+        check_is_builtin(source, reads[0].function)
+    return reads[0]
 
 
 def as_read(call: cst.Call) -> Read | None:
     """Return what a call reads; None for one that reads nothing, or leaves that to a call within it."""
-    if found := parts_of(call, ITEM):
-        return Read(call, _bare(found["tensor"]), "item")
-    if found := parts_of(call, NUMBER):
-        value = found["tensor"]
+    if parts := parts_of(call, ITEM):
+        return Read(call, _bare(parts["tensor"]), "item")
+    if parts := parts_of(call, NUMBER):
+        value = parts["tensor"]
         if isinstance(value, cst.Call) and as_read(value):
             return None  # float(x.item()): the inner one reads
         return Read(call, _bare(value), cst.ensure_type(call.func, cst.Name).value)
@@ -54,51 +57,43 @@ def as_read(call: cst.Call) -> Read | None:
 
 def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return a tensor without the `.detach()` and `.cpu()` behind it."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.lpar:
-        is_same = is_copy_to_host(node) or (node.func.attr.value in SAME and not node.args)
-        return _bare(node.func.value) if is_same else node
+    if m.matches(node, TO_HOST) and not node.lpar:
+        return _bare(cst.ensure_type(cst.ensure_type(node, cst.Call).func, cst.Attribute).value)
     return node
 
 
-def is_copy_to_host(call: cst.Call) -> bool:
-    """Return whether a call is `x.cpu()` or `x.to("cpu")`."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "to":
-        return isinstance(call.func, cst.Attribute) and call.func.attr.value == "cpu" and not call.args
-    given = call.args[0].value if len(call.args) == 1 and not call.args[0].star else None
-    if isinstance(given, cst.Call) and len(given.args) == 1 and last_name(given) == "device":
-        given = given.args[0].value
-    return isinstance(given, cst.SimpleString) and given.evaluated_value == "cpu"
-
-
 def check_is_tensor(source: SourceFile, read: Read) -> None:
-    """Raise Refusal where what is read may be no tensor of the GPU."""
+    """Raise Refusal where what is read may not be a tensor of the GPU."""
+    code = source.code(read.tensor)
     for node in walk(read.tensor):
         if isinstance(node, cst.Attribute) and node.attr.value in {"cpu", "numpy", "tolist", "item"}:
-            raise NotSafe(f"{source.code(read.tensor)} is on the host before it is read")
+            raise NotSafe(f"{code} is on the host before it is read")
         if isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.IfExp | cst.BooleanOperation):
-            raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
-    if isinstance(read.tensor, cst.Name) and _may_be_number(source, read.tensor):
-        raise NotSafe(f"{read.tensor.value} may be no tensor")
-    if read.function != "item" and not is_tensor(source, read.tensor, read.node):
-        raise NotSafe(f"{source.code(read.tensor)} may be no tensor")
+            raise NotSafe(f"{code} may be no tensor")
+    may_be_number = isinstance(read.tensor, cst.Name) and _may_be_number(source, read.tensor)
+    if may_be_number or (read.function != "item" and not _is_tensor(source, read.tensor, read.node)):
+        raise NotSafe(f"{code} may be no tensor")
 
 
 def _may_be_number(source: SourceFile, name: cst.Name) -> bool:
-    """Return whether a variable is also set to what is no tensor: `loss = 0` or `loss = None`."""
-    try:
-        uses = uses_of(source, name)
-    except Refusal:
-        return False
-    return any(_has_number(source, value) for _, value in uses.set)
+    """Return whether a variable is also set to what is not a tensor: `loss = 0` or `loss = None`."""
+    return any(_has_number(source, value) for value in values_of(source, name))
 
 
 def _has_number(source: SourceFile, value: cst.BaseExpression) -> bool:
     """Return whether an expression is, or may be, a number, a text or a word: `0.0 if skip else loss`."""
-    if isinstance(value, cst.IfExp):
-        return _has_number(source, value.body) or _has_number(source, value.orelse)
-    if isinstance(value, cst.BooleanOperation):
-        return _has_number(source, value.left) or _has_number(source, value.right)
+    if isinstance(value, cst.IfExp | cst.BooleanOperation):
+        return any(isinstance(part, cst.BaseExpression) and _has_number(source, part) for part in value.children)
     return isinstance(value, cst.BaseNumber | cst.BaseString) or source.code(value) in WORDS
+
+
+def values_of(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
+    """Return all that a variable is set or added to; nothing where other code may set it."""
+    try:
+        uses = uses_of(source, name)
+    except Refusal:
+        return []
+    return [*(value for _, value in uses.set), *(use.value for use in uses.changed)]
 
 
 def statement_of(source: SourceFile, read: Read) -> cst.BaseSmallStatement:
@@ -111,18 +106,14 @@ def statement_of(source: SourceFile, read: Read) -> cst.BaseSmallStatement:
 
 def other_form(source: SourceFile, read: Read) -> NotThisForm:
     """Return that no change is for what a line does with the number that it reads."""
-    return NotThisForm(_why_it_waits(source, read))
-
-
-def _why_it_waits(source: SourceFile, read: Read) -> str:
     loop = source.loop(read.node)
     if loop is not None and is_seldom(source, read.node, loop):
-        return "the program already reads it only every few steps"
-    return _use_of(source, read.node) or "the number goes neither into a sum nor into a list or a variable of its own"
+        return NotThisForm("the program already reads it only every few steps")
+    return NotThisForm(_use_of(source, read.node))
 
 
-def _use_of(source: SourceFile, node: cst.CSTNode) -> str | None:
-    """Return what the statement around a number does with it; None for what does nothing."""
+def _use_of(source: SourceFile, node: cst.CSTNode) -> str:
+    """Return what the statement around a number does with it."""
     for outer in source.around(node):
         match outer:
             case cst.Call(func=cst.Attribute(value=cst.BaseString())):
@@ -135,27 +126,22 @@ def _use_of(source: SourceFile, node: cst.CSTNode) -> str | None:
                 return "the number goes into an object with others, which may be used in each step"
             case cst.If() | cst.While() | cst.Assert():
                 return "a decision in each step depends on the value"
-        if isinstance(outer, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-            return None
-    return None
+            case cst.BaseStatement():
+                break
+    return "the number goes neither into a sum nor into a list or a variable of its own"
 
 
 COMPARING = {"eq", "ne", "gt", "lt", "ge", "le"}
-SUM = "sum"
 REAL = {"mean", "norm", "std", "var", "float", "double", "half", "bfloat16", "softmax", "log_softmax", "sigmoid"}
 """Methods of tensors that return real numbers, whatever they are called on."""
-KEEPING = {"sum", "abs", "clone", "detach", "cpu", "cuda", "squeeze", "max", "min", "neg", "square", "contiguous"}
-"""Methods that return real numbers of real numbers."""
-REAL_TYPES = {f"torch.{name}" for name in ("float", "float32", "double", "float64", "half", "float16", "bfloat16")}
+METHODS = COMPARING | REAL | {"sum", "all", "any", "argmax", "argmin", "count_nonzero", "prod", "abs", "max", "min"}
+"""Methods of tensors that return tensors."""
 LOSSES = "torch.nn.functional."
 """What is called there for a loss returns real numbers."""
 CRITERIA = "torch.nn."
 """And what is made there for one: `nn.CrossEntropyLoss()`."""
-ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 PLACED = {"to", "cuda", "cpu"}
 SIZES = {"numel", "nelement"}
-METHODS = COMPARING | REAL | KEEPING | {SUM, "all", "any", "argmax", "argmin", "count_nonzero", "prod"}
-"""Methods of tensors that return tensors."""
 WAYS_OUT = (cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Yield)
 MANY_PARTS = ("complex", "fft", "stft")
 """Words of programs whose means may be complex numbers."""
@@ -166,95 +152,66 @@ def is_real(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> 
 
     `at` is a node of the function in which it is read.
     """
-    if isinstance(tensor, cst.Call):
-        return _returns_real(source, tensor, at)
-    if isinstance(tensor, cst.Attribute):
-        return tensor.attr.value == "data" and is_real(source, tensor.value, at)
-    return isinstance(tensor, cst.Name) and (_has_gradients(source, tensor, at) or _only_has_losses(source, tensor, at))
+    if isinstance(tensor, cst.Name):
+        return any(_backward_of(source, tensor.value, at)) or _only_has_losses(source, tensor)
+    return isinstance(tensor, cst.Call) and _returns_real(source, tensor)
 
 
-def _returns_real(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
+def _returns_real(source: SourceFile, call: cst.Call) -> bool:
     named = source.qualified(call.func) or ""
-    if named.startswith(LOSSES) and ("loss" in named or named.endswith("entropy")):
-        return True
-    if isinstance(call.func, cst.Name):
+    if isinstance(call.func, cst.Name) and not named:
         return _is_criterion(source, call.func)
-    if not isinstance(call.func, cst.Attribute) or named:
-        return False
-    method = call.func.attr.value
-    if method in {"type", "to"}:
-        return any(source.qualified(arg.value) in REAL_TYPES for arg in call.args)
-    if method == "mean" and source.mentions(MANY_PARTS):
-        return is_real(source, call.func.value, at)
-    keeps = method in KEEPING and not call.args and is_real(source, call.func.value, at)
-    return method in REAL or keeps
+    if named.startswith(LOSSES):
+        return "loss" in named or named.endswith("entropy")
+    is_method = isinstance(call.func, cst.Attribute) and not named and last_name(call) in REAL
+    return is_method and not (last_name(call) == "mean" and source.mentions(MANY_PARTS))
 
 
-def _has_gradients(source: SourceFile, tensor: cst.Name, at: cst.CSTNode) -> bool:
-    return any(isinstance(node, cst.Call) and _is_backward_of(node, tensor.value) for node in walk(source.scope(at)))
+def _backward_of(source: SourceFile, name: str, at: cst.CSTNode) -> list[cst.Call]:
+    """Return the calls in a function of `name.backward()`, or of `scaler.scale(name).backward()`."""
+    calls = (node for node in walk(source.scope(at)) if isinstance(node, cst.Call) and last_name(node) == "backward")
+    scaled = m.Call(m.Attribute(attr=m.Name("scale")), [m.Arg(m.Name(name)), m.ZeroOrMore()])
+    return [call for call in calls if m.matches(call.func, m.Attribute(m.Name(name) | scaled))]
 
 
-def _is_backward_of(call: cst.Call, name: str) -> bool:
-    """Return whether a call is `name.backward()` or `scaler.scale(name).backward()`, or asks something to do that."""
-    if not (isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward"):
-        return False
-    of = call.func.value
-    if isinstance(of, cst.Call) and isinstance(of.func, cst.Attribute) and of.func.attr.value == "scale" and of.args:
-        of = of.args[0].value
-    return isinstance(of, cst.Name) and of.value == name
-
-
-def is_tensor(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
+def _is_tensor(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
     """Return whether what `float()` or `int()` reads is a tensor each time, not a number of Python now and then."""
     if isinstance(tensor, cst.Name):
-        return _only_has_losses(source, tensor, at) or any(
-            isinstance(node, cst.Call) and _is_backward_of(node, tensor.value) and _is_beside(source, node, at)
-            for node in walk(source.scope(at))
-        )
+        calls = _backward_of(source, tensor.value, at)
+        return _only_has_losses(source, tensor) or any(_always_run_together(source, call, at) for call in calls)
     if isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and not source.qualified(tensor.func):
-        return tensor.func.attr.value in METHODS
+        return last_name(tensor) in METHODS
     return is_real(source, tensor, at) or is_count(source, tensor)
 
 
-def _is_beside(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
+def _always_run_together(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
     """Return whether a call runs whenever a node does: in the same block or one around it, with no way out between."""
     line = next(outer for outer in source.around(call) if isinstance(outer, cst.BaseStatement))
     block = source.parent(line)
-    mine = next((outer for outer in (at, *source.around(at)) if source.parent(outer) is block), None)
-    if mine is None or not isinstance(block, cst.IndentedBlock | cst.Module):
+    other = next((outer for outer in (at, *source.around(at)) if source.parent(outer) is block), None)
+    if other is None or not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
-    body = list(block.body)
-    first, last = (next(n for n, statement in enumerate(body) if statement is node) for node in (mine, line))
-    return not any(isinstance(node, WAYS_OUT) for statement in body[first : last + 1] for node in walk(statement))
+    places = [place for place, part in enumerate(block.body) if part is other or part is line]
+    between = block.body[places[0] : places[-1] + 1]
+    return not any(isinstance(node, WAYS_OUT) for statement in between for node in walk(statement))
 
 
-def _only_has_losses(source: SourceFile, tensor: cst.Name, at: cst.CSTNode) -> bool:
+def _only_has_losses(source: SourceFile, name: cst.Name) -> bool:
     """Return whether a variable is only ever a loss: of a function of torch, or of a criterion that torch made."""
-    try:
-        uses = uses_of(source, tensor)
-    except Refusal:
-        return False
-    values = [value for _, value in uses.set]
-    return bool(values) and not uses.changed and all(_is_loss(source, value, at) for value in values)
-
-
-def _is_loss(source: SourceFile, value: cst.BaseExpression, at: cst.CSTNode) -> bool:
-    """Return whether an expression is a loss of torch, or one with numbers added or multiplied."""
-    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, ARITHMETIC):
-        return _is_loss(source, value.left, at) or _is_loss(source, value.right, at)
-    return isinstance(value, cst.Call) and _returns_real(source, value, at)
+    values = values_of(source, name)
+    return bool(values) and all(isinstance(value, cst.Call) and _returns_real(source, value) for value in values)
 
 
 def _is_criterion(source: SourceFile, name: cst.Name) -> bool:
     """Return whether a name stands for a loss that torch made, everywhere in the file."""
-    made: list[cst.BaseExpression] = []
+    values: list[cst.BaseExpression] = []
     for node in source.named.get(name.value, ()):
         parent = source.parent(node)
         if isinstance(parent, cst.AssignTarget):
-            made.append(cst.ensure_type(source.parent(parent), cst.Assign).value)
+            values.append(cst.ensure_type(source.parent(parent), cst.Assign).value)
         elif isinstance(parent, cst.Param | cst.Element) or is_target(source, node):
             return False
-    return bool(made) and all(_makes_criterion(source, value) for value in made)
+    return bool(values) and all(_makes_criterion(source, value) for value in values)
 
 
 def _makes_criterion(source: SourceFile, value: cst.BaseExpression) -> bool:
@@ -266,9 +223,7 @@ def _makes_criterion(source: SourceFile, value: cst.BaseExpression) -> bool:
 
 def is_count(source: SourceFile, tensor: cst.BaseExpression) -> bool:
     """Return whether a tensor is a sum of comparisons: `(a == b).sum()`, `a.eq(b).sum()`, `torch.sum(a == b)`."""
-    if not (isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute)):
-        return False
-    if tensor.func.attr.value != SUM:
+    if not (isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and last_name(tensor) == "sum"):
         return False
     if source.qualified(tensor.func) == "torch.sum":
         return len(tensor.args) == 1 and not tensor.args[0].keyword and _compares(tensor.args[0].value)
@@ -276,48 +231,23 @@ def is_count(source: SourceFile, tensor: cst.BaseExpression) -> bool:
 
 
 def _compares(of: cst.BaseExpression) -> bool:
-    if isinstance(of, cst.Comparison):
-        return True
-    if not (isinstance(of, cst.Call) and isinstance(of.func, cst.Attribute)):
-        return False
-    method = of.func.attr.value
-    return method in COMPARING or (method in {"cpu", "view", "squeeze", "detach", "long"} and _compares(of.func.value))
+    if isinstance(of, cst.Call) and isinstance(of.func, cst.Attribute):
+        is_same = last_name(of) in {"cpu", "view", "squeeze", "detach", "long"}
+        return last_name(of) in COMPARING or (is_same and _compares(of.func.value))
+    return isinstance(of, cst.Comparison)
 
 
 def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a number of the host for certain: a whole one, a length, a size."""
     if isinstance(node, cst.Call):
-        function = node.func
-        if isinstance(function, cst.Attribute):
-            return function.attr.value in SIZES or (function.attr.value == "size" and len(node.args) == 1)
-        return isinstance(function, cst.Name) and function.value == "len" and is_builtin(source, "len")
-    if isinstance(node, cst.Subscript):
-        return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape" and _is_one(node)
-    return isinstance(node, cst.Integer) or (isinstance(node, cst.Name) and _counts(source, node))
+        is_size = last_name(node) in SIZES or (last_name(node) == "size" and len(node.args) == 1)
+        is_length = isinstance(node.func, cst.Name) and node.func.value == "len" and is_builtin(source, "len")
+        return is_length or (isinstance(node.func, cst.Attribute) and is_size)
+    if isinstance(node, cst.Name):
+        values = values_of(source, node)
+        return bool(values) and all(not isinstance(part, cst.Name) and is_host_number(source, part) for part in values)
+    return isinstance(node, cst.Integer) or m.matches(node, ONE_SIZE)
 
 
-def _is_one(node: cst.Subscript) -> bool:
-    """Return whether a subscript takes one element, not a slice."""
-    return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index)
-
-
-def _counts(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a variable only ever has such numbers."""
-    try:
-        uses = uses_of(source, node)
-    except Refusal:
-        return False
-    values = [value for _, value in uses.set] + [use.value for use in uses.changed]
-    return bool(uses.set) and all(not isinstance(value, cst.Name) and is_host_number(source, value) for value in values)
-
-
-REAL_FORMATS = "eEfFgG%"
-"""How formats end that show 0 and 0.0 alike."""
-
-
-def has_real_format(node: cst.CSTNode | None) -> bool:
-    """Return whether an f-string shows what is in a part of it as a real number: `{x:.3f}`."""
-    if not (isinstance(node, cst.FormattedStringExpression) and node.format_spec):
-        return False
-    last = node.format_spec[-1]
-    return isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS
+ONE_SIZE = m.Subscript(m.Attribute(attr=m.Name("shape")), [m.SubscriptElement(m.Index())])
+"""`x.shape[0]`, not a slice."""

@@ -253,17 +253,6 @@ def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -
     return any(other is outer for outer in (node, *source.around(node)) for other in later)
 
 
-def line_of(source: SourceFile, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
-    """Return the line of simple statements around a node; None in the head of a compound one."""
-    return next((outer for outer in source.around(node) if isinstance(outer, cst.SimpleStatementLine)), None)
-
-
-def follows(source: SourceFile, node: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """Return whether a node always runs behind the line of another one in the same block."""
-    line = line_of(source, other)
-    return line is not None and comes_after(source, node, line)
-
-
 def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node runs outside of a loop, or in it only every so many times: `if step % 100 == 0`."""
     inner = node
@@ -281,16 +270,3 @@ def asks_remainder(test: cst.BaseExpression) -> bool:
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return asks_remainder(test.left) or asks_remainder(test.right)
     return m.matches(test, ONE_REMAINDER)
-
-
-def loop_of_read(source: SourceFile, node: cst.CSTNode, does: str) -> Loop:
-    """Return the loop that reaches a node in each step; `does` says what it does there.
-
-    Raises Refusal where no loop of the same function does, or only every few steps.
-    """
-    loop = source.loop(node)
-    if loop is None:
-        raise NotSafe(f"no loop of the same function {does}")
-    if is_seldom(source, node, loop):
-        raise NotSafe("the program already reads it only every few steps")
-    return loop

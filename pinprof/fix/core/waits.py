@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 
 import libcst as cst
+import libcst.matchers as m
 
 from pinprof.fix.core.calls import last_name
 from pinprof.fix.core.rewrite import NotSafe, walk
-from pinprof.fix.core.source import Loop, SourceFile, follows
-from pinprof.fix.core.uses import bound_to, uses_in
+from pinprof.fix.core.source import Loop, SourceFile
+from pinprof.fix.core.uses import bound_to
 
 COMPILING = ("compile", "jit", "script")
 """Words of decorators that compile a function."""
 COPYING = {"to", "cuda", "copy_"}
+CPU = m.SimpleString("'cpu'") | m.SimpleString('"cpu"')
+HOST = CPU | m.Call(m.Attribute(m.Name("torch"), m.Name("device")) | m.Name("device"), [m.Arg(CPU)])
 
 
 def catches(source: SourceFile, node: cst.CSTNode) -> bool:
@@ -46,7 +49,7 @@ def check_no_other(source: SourceFile) -> None:
             raise NotSafe(f"line {source.line(call)} makes a process that cannot read the GPU")
         if last_name(call) == "query" and not call.args and isinstance(call.func, cst.Attribute):
             raise NotSafe(f"line {source.line(call)} asks whether the GPU is done, which depends on the wait")
-        if last_name(call) == "elapsed_time" and not _is_synchronized(source, call):
+        if last_name(call) == "elapsed_time":
             raise NotSafe(f"line {source.line(call)} asks events for a time, which fails before the GPU is done")
     _check_refills(source)
 
@@ -77,18 +80,6 @@ def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
             raise NotSafe(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
 
 
-def check_is_of_one_mode(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise Refusal where a tensor may be made in inference mode, and changed outside of it, which torch refuses."""
-    for outer in source.around(node):
-        if isinstance(outer, cst.With) and any(_says_mode(source, item.item) for item in outer.items):
-            raise NotSafe(f"line {source.line(outer)} turns inference mode on and off, and the sum may outlive it")
-
-
-def _says_mode(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether inference mode depends on a value: `torch.inference_mode(phase == "val")`."""
-    return "inference_mode" in source.names_in(node) and not (isinstance(node, cst.Call) and not node.args)
-
-
 def _is_later(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a copy may not wait: by its word for that, or by position."""
     if last_name(call) not in COPYING | {"cpu"}:
@@ -104,33 +95,11 @@ def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is the host, or a name that stands for nothing else."""
+    """Return whether an expression is the host, or a name that the file sets to nothing else."""
     if isinstance(node, cst.Name):
-        bound = [assignment for assignment in _bound(source, node) if not isinstance(assignment, cst.Name)]
-        return bool(bound) and all(_is_host(source, assignment) for assignment in bound)
-    if isinstance(node, cst.Call) and source.qualified(node.func) == "torch.device" and node.args:
-        return _is_host(source, node.args[0].value)
-    return isinstance(node, cst.SimpleString) and node.evaluated_value == "cpu"
-
-
-def _bound(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
-    """Return what assignments bind to a name, in its function or else in the module."""
-    own = source.scope(name)
-    for scope in (own, source.module):
-        params = walk(scope.params) if isinstance(scope, cst.FunctionDef) else ()
-        if any(isinstance(param, cst.Param) and param.name.value == name.value for param in params):
-            return []
-        uses = [use for use in uses_in(source, scope, name.value) if source.scope(use) is scope]
-        found = [bound[0] for use in uses if (bound := bound_to(source, use)) is not None]
-        if found:
-            return found
-    return []
-
-
-def _is_synchronized(source: SourceFile, call: cst.Call) -> bool:
-    """Return whether a call always follows a synchronization in its function."""
-    waits = (call for call in source.every_call if last_name(call) == "synchronize")
-    return any(source.scope(call) is source.scope(wait) and follows(source, call, wait) for wait in waits)
+        bound = [bound[0] for use in source.named[node.value] if (bound := bound_to(source, use))]
+        return bool(bound) and all(m.matches(value, HOST) for value in bound)
+    return m.matches(node, HOST)
 
 
 def _check_refills(source: SourceFile) -> None:

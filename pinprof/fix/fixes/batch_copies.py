@@ -12,7 +12,6 @@ from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import neighbours
 from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
 from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, with_options
-from pinprof.fix.core.numbers import REAL_TYPES
 from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_no_other, check_runs_in_order
@@ -21,6 +20,7 @@ from pinprof.rules.rule import Finding, FoundSite
 from pinprof.trace.constructors import DENSE, MadeLoader
 from pinprof.trace.lines import Place
 
+REAL_TYPES = {f"torch.{name}" for name in ("float", "float32", "double", "float64", "half", "float16", "bfloat16")}
 SAFE_COPIES = (
     "The host has memory for the pinned batches, which cannot be swapped. No code outside of the source shown writes "
     "to a batch on the host while it is copied."
