@@ -51,7 +51,7 @@ MISSES_OF_FOR: dict[str, tuple[str, str]] = {
     ),
     "what the name means behind a copy": (
         loop("x = x.to(device)  #! copy\nx = staging\nz = x.to(device)  #? PIN102\nx.add_(1)"),
-        "x is bound anew in line 5, and the copy is of that",
+        "x is bound anew in line 4, and the copy is of that",
     ),
     "a use behind the loop of what was not moved in each step": (
         loop(COPY + "\nif i:\n    break\nx = x.to(device)  #! copy\n", after="x.add_(1)\n"),

@@ -37,8 +37,8 @@ HITS = {
         'h = torch.zeros(2, *x.shape, dtype=torch.half, device="cuda").view(2, -1).float()',
     ),
     "two on a line": (
-        "h, c = torch.zeros(n).to(my_device), torch.eye(n)[None].to(my_device)  #? PIN104",
-        "h, c = torch.zeros(n, device=my_device), torch.eye(n, device=my_device)[None]",
+        "h, c = torch.zeros(n).to(my_device), torch.eye(n).unsqueeze(0).to(my_device)  #? PIN104",
+        "h, c = torch.zeros(n, device=my_device), torch.eye(n, device=my_device).unsqueeze(0)",
     ),
 }
 MISSES = {
@@ -62,7 +62,10 @@ MISSES = {
         "w = f(torch.tensor(1.).to(DEVICE, torch.half))  #? PIN209",
         "not show that it goes to",
     ),
-    "a number with gradients": ("w = torch.tensor(1., requires_grad=True).cuda()  #? PIN209", "or has gradients"),
+    "a number with gradients": (
+        "w = torch.tensor(1., requires_grad=True).cuda()  #? PIN209",
+        "not a constant and a device",
+    ),
     "a comment in the call": (
         "w = f(torch.tensor(1.).to(  #? PIN209\n    DEVICE  # the GPU\n))",
         "comments stand in the call",

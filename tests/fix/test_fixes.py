@@ -50,7 +50,6 @@ def test_a_program_that_looks_alike_stays(fix: Fix, code: str, why: str, tmp_pat
 def test_each_fix_is_for_rules_and_has_programs() -> None:
     for fix in every_fix():
         assert set(fix.rules) <= NAMES
-        assert fix.what
         assert fix.VALID
         assert fix.INVALID
     assert [type(fix).__name__ for fix in fixes_of("PIN202")] == ["CheapConditionFirst"]

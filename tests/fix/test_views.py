@@ -126,7 +126,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a constant that stays on the host": (
         loop("share = torch.tensor([1., 2.]).view(1, 2)  #? PIN209\nx = x * share"),
         {},
-        "not a constant and a device",
+        "is not one number",
     ),
 }
 

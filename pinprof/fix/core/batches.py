@@ -1,12 +1,13 @@
 """Batches of a DataLoader in the source of a loop: their parts, and whether the host may write to their memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.core.calls import VIEWS, last_name, method
+from pinprof.fix.core.calls import last_name, method
+from pinprof.fix.core.moves import VIEWS, copied_by, is_copy
 from pinprof.fix.core.rewrite import NotSafe
 from pinprof.fix.core.source import Loop, SourceFile
 from pinprof.fix.core.uses import (
@@ -29,7 +30,7 @@ NOT_DRAWN = (
 
 
 class Batch(NamedTuple):
-    """Where a name comes from: which part of which batch it is."""
+    """The batch from which a name comes, and the part that it is."""
 
     loop: cst.For
     keys: list[str | int]
@@ -118,27 +119,12 @@ def part(batch: object, keys: list[str | int]) -> object:
     return batch
 
 
-COPYING = {"to", "cuda", "type"}
-"""Methods that copy a tensor to the GPU."""
 READS = {"shape", "dtype", "device", "ndim", "requires_grad"}
 """Attributes of a tensor that read nothing of its memory."""
 ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
 """And methods."""
 LOOKS = {"len", "isinstance", "type"}
 """Functions that only look."""
-
-
-def is_copy(call: cst.Call) -> bool:
-    """Return whether a call may copy a tensor to the GPU: `.type()` without an argument only asks."""
-    return method(call) in COPYING and (method(call) != "type" or bool(call.args))
-
-
-def copied_by(call: cst.Call) -> cst.BaseExpression:
-    """Return what a call copies to the GPU, as it was before its shape changed: `x` of `x.view(-1).cuda()`."""
-    node = cst.ensure_type(call.func, cst.Attribute).value
-    while isinstance(node, cst.Call) and method(node) in VIEWS:
-        node = cst.ensure_type(node.func, cst.Attribute).value
-    return node
 
 
 def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
@@ -165,34 +151,24 @@ def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, co
     moved: cst.CSTNode | None = None
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
-        if moved is not None:
-            _check_is_not_anew(source, node, at)
-        if moved is not None and (bound is not None or line > source.end(moved)):
-            continue  # what the name means from there on is on the GPU, or was never copied
+        if moved is not None and line > source.end(moved):
+            break  # from there on the name means what is on the GPU
         if bound is not None:
-            is_moved = _is_copied_of(bound, name) and copies(source.line(bound[0]))
+            value, keys = bound
+            if keys and isinstance(value, cst.Name) and binds(loop.target, value.value):
+                continue  # x, y = batch
+            is_moved = not keys and is_copy_of(value, name) and copies(source.line(value))
             if not _is_certain(source, node, loop, at):
                 raise NotSafe(f"{name} is bound anew in line {line}, on a condition")
-            if is_moved:
-                moved = source.statement(node)
-            elif not (bound[1] and isinstance(bound[0], cst.Name) and binds(loop.target, bound[0].value)):
+            if not is_moved:
                 raise NotSafe(f"{name} is bound anew in line {line}")
+            moved = source.statement(node)
         elif not (node is at or _only_looks(source, node, copies)):
             raise NotSafe(f"{name} is used on the host in line {line}, where it may be written to while it is copied")
     if moved is None or source.line(at) < source.line(moved):
         check_outside(source, loop, name)
-
-
-def _check_is_not_anew(source: SourceFile, node: cst.Name, at: cst.CSTNode) -> None:
-    """Raise Refusal where a copied name means another thing before it is copied once more, at `at`."""
-    bound, line = bound_to(source, node), source.line(node)
-    if line < source.line(at) and is_target(source, node) and not (bound and _is_copied_of(bound, node.value)):
-        raise NotSafe(f"{node.value} is bound anew in line {line}, and the copy is of that")
-
-
-def _is_copied_of(bound: tuple[cst.BaseExpression, list[str | int]], name: str) -> bool:
-    """Return whether what is bound to a name is a copy of it, whole."""
-    return is_copy_of(bound[0], name) and not bound[1]
+    elif source.line(at) > source.end(moved):
+        raise NotSafe(f"{name} is bound anew in line {source.line(moved)}, and the copy is of that")
 
 
 def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, at: cst.CSTNode) -> bool:
@@ -207,22 +183,17 @@ def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, at: cst.CSTNode)
 
 
 def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether a node is copied in another shape, with nothing between that could write to it."""
-    chain = [link for link in _chain(source, node) if method(link) not in VIEWS]
-    copy = next(filter(is_copy, chain), None)
-    return copy is not None and chain[0] is copy
-
-
-def _chain(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the calls of methods upon methods that begin with a node."""
-    parent = source.parent(node)
-    while isinstance(parent, cst.Attribute | cst.Subscript) and parent.value is node:
-        called = source.parent(parent)
-        node = parent
-        if isinstance(called, cst.Call) and called.func is parent:
-            yield called
-            node = called
-        parent = source.parent(node)
+    """Return whether a node is copied, as it is or in another shape, with nothing between that could write to it."""
+    while isinstance(attribute := source.parent(node), cst.Attribute):
+        call = source.parent(attribute)
+        if not (isinstance(call, cst.Call) and call.func is attribute):
+            return False
+        if is_copy(call):
+            return True
+        if method(call) not in VIEWS:
+            return False
+        node = call
+    return False
 
 
 def is_copy_of(value: cst.BaseExpression, name: str) -> bool:

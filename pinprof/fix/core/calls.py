@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import libcst as cst
 
 from pinprof.fix.core.rewrite import NotSafe, Remake
-from pinprof.fix.core.source import SourceFile
 
 
 def method(call: cst.Call) -> str | None:
@@ -86,124 +85,32 @@ def _appended(call: cst.Call, name: str, value: cst.BaseExpression) -> Sequence[
     if not call.args:
         return [new]
     last = call.args[-1]
-    if isinstance(last.comma, cst.Comma):  # a comma ends the list, with the layout before the closing bracket
-        after = last.comma.whitespace_after
-        broken = isinstance(after, cst.ParenthesizedWhitespace)
-        between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
-        if broken:
-            between = _between(call) or cst.ensure_type(after, cst.ParenthesizedWhitespace).with_changes(
-                indent=True, last_line=cst.SimpleWhitespace("    ")
-            )
-            between = _with_comment(between, cst.ensure_type(after, cst.ParenthesizedWhitespace))
-            after = cst.ensure_type(after, cst.ParenthesizedWhitespace)
-            after = after.with_changes(
-                first_line=cst.TrailingWhitespace(newline=after.first_line.newline), empty_lines=[]
-            )
-        first = last.with_changes(comma=cst.Comma(whitespace_after=between))
-        return [*call.args[:-1], first, new.with_changes(comma=cst.Comma(whitespace_after=after))]
-    after = last.whitespace_after_arg
-    if not isinstance(after, cst.ParenthesizedWhitespace):
-        between = _between(call) or cst.SimpleWhitespace(" ")
-        return [
-            *call.args[:-1],
-            last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")),
-            new.with_changes(whitespace_after_arg=after),
-        ]
-    if after.first_line.comment is not None or after.empty_lines:
-        # the comment of the last argument: the comma goes before it
-        between = _with_comment(_between(call) or after, after)
-        tail = after.with_changes(first_line=cst.TrailingWhitespace(newline=after.first_line.newline), empty_lines=[])
-    else:
-        between, tail = _between(call) or cst.SimpleWhitespace(" "), after
-    return [
-        *call.args[:-1],
-        last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")),
-        new.with_changes(whitespace_after_arg=tail),
-    ]
+    ends_with_comma = isinstance(last.comma, cst.Comma)
+    end = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
+    between, bare = _between(call, ends_with_comma=ends_with_comma), end
+    if isinstance(end, cst.ParenthesizedWhitespace):
+        bare = _without_comments(end)
+        if ends_with_comma or end.first_line.comment is not None or end.empty_lines:  # it is the last argument's
+            start = between if isinstance(between, cst.ParenthesizedWhitespace) else end
+            between = start.with_changes(first_line=end.first_line, empty_lines=end.empty_lines)
+    nothing = cst.SimpleWhitespace("")
+    first = last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=nothing)
+    comma = {"comma": cst.Comma(whitespace_after=bare)} if ends_with_comma else {"whitespace_after_arg": bare}
+    return [*call.args[:-1], first, new.with_changes(**comma)]
 
 
-def _between(call: cst.Call) -> cst.BaseParenthesizableWhitespace | None:
-    """Return what stands between arguments that are on lines of their own, without comments; None on one line."""
+def _between(call: cst.Call, *, ends_with_comma: bool) -> cst.BaseParenthesizableWhitespace:
+    """Return what stands between arguments, without comments: a line break where they have lines of their own."""
     places = [arg.comma.whitespace_after for arg in call.args[:-1] if isinstance(arg.comma, cst.Comma)]
-    places.append(call.whitespace_before_args)
-    for place in places:
+    for place in (*places, call.whitespace_before_args):
         if isinstance(place, cst.ParenthesizedWhitespace):
-            newline = cst.TrailingWhitespace(newline=place.first_line.newline)
-            return place.with_changes(first_line=newline, empty_lines=[])
-    return None
+            return _without_comments(place)
+    last = call.args[-1].comma
+    after = last.whitespace_after if ends_with_comma and isinstance(last, cst.Comma) else None
+    if isinstance(after, cst.ParenthesizedWhitespace):
+        return after.with_changes(indent=True, last_line=cst.SimpleWhitespace("    "))
+    return cst.SimpleWhitespace(" ")
 
 
-def _with_comment(
-    between: cst.BaseParenthesizableWhitespace, commented: cst.ParenthesizedWhitespace
-) -> cst.BaseParenthesizableWhitespace:
-    """Return white space with the comment that another one has on its first line."""
-    if not isinstance(between, cst.ParenthesizedWhitespace):
-        return commented
-    return between.with_changes(first_line=commented.first_line, empty_lines=commented.empty_lines)
-
-
-VIEWS = {"reshape", "view", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "t", "contiguous"}
-"""Methods that show the same memory in another shape, or copy it on the host."""
-MOVES = {"to", "cuda"}
-CASTS = {"bfloat16", "bool", "double", "float", "half", "int", "long"}
-KEPT = VIEWS | MOVES | CASTS
-"""Methods that make another constant of one."""
-DEVICES = ("device", "dev")
-"""How names end that people give to a device."""
-
-
-def chain_of(source: SourceFile, call: cst.Call) -> list[cst.BaseExpression]:
-    """Return what is made of a tensor where it stands: `.view(1, 3)`, `[None]`, `.to(device)`; the innermost first."""
-    chain: list[cst.BaseExpression] = []
-    inner: cst.BaseExpression = call
-    while True:
-        parent = source.parent(inner)
-        around = source.parent(parent) if isinstance(parent, cst.Attribute) and parent.value is inner else None
-        if isinstance(around, cst.Call) and around.func is parent and method(around) in KEPT:
-            inner = around
-        elif isinstance(parent, cst.Subscript) and parent.value is inner and _only_shapes(parent):
-            inner = parent
-        else:
-            return chain
-        chain.append(inner)
-
-
-def is_move(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is `x.to(...)` or `x.cuda(...)`."""
-    return isinstance(node, cst.Call) and method(node) in MOVES
-
-
-def moved_to(source: SourceFile, move: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return the device of `x.cuda()`, `x.to("cuda")`, `x.to(self.device)`; None where it may be something else."""
-    if not isinstance(move, cst.Call):
-        return None
-    if method(move) == "cuda":
-        return cst.SimpleString('"cuda"') if not move.args else None  # `.cuda(None)` is no place of torch.full
-    if len(move.args) != 1 or move.args[0].star or _keyword(move.args[0]) not in {None, "device"}:
-        return None
-    given = move.args[0].value
-    names = source.names_in(given)
-    if isinstance(given, cst.SimpleString):
-        return given
-    is_name = isinstance(given, cst.Name) or (isinstance(given, cst.Attribute) and _is_dotted(given))
-    return given if is_name and names[-1].lower().rpartition("_")[2] in DEVICES else None
-
-
-def _keyword(given: cst.Arg) -> str | None:
-    return given.keyword.value if given.keyword else None
-
-
-def _is_dotted(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is of names and dots alone: `self.device`."""
-    return isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and _is_dotted(node.value))
-
-
-def _only_shapes(node: cst.Subscript) -> bool:
-    """Return whether a subscript adds axes and takes all: `[None, :, None]`."""
-    return all(_takes_all(index.slice) for index in node.slice)
-
-
-def _takes_all(index: cst.BaseSlice) -> bool:
-    if isinstance(index, cst.Slice):
-        return index.lower is None and index.upper is None and index.step is None
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == "None"
+def _without_comments(space: cst.ParenthesizedWhitespace) -> cst.ParenthesizedWhitespace:
+    return space.with_changes(first_line=cst.TrailingWhitespace(newline=space.first_line.newline), empty_lines=[])

@@ -35,7 +35,7 @@ class Fix:
     rules: ClassVar[tuple[str, ...]]
     """The rules for whose findings it is; those fixes come first whose first rule is the finding's."""
     what: ClassVar[str]
-    """What it does, in a few words."""
+    """What it does, in a few words; empty where its rewrites say so themselves."""
     safe_if: ClassVar[str]
     """What has to hold that the source does not show."""
     guide: ClassVar[tuple[tuple[str, str], ...]]
@@ -54,8 +54,13 @@ class LineFix(Fix):
     """A fix of lines, each by itself. Several of them may be for one rule, each for another form."""
 
     def change(self, source: SourceFile, place: Place, work: Work) -> Change:
-        """Return the change for a line. Raises NotThisForm where it is not for that, else NotSafe."""
+        """Return the change for a line. Raises NotThisForm where it is not for that, otherwise NotSafe."""
         raise NotImplementedError
+
+    def otherwise(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield what can be changed for a finding none of whose lines is."""
+        del finding, work
+        yield from ()
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield one change for all lines of a finding, and the lines that stay as they are."""
@@ -68,26 +73,28 @@ def by_hand(rule: str) -> str:
 
 
 def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator[Outcome]:
-    """Yield one change for all lines of a finding, each by the fix for its form, and the lines that stay."""
-    changes: list[tuple[LineFix, Change]] = []
-    mended: list[FoundSite] = []
+    """Yield one change of each fix for the lines of a finding that have its form, and the lines that stay."""
+    changes: dict[LineFix, list[tuple[FoundSite, Change]]] = {}
     for site in finding.sites:
         place = site.evidence.place
         if not work.chosen.has(place):
             continue
         try:
-            changes.append(_at_line(fixes, finding.rule.id, place, work))
+            fix, change = _at_line(fixes, finding.rule.id, place, work)
         except Refusal as reason:
             yield Refused(finding.rule, place, str(reason))
             continue
-        mended.append(site)
-    if changes:
-        first = changes[0][0]
-        rewrites = [rewrite for _, change in changes for rewrite in change.rewrites]
-        numbers: Numbers = "rounding" if any(change.numbers == "rounding" for _, change in changes) else "equal"
-        waits = [change.waits for _, change in changes]
-        part = any(change.part for _, change in changes)
-        yield mend_of(finding, first.what, rewrites, mended, numbers, first.safe_if, waits=waits, part=part)
+        changes.setdefault(fix, []).append((site, change))
+    for fix, here in changes.items():
+        rewrites = [rewrite for _, change in here for rewrite in change.rewrites]
+        numbers: Numbers = "rounding" if any(change.numbers == "rounding" for _, change in here) else "equal"
+        waits = [change.waits for _, change in here]
+        part = any(change.part for _, change in here)
+        what = fix.what or ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
+        yield mend_of(finding, what, rewrites, [site for site, _ in here], numbers, fix.safe_if, waits=waits, part=part)
+    if not changes:
+        for fix in fixes:
+            yield from fix.otherwise(finding, work)
 
 
 def _at_line(fixes: Sequence[LineFix], rule: str, place: Place, work: Work) -> tuple[LineFix, Change]:

@@ -27,8 +27,7 @@ def catches(source: SourceFile, node: cst.CSTNode) -> bool:
 def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
     """Raise Refusal where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
     check_errors_pass(source, node, loop)
-    check_no_other(source)
-    check_runs_in_order(source, node)
+    check_runs_without_wait(source, node)
 
 
 def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
@@ -52,6 +51,12 @@ def check_no_other(source: SourceFile) -> None:
         if last_name(call) == "elapsed_time":
             raise NotSafe(f"line {source.line(call)} asks events for a time, which fails before the GPU is done")
     _check_refills(source)
+
+
+def check_runs_without_wait(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise Refusal where something may rely on the wait of a copy, other than the code behind it."""
+    check_no_other(source)
+    check_runs_in_order(source, node)
 
 
 def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:

@@ -1,22 +1,21 @@
 """Copies of batches: the DataLoader pins them, and the host does not wait for them."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import libcst as cst
 
-from pinprof.fix.core.batches import batch_of, check_uses, copied_by, is_copy, part, path_of
+from pinprof.fix.core.batches import batch_of, check_uses, part, path_of
 from pinprof.fix.core.calls import argument, check_plain, method, with_argument
-from pinprof.fix.core.clocks import check_clocks, waits_at
+from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import neighbours
-from pinprof.fix.core.fix import Fix, Outcome, at_each, mend_of, tried
+from pinprof.fix.core.fix import LineFix, Outcome, at_each, mend_of
 from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, with_options
-from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite, Waits
+from pinprof.fix.core.moves import copied_by, is_copy
+from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.waits import check_no_other, check_runs_in_order
-from pinprof.fix.fixes.constants import ConstantOnGpu, filled_there, made_there
-from pinprof.rules.rule import Finding, FoundSite
+from pinprof.fix.core.waits import check_runs_without_wait
+from pinprof.rules.rule import Finding
 from pinprof.trace.constructors import DENSE, MadeLoader
 from pinprof.trace.lines import Place
 
@@ -27,11 +26,11 @@ SAFE_COPIES = (
 )
 
 
-class BatchCopies(Fix):
+class BatchCopies(LineFix):
     """Lets the DataLoader pin the batches, and the host not wait for their copies."""
 
     rules = ("PIN101", "PIN102", "PIN104", "PIN105")
-    what = "pin_memory=True, non_blocking=True"
+    what = ""
     safe_if = SAFE_COPIES
     guide = (
         (
@@ -42,7 +41,6 @@ class BatchCopies(Fix):
             ),
             "equal",
         ),
-        ("`torch.ones(n).long().to(device)` becomes `torch.ones(n, device=device).long()`", "equal"),
     )
     INVALID = (
         (
@@ -84,48 +82,32 @@ class BatchCopies(Fix):
         ),
     )
 
-    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
-        """Yield the changes of a finding's copies, and the lines that stay as they are."""
-        rewrites: list[Rewrite] = []
-        mended: list[FoundSite] = []
-        gone: list[Waits] = []
-        for site in finding.sites:
-            place = site.evidence.place
-            if not work.chosen.has(place):
-                continue
-            constant = tried(partial(_constant, place, work), [])
-            if constant:
-                here, what = [waits_at(work.files.at(place), place)], ConstantOnGpu.what
-                yield mend_of(finding, what, constant, [site], "equal", ConstantOnGpu.safe_if, waits=here)
-                continue
-            try:
-                new, waits = _without_a_wait(place, work)
-            except Refusal as reason:
-                yield Refused(finding.rule, place, str(reason))
-                continue
-            rewrites += new
-            gone.append(waits)
-            mended.append(site)
-        if not mended and finding.rule.id == "PIN104":
-            yield from _only_pinned(finding, work)
-        elif rewrites:
-            what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
-            yield mend_of(finding, what, rewrites, mended, "equal", self.safe_if, waits=gone)
+    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+        """Return the change of a line's copies and of the DataLoaders of what they copy. Raises Refusal."""
+        copied = copies_of(source, place, work)
+        loaders = {loader.place: loader for _, loader in copied if loader}.values()
+        rewrites = [rewrite for loader in loaders for rewrite in _pinned(loader, place, work)]
+        rewrites += [rewrite for call, _ in copied if (rewrite := non_blocking(source, call, work))]
+        if not rewrites:
+            raise NotSafe("the source has pin_memory=True and non_blocking=True already")
+        return Change(rewrites, waits_at(source, place))
 
+    def otherwise(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield the change that pins pageable batches alone, where their copies cannot be made non-blocking."""
+        if finding.rule.id != "PIN104":
+            return
+        waits: list[Waits] = []
 
-def _without_a_wait(place: Place, work: Work) -> tuple[list[Rewrite], Waits]:
-    """Return the rewrites of a line's copies and of the DataLoaders of what they copy. Raises Refusal."""
-    source = work.files.at(place)
-    copied = copies_of(source, place, work)
-    loaders = {loader.place: loader for _, loader in copied if loader}.values()
-    new = [rewrite for loader in loaders for rewrite in _pinned(loader, place, work)]
-    new += [rewrite for call, _ in copied if (rewrite := non_blocking(source, call, work))]
-    waits = waits_at(source, place)
-    with work.condition():
-        check_clocks([waits] if new else [], work)
-    if not new:
-        raise NotSafe("the source has pin_memory=True and non_blocking=True already")
-    return new, waits
+        def pinned(loader: MadeLoader) -> list[Rewrite]:
+            rewrites = _pinning(loader, work)
+            with work.condition():
+                waits.extend(_drawn(loader, work) if rewrites else ())
+            return rewrites
+
+        rewrites, refused = at_each(finding, work.facts.drawn, pinned)
+        yield from refused
+        if rewrites:
+            yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
 
 
 def copies_of(source: SourceFile, place: Place, work: Work) -> list[tuple[cst.Call, MadeLoader | None]]:
@@ -159,9 +141,7 @@ def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | No
     """Return the rewrite of a copy; None where it says so already. Raises NotSafe."""
     _check_arguments(source, call)
     with work.condition():
-        check_no_other(source)
-    with work.condition():
-        check_runs_in_order(source, call)
+        check_runs_without_wait(source, call)
     given = argument(call, "non_blocking")
     says = source.code(given.value) if given is not None else "False"
     if says not in {"True", "False"}:
@@ -202,11 +182,6 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> M
     return loader
 
 
-def _constant(place: Place, work: Work) -> list[Rewrite]:
-    source, line = work.files.at(place), place.line or 0
-    return tried(partial(made_there, source, line, work), []) or filled_there(source, line, work)
-
-
 def _pinned(loader: MadeLoader, place: Place, work: Work) -> list[Rewrite]:
     """Return the rewrites that let a DataLoader pin; none if it does. Raises NotSafe."""
     copies = work.facts.copies_at(place)
@@ -238,22 +213,6 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
                 "its batches are made by the program's own code: parts may share memory until they are pinned"
             )
     return with_options(work.files, loader, {"pin_memory": "True"})
-
-
-def _only_pinned(finding: Finding, work: Work) -> Iterator[Outcome]:
-    """Mend the DataLoaders of pageable batches alone, where their copies cannot be made non-blocking for certain."""
-    waits: list[Waits] = []
-
-    def pinned(loader: MadeLoader) -> list[Rewrite]:
-        rewrites = _pinning(loader, work)
-        with work.condition():
-            waits.extend(_drawn(loader, work) if rewrites else ())
-        return rewrites
-
-    rewrites, refused = at_each(finding, work.facts.drawn, pinned)
-    yield from refused
-    if rewrites:
-        yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
 
 
 def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:

@@ -73,7 +73,7 @@ class SecondWait(LineFix):
 
 
 def _second_of_two(source: SourceFile, statement: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:
-    """Return the second of two synchronizations in a row, of which a statement is one; None where it is alone."""
+    """Return the second of two synchronizations in a row, where a statement is one of them; None where it is alone."""
     block = source.parent(statement)
     body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else [statement]
     place = next(number for number, line in enumerate(body) if line is statement)

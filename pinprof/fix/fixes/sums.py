@@ -222,7 +222,7 @@ def _is_added_before(source: SourceFile, node: cst.CSTNode, held: Held) -> bool:
 
 
 def _still_waits(source: SourceFile, held: Held, waiting: list[cst.Name]) -> bool:
-    """Return whether an outer loop, of which a pass may be the step, reads the sum in each pass."""
+    """Return whether an outer loop, whose pass may be the step, reads the sum in each pass."""
     outer = source.loop(held.loop)
     return outer is not None and any(
         source.is_within(node, outer.body) and not is_seldom(source, node, outer) for node in waiting
