@@ -13,6 +13,8 @@ BATCH = "batch drawn from a DataLoader"
 
 TRAIN, VALID, OTHER = (Event(LOADER, name) for name in ("train", "valid", "other"))
 ADAM, CRITIC, SGD = (Event(OPTIMIZER, name, name) for name in ("Adam", "Critic", "SGD"))
+BACKWARD_PASS, OTHER_PASS = (Event(BACKWARD, ("train.py", line)) for line in (10, 20))
+MODEL, ENCODER = (Event(MODULE, name, name) for name in ("Model", "Encoder"))
 
 
 def times(count: int, *events: Event) -> list[Event]:
@@ -48,30 +50,68 @@ def test_sixty_four_batches_per_optimizer_step_need_two_steps_only() -> None:
     assert len(ends) == 3
 
 
-def test_an_evaluation_after_the_first_step_is_not_its_batches() -> None:
-    finder, ends = follow([TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)])
-    assert finder.choice is not None
-    assert (finder.choice.event, finder.marker) == (TRAIN, BATCH)
-    assert {later - earlier for earlier, later in pairwise(ends)} == {2}
-
-
 def test_no_loader_is_marked_by_the_optimizer() -> None:
     finder, ends = follow(times(6, ADAM))
     assert finder.marker == "optimizer step (Adam)"
     assert ends == [3, 4, 5]
 
 
-def test_a_gan_has_one_step_per_batch() -> None:
-    finder, ends = follow(times(20, TRAIN, CRITIC, ADAM), optimizers=2)
-    assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, ADAM)
-    assert {later - earlier for earlier, later in pairwise(ends)} == {3}
+PROGRAMS: dict[str, tuple[list[Event], int, Event, Event | None, int]] = {
+    "an evaluation after the first step": (
+        [TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)],
+        1,
+        TRAIN,
+        ADAM,
+        19,
+    ),
+    "a long validation": ([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)], 1, TRAIN, ADAM, 8),
+    "validation before the training": ([*times(150, VALID), *times(6, TRAIN, ADAM)], 1, TRAIN, ADAM, 4),
+    "a look at the data of an inference": ([OTHER, *times(40, TRAIN, VALID)], 0, TRAIN, None, 29),
+    "a GAN": (times(20, TRAIN, CRITIC, ADAM), 2, TRAIN, ADAM, 20 - 12),
+    "a GAN without a loader": (times(20, CRITIC, ADAM), 2, ADAM, ADAM, 20 - 11),
+    "a WGAN that draws once for five critic steps": (times(8, TRAIN, *times(5, CRITIC), ADAM), 2, TRAIN, ADAM, 5),
+    "a second loader of each step": (times(8, TRAIN, OTHER, ADAM), 1, TRAIN, ADAM, 4),
+    "an optimizer used at the beginning only": ([*times(3, SGD), *times(20, TRAIN, ADAM)], 2, TRAIN, ADAM, 8),
+    "a batch per call of backward": (times(20, TRAIN, BACKWARD_PASS), 0, TRAIN, BACKWARD_PASS, 20 - 12),
+    "several calls of backward": (times(20, BACKWARD_PASS, BACKWARD_PASS, OTHER_PASS), 0, OTHER_PASS, OTHER_PASS, 15),
+    "an optimizer that comes later": ([*times(20, BACKWARD_PASS), *times(10, ADAM)], 0, ADAM, ADAM, 9 + 7),
+    "a rollout before the first optimizer step": ([*times(900, MODEL), *times(10, ADAM)], 1, ADAM, ADAM, 7),
+    "a training after an inference": ([*times(20, MODEL), *times(10, ADAM)], 0, ADAM, ADAM, 9 + 7),
+    "calls of backward after an inference": (
+        [*times(20, MODEL), *times(30, BACKWARD_PASS)],
+        0,
+        BACKWARD_PASS,
+        BACKWARD_PASS,
+        9 + 19,
+    ),
+    "a loop with a loader after an inference": ([*times(20, MODEL), *times(10, TRAIN, ADAM)], 0, TRAIN, ADAM, 9 + 6),
+    "a training after a very long evaluation": (
+        [*times(1000, VALID), *times(10, TRAIN, ADAM)],
+        1,
+        TRAIN,
+        ADAM,
+        801 + 6,
+    ),
+    "a second stage with its own optimizer": (
+        [*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)],
+        1,
+        OTHER,
+        SGD,
+        16 + 30,
+    ),
+}
+"""The events of a program, how many optimizers it has, what marks its steps, the cycle, and how many steps end."""
 
 
-def test_a_gan_without_loader_ends_its_step_with_the_optimizer_that_steps_last() -> None:
-    finder, _ = follow(times(20, CRITIC, ADAM), optimizers=2)
+@pytest.mark.parametrize(("events", "optimizers", "event", "cycle", "steps"), PROGRAMS.values(), ids=PROGRAMS)
+def test_the_steps_of_a_program_are_found(
+    events: list[Event], optimizers: int, event: Event, cycle: Event | None, steps: int
+) -> None:
+    finder, ends = follow(events, optimizers)
     assert finder.choice is not None
-    assert finder.choice.event == ADAM
+    assert (finder.choice.event, finder.choice.cycle) == (event, cycle)
+    assert ends[-3:] == [place for place, other in enumerate(events) if other == event][-3:]
+    assert len(ends) == steps
 
 
 SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
@@ -81,7 +121,7 @@ SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
 @pytest.mark.parametrize("begin", range(len(SAC)))
 def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin: int) -> None:
     finder, ends = follow([*SAC[begin:], *times(20, *SAC)], optimizers=3)
-    assert finder.marker in {f"every 2nd optimizer step ({each.name})" for each in (ADAM, SGD, CRITIC)}
+    assert finder.marker in {f"every 2nd optimizer step ({optimizer.name})" for optimizer in (ADAM, SGD, CRITIC)}
     late = [end for end in ends if end > 8 * len(SAC)]
     assert {later - earlier for earlier, later in pairwise(late)} == {len(SAC)}
     assert {(end + begin) % len(SAC) for end in late} <= {1, 4, 5}  # the last of its optimizer in a round
@@ -122,22 +162,6 @@ def test_a_wgan_has_one_step_per_generator_step() -> None:
     assert {later - earlier for earlier, later in pairwise(ends)} == {11}
 
 
-def test_a_wgan_that_draws_once_for_five_critic_steps_is_marked_by_the_draw() -> None:
-    finder, _ = follow(times(8, TRAIN, *times(5, CRITIC), ADAM), optimizers=2)
-    assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, ADAM)
-
-
-def test_a_second_loader_of_each_step_does_not_matter() -> None:
-    assert follow(times(8, TRAIN, OTHER, ADAM))[0].choice == follow(times(8, TRAIN, ADAM))[0].choice
-
-
-def test_an_optimizer_used_at_the_beginning_only_is_not_waited_for() -> None:
-    finder, _ = follow([*times(3, SGD), *times(20, TRAIN, ADAM)], optimizers=2)
-    assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, ADAM)
-
-
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 def test_validation_between_steps_neither_confuses_nor_ends_steps(every: int) -> None:
     events = times(10, *times(every, TRAIN, ADAM), *times(5, VALID))
@@ -161,44 +185,9 @@ def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> N
     assert len(ends) == 6 + 30
 
 
-def test_a_long_validation_does_not_change_the_choice() -> None:
-    finder, ends = follow([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)])
-    assert finder.choice is not None
-    assert finder.choice.event == TRAIN
-    assert len(ends) == 8
-
-
-def test_validation_before_the_training_is_no_training() -> None:
-    finder, ends = follow([*times(150, VALID), *times(6, TRAIN, ADAM)])
-    assert finder.choice is not None
-    assert finder.choice.event == TRAIN
-    assert len(ends) == 4
-
-
-def test_without_any_optimizer_batches_of_the_first_loader_mark_the_steps() -> None:
-    finder, ends = follow([OTHER, *times(40, TRAIN, VALID)], optimizers=0)
-    assert finder.choice is not None
-    assert finder.choice.event == TRAIN  # the first batch of all was a look at the data
-    assert len(ends) == 29
-
-
 def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
     assert chosen(times(199, VALID)) is None
     assert chosen(times(200, VALID)) == BATCH
-
-
-def test_a_training_that_follows_a_very_long_evaluation_is_followed() -> None:
-    finder, ends = follow([*times(1000, VALID), *times(10, TRAIN, ADAM)])
-    assert finder.choice is not None
-    assert finder.choice.cycle == ADAM
-    assert ends[-1] == 1018
-
-
-def test_a_second_stage_with_its_own_optimizer_and_loader_is_followed() -> None:
-    finder, ends = follow([*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)])
-    assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.cycle) == (OTHER, SGD)
-    assert ends[-1] == 40 + 158
 
 
 def test_a_new_loader_in_every_epoch_is_followed() -> None:
@@ -279,28 +268,11 @@ def test_the_optimizers_are_counted_only_when_it_matters() -> None:
     assert choose(times(12, TRAIN, ADAM), fail) is not None
 
 
-BACKWARD_PASS, OTHER_PASS = (Event(BACKWARD, ("train.py", line)) for line in (10, 20))
-MODEL, ENCODER = (Event(MODULE, name, name) for name in ("Model", "Encoder"))
-
-
 def test_without_an_optimizer_calls_of_backward_mark_the_steps() -> None:
     finder, ends = follow(times(20, BACKWARD_PASS), optimizers=0)
     assert finder.marker == "call of backward"
     assert ends == list(range(11, 20))
     assert finder.place == 20
-
-
-def test_a_batch_per_call_of_backward_is_marked_by_the_draw() -> None:
-    finder, _ = follow(times(20, TRAIN, BACKWARD_PASS), optimizers=0)
-    assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.cycle) == (TRAIN, BACKWARD_PASS)
-
-
-def test_of_several_calls_of_backward_the_last_of_each_round_marks_the_step() -> None:
-    finder, ends = follow(times(20, BACKWARD_PASS, BACKWARD_PASS, OTHER_PASS), optimizers=0)
-    assert finder.choice is not None
-    assert finder.choice.event == OTHER_PASS
-    assert {later - earlier for earlier, later in pairwise(ends)} == {3}
 
 
 def test_calls_of_backward_that_accumulate_gradients_mark_no_step() -> None:
@@ -324,12 +296,6 @@ def test_beside_an_optimizer_neither_backward_nor_modules_change_anything() -> N
     assert len(ends) == 6
 
 
-def test_an_optimizer_that_comes_later_is_followed() -> None:
-    finder, _ = follow([*times(20, BACKWARD_PASS), *times(10, ADAM)], optimizers=0)
-    assert finder.choice is not None
-    assert finder.choice.event == ADAM
-
-
 def test_calls_of_a_module_mark_the_steps_of_an_inference() -> None:
     finder, ends = follow(times(20, MODEL), optimizers=0)
     assert finder.marker == "call of Model"
@@ -339,19 +305,6 @@ def test_calls_of_a_module_mark_the_steps_of_an_inference() -> None:
 def test_of_several_modules_the_least_frequent_that_recurs_marks_the_step() -> None:
     assert chosen(times(5, ENCODER, *times(10, MODEL)), optimizers=0) == "call of Encoder"
     assert chosen([ENCODER, *times(50, MODEL)], optimizers=0) == "call of Model"
-
-
-def test_a_rollout_before_the_first_optimizer_step_is_no_inference() -> None:
-    finder, _ = follow([*times(900, MODEL), *times(10, ADAM)])
-    assert finder.choice is not None
-    assert finder.choice.event == ADAM
-
-
-def test_a_training_that_follows_an_inference_is_followed() -> None:
-    for better in (times(10, ADAM), times(30, BACKWARD_PASS), times(10, TRAIN, ADAM)):
-        finder, _ = follow([*times(20, MODEL), *better], optimizers=0)
-        assert finder.choice is not None
-        assert finder.choice.cycle == better[-1]
 
 
 @pytest.mark.parametrize(

@@ -118,35 +118,6 @@ def test_a_batch_is_drawn_within_the_step_that_uses_it() -> None:
     assert order[-7:] == ["step", "drawn", "trained", "step", "drawn", "trained", "step"]
 
 
-def test_a_gan_has_one_step_per_batch() -> None:
-    def train() -> None:
-        generator, critic = weight(), weight()
-        optimizers = Adam([critic]), Adam([generator])
-        data = loader()
-        for _ in range(2):
-            for batch in data:
-                learn(optimizers[0], critic, batch)
-                learn(optimizers[1], generator, batch)
-
-    assert marked(train) == {BATCH: 24 - 11}
-
-
-def test_a_wgan_has_one_step_per_generator_step() -> None:
-    def train() -> None:
-        generator, critic = weight(), weight()
-        of_critic, of_generator = SGD([critic], lr=0.1), Adam([generator])
-        data = loader(10)
-        for _ in range(5):
-            for number, batch in enumerate(data):
-                learn(of_critic, critic, batch)
-                if number % 5 == 0:
-                    learn(of_generator, generator, batch)
-
-    ended = marked(train)
-    assert set(ended) == {"optimizer step (Adam), every 5 batches"}
-    assert 7 <= ended.total() <= 10
-
-
 def test_two_optimizers_of_different_parameters_make_one_step() -> None:
     def train() -> None:
         one, other = weight(), weight()
@@ -173,19 +144,6 @@ def test_gradient_accumulation_makes_one_step_of_several_batches() -> None:
                     optimizer.step()
 
     assert marked(train) == {"optimizer step (SGD), every 3 batches": 8 - 3}
-
-
-def test_validation_every_few_steps_ends_no_steps() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = SGD([parameter], lr=0.1)
-        for number, batch in enumerate(loader()):
-            learn(optimizer, parameter, batch)
-            if number % 5 == 0:
-                for _ in loader(7):
-                    pass
-
-    assert marked(train) == {BATCH: 9}
 
 
 def test_a_loop_without_loader_is_marked_by_its_optimizer() -> None:

@@ -14,7 +14,7 @@ import torch
 
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
-from pinprof.capture.options import Progress
+from pinprof.capture.options import Progress, RecordingOptions
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
 from pinprof.errors import CaptureError, TraceError
 from pinprof.outputs import hidden_folder
@@ -75,7 +75,7 @@ def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator
     existing trace.
     """
     recorder = LineRecorder()
-    profiler = torch_profiler(steps, with_stack=with_stack)
+    profiler = torch_profiler(RecordingOptions(with_stack=with_stack), steps)
     complete = False
     with suppress(CaptureError), as_capture_error("the lines were not recorded"):
         profiler.start()

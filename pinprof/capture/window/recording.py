@@ -83,15 +83,8 @@ def profile(
     """
     options = msgspec.structs.replace(options, **changes)
     options.check()
-    make_profiler = partial(
-        torch_profiler,
-        with_stack=options.with_stack,
-        record_shapes=options.record_shapes,
-        profile_memory=options.profile_memory,
-        cuda_sync_events=options.cuda_sync_events,
-    )
     target = writable_target(Path(path), force=options.force)
-    return Recording(target, options, make_profiler, on_progress=on_progress)
+    return Recording(target, options, partial(torch_profiler, options), on_progress=on_progress)
 
 
 @final

@@ -16,7 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from pinprof.capture.job import rank_of_process
-from pinprof.capture.options import WARM_UP_STEPS, Progress
+from pinprof.capture.options import WARM_UP_STEPS, Progress, RecordingOptions
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished
@@ -28,14 +28,7 @@ from pinprof.version import VERSION
 COPIED_BYTES = 1 << 20
 
 
-def torch_profiler(
-    steps: int,
-    *,
-    with_stack: bool = False,
-    record_shapes: bool = False,
-    profile_memory: bool = False,
-    cuda_sync_events: bool = True,
-) -> torch.profiler.profile:
+def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.profile:
     """Return torch's profiler for `steps` steps after its warm-up, which it names ProfilerStep#N.
 
     With 0 steps it records from its start until it is stopped.
@@ -46,10 +39,10 @@ def torch_profiler(
     return _OneCycle(
         activities=activities,
         schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1) if steps else None,
-        with_stack=with_stack,
-        record_shapes=record_shapes,
-        profile_memory=profile_memory,
-        experimental_config=_sync_events_config() if cuda_sync_events else None,
+        with_stack=options.with_stack,
+        record_shapes=options.record_shapes,
+        profile_memory=options.profile_memory,
+        experimental_config=_sync_events_config() if options.cuda_sync_events else None,
     )
 
 
