@@ -237,7 +237,7 @@ def _called_name(node: ast.expr | None) -> str | None:
 
 
 def _expression(code: CodeType, instruction: int) -> ast.expr | None:
-    """Return the expression that an instruction belongs to; before Python 3.11 the code does not tell."""
+    """Return the expression that an instruction belongs to; None before Python 3.11."""
     at = _range_of(code, instruction)
     if at is None:
         return None

@@ -31,14 +31,14 @@ class Faults:
         self.sentences: list[str] = []
 
     def note(self, error: Exception) -> None:
-        """Tell of an unexpected error, once; this fails never."""
+        """Say once that pinprof failed, and why; it never raises."""
         with suppress(Exception):
             self.say(f"{unexpected(error)}. The program runs on")
             if os.environ.get(TRACEBACK):
                 traceback.print_exception(error, file=own_error())
 
     def say(self, text: str) -> None:
-        """Tell this sentence, once."""
+        """Pass this sentence to `output`, once."""
         if text not in self.sentences:
             self.sentences.append(text)
             self.output(text)

@@ -132,7 +132,7 @@ def loaders_pin() -> bool | None:
 def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
-    None if torch does not count (an old version, or a program without a GPU), if the system does not tell, or if both
+    None if torch does not count (an old version, or a program without a GPU), if the system does not say it, or if both
     contradict each other. Torch 2.11 counts what is in use up, but not down, where a pinned tensor is freed
     (github.com/pytorch/pytorch/pull/183067): what is in use is left out where it is more than all that is pinned.
     """

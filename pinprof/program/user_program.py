@@ -318,7 +318,7 @@ def interrupt_next_line() -> None:
         return None if event == "call" else interrupt
 
     sys.settrace(interrupt)
-    caller: FrameType | None = sys._getframe()  # noqa: SLF001  of the frames below only a frame can be told
+    caller: FrameType | None = sys._getframe()  # noqa: SLF001  the only way to the frames below
     while caller is not None:
         if not _is_installed(caller):
             caller.f_trace = interrupt

@@ -35,11 +35,11 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
     with ExitStack() as undo:
         undo.enter_context(_warned(on_wait, linger=linger))
         for holder, name, waits in _uncovered():
-            undo.enter_context(replaced(holder, name, noting(partial(_tell, waits, on_wait))))
+            undo.enter_context(replaced(holder, name, noting(partial(_report_wait, waits, on_wait))))
         yield
 
 
-def _tell(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
+def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
     """Report a call, whose result comes first, if `waits` says that it may wait."""
     if waits(*call, **more):
         on_wait()

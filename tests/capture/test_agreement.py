@@ -107,7 +107,7 @@ def test_a_rank_hears_where_the_others_have_written_and_does_not_wait_for_ever(t
     assert shown[0] == "waiting for the traces of all ranks (2 of 3 written)"
     third.leave(trace)
     trace.write_text("of another run")
-    assert [each.is_here for each in first.traces(60, shown.append).values()] == [False, False, False]
+    assert [trace.is_here for trace in first.traces(60, shown.append).values()] == [False, False, False]
 
 
 def test_ranks_that_have_left_are_not_waited_for() -> None:

@@ -174,8 +174,8 @@ def test_with_keep_going_children_finish_and_the_script_is_recorded_beside_them(
     assert ran.status == 0, ran.err
     assert ran.out.count("finished") == 2
     assert sorted(ran.traces) == ["pinprof-train", "pinprof-train.child0"]
-    said = "Wrote the traces of 1 child of the script, too. Next: pinprof report pinprof-train.child0.json.gz"
-    assert said in ran.err
+    sentence = "Wrote the traces of 1 child of the script, too. Next: pinprof report pinprof-train.child0.json.gz"
+    assert sentence in ran.err
 
 
 @pytest.mark.slow

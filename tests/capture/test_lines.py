@@ -238,7 +238,7 @@ def test_the_line_in_compiled_code_is_the_one_that_calls_it(backend: str, compil
     assert len(path) == 2
 
     forward(torch.ones(3))
-    assert [found.function for found in recorder.lines[1:]] == ["forward"]
+    assert [line.function for line in recorder.lines[1:]] == ["forward"]
 
 
 def test_a_library_that_waits_is_in_the_stack_with_the_way_to_it(

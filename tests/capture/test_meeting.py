@@ -16,7 +16,7 @@ def meet(ranks: int, random: Random, *, ready: list[int], ahead: int, ends: dict
     """
     store = HashStore()
     meetings = [Rendezvous(store, "begin", ranks) for _ in range(ranks)]
-    places, found = [0] * ranks, [""] * ranks
+    places, decisions = [0] * ranks, [""] * ranks
     going = set(range(ranks))
     while going:
         slowest = min(places[rank] for rank in going)
@@ -28,10 +28,10 @@ def meet(ranks: int, random: Random, *, ready: list[int], ahead: int, ends: dict
         elif places[rank] >= ready[rank]:
             text = meetings[rank].reached(places[rank], f"text of {rank}")
             if text is not None:
-                found[rank] = f"{places[rank]}: {text}"
+                decisions[rank] = f"{places[rank]}: {text}"
                 going.remove(rank)
         assert slowest < 200
-    return found
+    return decisions
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -47,9 +47,9 @@ def test_all_ranks_meet_at_the_same_place_however_far_they_are_apart(seed: int) 
 @pytest.mark.parametrize("seed", range(50))
 def test_a_rank_that_ends_early_lets_the_others_meet(seed: int) -> None:
     random = Random(seed)
-    found = meet(3, random, ready=[10, 1000, 12], ahead=5, ends={1: 15})
-    assert found[1] == ""
-    assert found[0] == found[2] != ""
+    decisions = meet(3, random, ready=[10, 1000, 12], ahead=5, ends={1: 15})
+    assert decisions[1] == ""
+    assert decisions[0] == decisions[2] != ""
 
 
 def test_ranks_that_are_lockstep_meet_right_after_the_last_has_asked() -> None:

@@ -15,9 +15,9 @@ from pinprof.program.hooks import faults
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Notes:
-    made = Notes(str(tmp_path / f".pinprof-{os.getpid()}-1"))
-    made.make()
-    return made
+    notes = Notes(str(tmp_path / f".pinprof-{os.getpid()}-1"))
+    notes.make()
+    return notes
 
 
 def started(notes: Notes, base: Path, rank: Rank | None) -> ChildStart:

@@ -37,8 +37,8 @@ def test_keep_going_lets_the_script_finish(tmp_path: Path) -> None:
 
 
 def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
-    seen = "print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, sys.modules['__main__'].train)"
-    source = f"import os, sys\ndef train(): pass\n{seen}\nsys.exit(7)"
+    show = "print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, sys.modules['__main__'].train)"
+    source = f"import os, sys\ndef train(): pass\n{show}\nsys.exit(7)"
     ran = run(tmp_path, source, "--lr", "0.1")
     under_python = subprocess.run(
         [sys.executable, "train.py", "--lr", "0.1"],
@@ -370,8 +370,8 @@ print("finished")
 
 def stored(folder: Path) -> dict[str, object]:
     trace = json.loads(gzip.decompress((folder / "out.json.gz").read_bytes()))
-    found: dict[str, object] = trace["pinprof"]
-    return found
+    facts: dict[str, object] = trace["pinprof"]
+    return facts
 
 
 def test_a_program_in_which_nothing_marks_a_step_is_recorded_for_a_stretch_of_time(tmp_path: Path) -> None:

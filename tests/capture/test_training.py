@@ -32,8 +32,8 @@ def test_training_goes_on_after_the_recording(tmp_path: Path, capsys: pytest.Cap
     training = TrainingRecording(path, stop=False, options=SHORT)
     training.begin(0, 1)
     assert not any(train(training, 10))
-    said = f"pinprof: recorded 2 steps; next: pinprof report {path}\n"
-    assert capsys.readouterr().err == said
+    sentence = f"pinprof: recorded 2 steps; next: pinprof report {path}\n"
+    assert capsys.readouterr().err == sentence
     training.end()
     assert capsys.readouterr().err == ""
     assert list(steps_of(path, "batch").values()) == [1, 1]

@@ -34,19 +34,19 @@ def recorded(folder: Path) -> Path:
 
 def run(window: Generator[Progress, None, None], step: Callable[[int], None], steps: int) -> int:
     """Run a program with this number of steps in a window; return how many steps it made in it."""
-    for made in range(steps + 1):
+    for step_number in range(steps + 1):
         if next(window, None) is None:
-            return made
-        if made < steps:
-            step(made)
+            return step_number
+        if step_number < steps:
+            step(step_number)
     window.close()
     return steps
 
 
 def watched(path: Path) -> Watched:
-    found = read_trace(path).info.watched
-    assert found is not None
-    return found
+    watched_waits = read_trace(path).info.watched
+    assert watched_waits is not None
+    return watched_waits
 
 
 def at(watched: Watched) -> dict[str, tuple[tuple[int, ...], int]]:
@@ -70,25 +70,25 @@ def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None
         if number % 10 == 3:
             warnings.warn(SYNC_WARNING, stacklevel=1)
 
-    made = run(watch_window(40, path, noticing=taking_warnings), step, 100)
-    found = watched(path)
-    assert (made, found.steps) == (40, 40)
-    each, tenth = found.waits
-    assert (each.at, each.waits) == (tuple(range(40)), 40)
+    steps = run(watch_window(40, path, noticing=taking_warnings), step, 100)
+    watched_waits = watched(path)
+    assert (steps, watched_waits.steps) == (40, 40)
+    always, tenth = watched_waits.waits
+    assert (always.at, always.waits) == (tuple(range(40)), 40)
     assert (tenth.at, tenth.waits) == ((3, 13, 23, 33), 4)
-    assert each.line.line is not None
-    assert tenth.line.line == each.line.line + 2
+    assert always.line.line is not None
+    assert tenth.line.line == always.line.line + 2
     assert (tenth.called, tenth.waited, tenth.thread) == ("warn", "warn", "main")
-    assert period(tenth.at, found.steps) == 10
-    assert set(found.sequences or ()) == {(0,), (0, 1)}
+    assert period(tenth.at, watched_waits.steps) == 10
+    assert set(watched_waits.sequences or ()) == {(0,), (0, 1)}
 
 
 def test_a_program_that_ends_before_is_stored_as_far_as_it_was_seen(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     window = watch_window(200, path, noticing=taking_warnings)
     run(window, lambda _: item(), 7)
-    found = watched(path)
-    assert (found.steps, found.waits[0].at) == (7, tuple(range(7)))
+    watched_waits = watched(path)
+    assert (watched_waits.steps, watched_waits.waits[0].at) == (7, tuple(range(7)))
 
 
 def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) ->
     next(window)
     item()
     window.close()
-    found = watched(path)
-    assert (found.steps, found.waits[0].at) == (1, (1,))
-    assert found.sequences == ((),)
+    watched_waits = watched(path)
+    assert (watched_waits.steps, watched_waits.waits[0].at) == (1, (1,))
+    assert watched_waits.sequences == ((),)
 
 
 def test_it_ends_after_its_time(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_reads_now_and_then_are_found_on_a_gpu(tmp_path: Path) -> None:
         while not recording.done:
             loop.step()
             recording.step()
-    found = watched(path)
-    assert found.steps == 200
-    of_line = {wait.line.line: wait for wait in found.waits}
+    watched_waits = watched(path)
+    assert watched_waits.steps == 200
+    of_line = {wait.line.line: wait for wait in watched_waits.waits}
     tenth, evaluated = of_line[marked("every ten steps")], of_line[marked("in evaluation")]
     assert (period(tenth.at, 200), tenth.waits, tenth.called) == (10, 20, "item")
     assert (period(evaluated.at, 200), evaluated.waits, evaluated.called) == (20, 30, "float")
@@ -288,10 +288,10 @@ def test_entries_hold_what_is_stored() -> None:
     with taking_warnings(watcher.waited):
         every_step()
         now_and_then()
-    found = watcher.watched()
-    assert all(isinstance(wait, WatchedWait) for wait in found.waits)
-    assert at(found) == {"item": ((0,), 1)}
-    assert [wait.line.stack[1].rsplit(":", 1)[1] for wait in found.waits] == [
+    watched_waits = watcher.watched()
+    assert all(isinstance(wait, WatchedWait) for wait in watched_waits.waits)
+    assert at(watched_waits) == {"item": ((0,), 1)}
+    assert [wait.line.stack[1].rsplit(":", 1)[1] for wait in watched_waits.waits] == [
         "every_step",
         "now_and_then",
         "now_and_then",

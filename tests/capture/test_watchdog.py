@@ -99,9 +99,9 @@ def test_imports_and_compilation_are_no_work() -> None:
     def frame(name: str) -> FrameType:
         names = {"_getframe": sys._getframe}
         exec(compile("def here():\n    return _getframe()\n", name, "exec"), names)
-        found = names["here"]()
-        assert isinstance(found, FrameType)
-        return found
+        here = names["here"]()
+        assert isinstance(here, FrameType)
+        return here
 
     assert is_preparing(frame("<frozen importlib._bootstrap>"))
     assert is_preparing(frame("/site/torch/_dynamo/convert_frame.py"))

@@ -14,24 +14,24 @@ class Caller:
     """Notes what its caller calls whenever one of its methods runs."""
 
     def __init__(self) -> None:
-        self.found: list[str | None] = []
+        self.called: list[str | None] = []
 
     def note(self, *_: object) -> Any:
         frame: FrameType | None = sys._getframe(1)
         assert frame is not None
-        self.found.append(called_at(frame.f_code, frame.f_lasti))
+        self.called.append(called_at(frame.f_code, frame.f_lasti))
         return self
 
     item = __getitem__ = __setitem__ = __call__ = __add__ = note
 
     def __bool__(self) -> bool:
         frame = sys._getframe(1)
-        self.found.append(called_at(frame.f_code, frame.f_lasti))
+        self.called.append(called_at(frame.f_code, frame.f_lasti))
         return True
 
     def __format__(self, how: str) -> str:
         frame = sys._getframe(1)
-        self.found.append(called_at(frame.f_code, frame.f_lasti))
+        self.called.append(called_at(frame.f_code, frame.f_lasti))
         return ""
 
 
@@ -39,7 +39,7 @@ def calls(source: str, name: str) -> list[str | None]:
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     value = Caller()
     exec(compile(source, name, "exec"), {"x": value, "several": {"x": value}})
-    return value.found
+    return value.called
 
 
 CASES = [
@@ -73,7 +73,7 @@ def test_the_source_tells_which_name_is_called(source: str, expected: list[str |
 def test_without_the_source_no_name_is_certain() -> None:
     value = Caller()
     exec(compile("x.item()", "<nowhere>", "exec"), {"x": value})
-    assert value.found == [None]
+    assert value.called == [None]
 
 
 def test_a_source_that_has_changed_tells_no_name() -> None:
@@ -82,7 +82,7 @@ def test_a_source_that_has_changed_tells_no_name() -> None:
     linecache.cache[name] = (1, None, ["x\n"], name)
     value = Caller()
     exec(code, {"x": value})
-    assert value.found == [None]
+    assert value.called == [None]
 
 
 def test_an_instruction_outside_of_the_code_calls_nothing() -> None:

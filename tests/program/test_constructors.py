@@ -56,14 +56,14 @@ def line() -> int:
     return frame.f_back.f_lineno
 
 
-def made_at(number: int) -> MadeLoader:
-    (found,) = (each for each in constructors.described({}).loaders if each.line == number)
-    return found
+def loader_at(number: int) -> MadeLoader:
+    (loader,) = (loader for loader in constructors.described({}).loaders if loader.line == number)
+    return loader
 
 
 def optimizer_at(number: int) -> MadeOptimizer:
-    (found,) = (each for each in constructors.described({}).optimizers if each.line == number)
-    return found
+    (optimizer,) = (optimizer for optimizer in constructors.described({}).optimizers if optimizer.line == number)
+    return optimizer
 
 
 def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
@@ -73,15 +73,15 @@ def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
         batch_size=4,
         num_workers=0,
     )
-    made = made_at(number)
+    loader = loader_at(number)
     assert kept
-    assert made.file.endswith("test_constructors.py")
-    assert made.function == "test_a_loader_has_the_line_where_its_call_begins"
-    assert made.direct
-    assert constructors.sources[made.file] == sha256(Path(__file__).read_bytes()).hexdigest()
-    assert made.dataset == "torch.utils.data.dataset.TensorDataset"
-    assert (made.batch_size, made.num_workers, made.pin_memory, made.iterable) == (4, 0, False, False)
-    assert (made.foreign, made.fixed, made.length, made.begun) == ((), True, 2, 0)
+    assert loader.file.endswith("test_constructors.py")
+    assert loader.function == "test_a_loader_has_the_line_where_its_call_begins"
+    assert loader.direct
+    assert constructors.sources[loader.file] == sha256(Path(__file__).read_bytes()).hexdigest()
+    assert loader.dataset == "torch.utils.data.dataset.TensorDataset"
+    assert (loader.batch_size, loader.num_workers, loader.pin_memory, loader.iterable) == (4, 0, False, False)
+    assert (loader.foreign, loader.fixed, loader.length, loader.begun) == ((), True, 2, 0)
 
 
 def test_how_processes_start_is_told_and_not_settled(journal: Journal) -> None:
@@ -92,17 +92,17 @@ def test_how_processes_start_is_told_and_not_settled(journal: Journal) -> None:
 
 def test_a_subclass_is_made_where_its_own_call_is(journal: Journal) -> None:
     kept, number = Own(DATA, collate_fn=list), line()
-    made = made_at(number)
+    loader = loader_at(number)
     assert kept
-    assert made.kind.endswith("Own")
-    assert made.own_collate
+    assert loader.kind.endswith("Own")
+    assert loader.own_collate
 
 
 def test_what_nobody_holds_any_more_is_not_told(journal: Journal) -> None:
     kept, number = DataLoader(DATA), line()
     del kept
     gc.collect()
-    assert not [each for each in constructors.described({}).loaders if each.line == number]
+    assert not [loader for loader in constructors.described({}).loaders if loader.line == number]
 
 
 def test_the_loops_and_the_batches_of_a_loader_are_told(journal: Journal) -> None:
@@ -110,11 +110,11 @@ def test_the_loops_and_the_batches_of_a_loader_are_told(journal: Journal) -> Non
     for _ in kept:
         pass
     looped = line() - 2
-    assert [place.line for place in made_at(number).loops] == [looped]
-    assert made_at(number).batch == ["tensor", "tensor"]
-    assert made_at(number).begun == 1
+    assert [place.line for place in loader_at(number).loops] == [looped]
+    assert loader_at(number).batch == ["tensor", "tensor"]
+    assert loader_at(number).begun == 1
     next(iter(kept))
-    assert made_at(number).begun == 2
+    assert loader_at(number).begun == 2
 
 
 def test_only_what_the_recorded_steps_drew_counts(tmp_path: Path) -> None:
@@ -125,19 +125,24 @@ def test_only_what_the_recorded_steps_drew_counts(tmp_path: Path) -> None:
             recording.step()
     info = read_trace(tmp_path / "a.json.gz").info
     assert info.made
-    here = [each for each in info.made.loaders if each.line == number]
-    assert [(each.iterable, each.drawn) for each in here] == [(True, 2), (False, 0)]
+    here = [loader for loader in info.made.loaders if loader.line == number]
+    assert [(loader.iterable, loader.drawn) for loader in here] == [(True, 2), (False, 0)]
     assert info.made.drawn == tuple(here[:1])
 
 
 def test_an_optimizer_says_what_it_was_given(journal: Journal) -> None:
     weight = torch.nn.Parameter(torch.zeros(3))
     kept, number = torch.optim.SGD([weight], lr=0.1, momentum=0.9, foreach=False), line()
-    made = optimizer_at(number)
+    optimizer = optimizer_at(number)
     assert kept
-    assert made.kind == "torch.optim.sgd.SGD"
-    assert (made.foreach, made.fused, made.momentum, made.differentiable) == (False, None, True, False)
-    assert not made.plain_on_gpu
+    assert optimizer.kind == "torch.optim.sgd.SGD"
+    assert (optimizer.foreach, optimizer.fused, optimizer.momentum, optimizer.differentiable) == (
+        False,
+        None,
+        True,
+        False,
+    )
+    assert not optimizer.plain_on_gpu
 
 
 def test_an_optimizer_that_inherits_its_init_is_found_through_both(journal: Journal) -> None:
@@ -150,7 +155,7 @@ def test_blocks_within_each_other_note_once(journal: Journal) -> None:
     with noting_constructors():
         kept, number = DataLoader(DATA), line()
     assert kept
-    assert made_at(number)
+    assert loader_at(number)
 
 
 def test_torch_is_as_before_afterwards() -> None:

@@ -20,29 +20,29 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_it_happens_after_the_module_is_whole_and_once(module: str) -> None:
-    seen: list[int] = []
-    when_imported(module, lambda: seen.append(sys.modules[module].value))
-    assert seen == []
+    values: list[int] = []
+    when_imported(module, lambda: values.append(sys.modules[module].value))
+    assert values == []
     __import__(module)
     sys.modules.pop(module)
     __import__(module)
-    assert seen == [7]
+    assert values == [7]
     assert "exec_module" not in vars(sys.modules[module].__spec__.loader)  # type: ignore[union-attr]
 
 
 def test_it_happens_at_once_for_a_module_that_is_there() -> None:
-    seen: list[int] = []
-    when_imported("sys", lambda: seen.append(1))
-    assert seen == [1]
+    values: list[int] = []
+    when_imported("sys", lambda: values.append(1))
+    assert values == [1]
 
 
 def test_a_module_that_fails_is_waited_for_on(tmp_path: Path, module: str) -> None:
-    seen: list[int] = []
+    values: list[int] = []
     (tmp_path / "imported_late.py").write_text("raise ValueError\n")
-    when_imported(module, lambda: seen.append(1))
+    when_imported(module, lambda: values.append(1))
     with pytest.raises(ValueError):  # noqa: PT011  the module's own
         __import__(module)
-    assert seen == []
+    assert values == []
     (tmp_path / "imported_late.py").write_text("value = 10000\n")
     __import__(module)
-    assert seen == [1]
+    assert values == [1]

@@ -55,7 +55,7 @@ def of(body: str) -> type[Rows]:
 
 READING = (
     "return self.rows[index], self.targets[index]",
-    "chunk = self.text[index:index + 2]\nreturn torch.tensor([self.letters[each] for each in chunk])",
+    "chunk = self.text[index:index + 2]\nreturn torch.tensor([self.letters[letter] for letter in chunk])",
     "return self.encoded(self.text[index:])",
     "row = torch.from_numpy(self.rows[index]).float() * SCALE\nreturn row.unsqueeze(0), len(row), math.sqrt(2)",
     "row = self.rows[index].copy()\nreturn np.concatenate([row, np.zeros(3)]).astype(np.float32), self.first",

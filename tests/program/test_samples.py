@@ -33,9 +33,9 @@ def flip(image: object) -> object:
 def vision(kind: str, *, module: str = "torchvision.datasets.mnist", **holds: object) -> Any:
     """Return a thing of a class of torchvision, which need not be installed, that holds these."""
     bases = (Dataset,) if "datasets" in module else ()
-    made = type(kind, bases, {"__module__": module, "__call__": flip})()
-    vars(made).update(holds)
-    return made
+    dataset = type(kind, bases, {"__module__": module, "__call__": flip})()
+    vars(dataset).update(holds)
+    return dataset
 
 
 transform = partial(vision, module="torchvision.transforms.transforms")

@@ -66,17 +66,17 @@ def test_warnings_are_as_before_afterwards() -> None:
 
 
 def test_blocks_within_each_other_all_see_a_wait() -> None:
-    seen: list[str] = []
-    with taking_warnings(lambda: seen.append("outer")), taking_warnings(lambda: seen.append("inner")):
+    waits: list[str] = []
+    with taking_warnings(lambda: waits.append("outer")), taking_warnings(lambda: waits.append("inner")):
         warn()
-    assert sorted(seen) == ["inner", "outer"]
+    assert sorted(waits) == ["inner", "outer"]
 
 
 def test_nothing_is_taken_afterwards_although_a_block_that_began_inside_goes_on() -> None:
-    seen: list[None] = []
+    waits: list[None] = []
     outliving = warnings.catch_warnings()
     with warnings.catch_warnings():
-        with taking_warnings(lambda: seen.append(None)):
+        with taking_warnings(lambda: waits.append(None)):
             outliving.__enter__()
             inside = warnings.filters
         warnings.filters = inside
@@ -85,7 +85,7 @@ def test_nothing_is_taken_afterwards_although_a_block_that_began_inside_goes_on(
         outliving.__exit__(None, None, None)
         with pytest.raises(UserWarning, match=SYNC_WARNING):
             warn()
-    assert not seen
+    assert not waits
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ class _Step(msgspec.Struct, gc=False):
 class Journal:
     """Notes the steps of a run as they end; `log()` returns what it noted.
 
-    What comes before the first `end_step` is the first step, or the start-up if `begin` was told so. What other threads
-    than the one that made it, or that called `move`, do is not noted.
+    Before the first `end_step` comes the first step, or the start-up if `begin` says so. It notes the work of one
+    thread: the one that made it, or that called `move`.
     """
 
     def __init__(self, make_clock: Callable[[], Clock]) -> None:

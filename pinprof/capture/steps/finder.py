@@ -51,7 +51,7 @@ class Choice:
 
 
 def choose(events: Sequence[Event], optimizers: Callable[[], int], wanted: Source | None = None) -> Choice | None:
-    """Return what marks the steps of a program with these events; None if it takes more of them to tell.
+    """Return what marks the steps of a program with these events; None if it takes more of them.
 
     A step is one cycle of the least frequent of the recurring optimizers. If a cycle draws one batch, the draw marks
     the step, so that the wait for the input is in the step that uses it. Without optimizer steps, calls of backward
@@ -165,7 +165,7 @@ class StepFinder:
 
     @property
     def wants_calls(self) -> bool:
-        """Whether calls of modules would help to tell what a step is."""
+        """Whether calls of modules would help to find what a step is."""
         return self._groups.iterations.wants_calls
 
     @property

@@ -205,9 +205,9 @@ class Marks(Observer):
         return thread == self._owner
 
     def _settle(self, finder: StepFinder, event: Event, subject: Any) -> None:
-        """Watch calls of modules only as long as they can tell something; of one class where its calls are steps.
+        """Watch calls of modules only as long as they may decide what a step is; of one class where these are steps.
 
-        Calls of backward can tell nothing more once optimizers or the program itself mark the steps.
+        Calls of backward decide nothing more once optimizers or the program itself mark the steps.
         """
         self._choice = finder.choice
         self.needs_backward = finder.choice is None or not (finder.source is OPTIMIZER or finder.source.is_certain)

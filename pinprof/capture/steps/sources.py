@@ -31,7 +31,7 @@ class Observer:
     """What gets the events of a program."""
 
     needs_backward = True
-    """Whether calls of backward can tell anything; otherwise they are not reported."""
+    """Whether calls of backward may decide what a step is; otherwise they are not reported."""
 
     def saw(self, event: "Event", subject: Any = None) -> None:
         """Note what the program does, and with what: the optimizer, the losses, or the module."""

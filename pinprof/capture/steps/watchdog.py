@@ -45,7 +45,7 @@ LONGER_THAN_ANY = 5
 LOOK_S = 0.25
 
 ENDS_WITHIN_S = 5.0
-"""A program that goes on for longer after it was stopped is told of."""
+"""Where a program goes on for longer after it was stopped, pinprof says where it is."""
 
 LATE = "pinprof has its steps and waits for the script to end: it is in {line.function} ({line.file}:{line.line})"
 
@@ -154,7 +154,7 @@ class Watchdog:
         recording, marks, work, now_ns = self._recording, self._marks, self._work, time.perf_counter_ns()
         frame = sys._current_frames().get(self._main)  # noqa: SLF001  the public way
         if self._stop.times:
-            self._tell_if_late(now_ns, frame)
+            self._say_if_late(now_ns, frame)
         if marks.step_marker != AUTO or (recording.done and not self._has_recorded):
             return None
         work.look(now_ns, frame, marks.last_ns)
@@ -168,7 +168,7 @@ class Watchdog:
             return self._decide
         return None
 
-    def _tell_if_late(self, now_ns: int, frame: FrameType | None) -> None:
+    def _say_if_late(self, now_ns: int, frame: FrameType | None) -> None:
         self._stopped_ns = self._stopped_ns or now_ns
         line = calling_line(frame)
         if line is not None and now_ns - self._stopped_ns >= ENDS_WITHIN_S * NS_PER_S:

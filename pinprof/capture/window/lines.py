@@ -134,7 +134,7 @@ class _Caller(NamedTuple):
     is_main: bool
 
     def described(self) -> "_Entry":
-        """Return what is told apart in the end."""
+        """Return the entry of this caller in the result."""
         place = self.line.line, self.line.function
         users = next(frame for frame in self.frames if (frame.line, frame.code.co_name) == place)
         called, waited = (called_at(frame.code, frame.instruction) for frame in (users, self.frames[0]))
@@ -142,7 +142,7 @@ class _Caller(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What is told apart: a line with its stack, what was called, and the role of the thread."""
+    """An entry of the result: a line with its stack, what was called, and the role of the thread."""
 
     line: SourceLine
     called: str | None

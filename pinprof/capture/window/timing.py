@@ -128,7 +128,7 @@ def _plain_steps(
 
 
 def more_plain(journal: "Journal", options: RecordingOptions) -> Generator[Progress, None, None]:
-    """Wait at every step boundary until the steps of all plain windows tell the regular step precisely enough.
+    """Wait at every step boundary until the steps of all plain windows make the regular step precise enough.
 
     For programs without a GPU: after the other windows, since nobody knows how many steps a program will make.
     """
