@@ -109,7 +109,7 @@ def _run(folder: Path, words: tuple[str, ...], variables: Mapping[str, str]) -> 
 def _program() -> str:
     """Return where git is; a relative entry of PATH would lead into the folder that is asked about."""
     absolute = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
-    found = shutil.which("git", path=os.pathsep.join(absolute))
-    if found is None:
+    git = shutil.which("git", path=os.pathsep.join(absolute))
+    if git is None:
         raise GitError("git is not installed")
-    return found
+    return git

@@ -232,7 +232,7 @@ def analyze_job(
     checked_pattern(rank_from)
     pinning = None if machine is None else read_machine(machine)
     given = [traces] if isinstance(traces, str | os.PathLike) else traces
-    files = [path for each in given for path in trace_files(os.fspath(each))]
+    files = [path for name in given for path in trace_files(os.fspath(name))]
     measured, skipped = measure_all(files, jobs, client, pinning)
     if not measured:
         raise TraceError(str(next(iter(skipped.values()), "no traces are given")))

@@ -58,9 +58,9 @@ def shown(path: str) -> str:
 
 def _without_ending(url: str) -> tuple[str, str]:
     """Return an address without its query or fragment, and the mark that began it; in a bucket, `?` is a pattern."""
-    for found in re.finditer(r"[?#]", url):
-        if found[0] == "#" or WEB.match(url) or "=" in url[found.end() :]:
-            return url[: found.start()], found[0]
+    for match in re.finditer(r"[?#]", url):
+        if match[0] == "#" or WEB.match(url) or "=" in url[match.end() :]:
+            return url[: match.start()], match[0]
     return url, ""
 
 

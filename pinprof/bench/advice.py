@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Annotated
 
 from msgspec import Struct
@@ -44,7 +45,7 @@ def advice(bench: Bench) -> list[Advice]:
         _workers(bench),
         _link(bench),
     )
-    return [each for piece in pieces for each in piece]
+    return [*chain.from_iterable(pieces)]
 
 
 def _figures(result: Result | None, *names: str) -> list[Figure]:
@@ -62,7 +63,11 @@ def _sized(bench: Bench, number: str, name: str) -> list[Figure]:
 def _pinning_pays(bench: Bench, way: str) -> Iterator[Advice]:
     """Yield from which size on a copy from pinned memory is faster, at it and all larger ones; nothing if unsure."""
     pinned = {figure.size: figure for figure in _sized(bench, "E13", f"{way} pinned")}
-    pairs = [(each, pinned[each.size]) for each in _sized(bench, "E13", f"{way} pageable") if each.size in pinned]
+    pairs = [
+        (pageable, pinned[pageable.size])
+        for pageable in _sized(bench, "E13", f"{way} pageable")
+        if pageable.size in pinned
+    ]
     if not pairs:
         return
     paying: list[tuple[Figure, Figure]] = []
@@ -92,10 +97,10 @@ def _rates(pair: tuple[Figure, Figure]) -> str:
 def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     """Yield how often pinned memory must be used to pay for its pinning; nothing if it is unsure whether it does."""
     result = bench.result("E1")
-    found = _figures(result, "pageable.to", "pinned.to", "pageable.pin_memory()")
-    if result is None or not found:
+    kinds = _figures(result, "pageable.to", "pinned.to", "pageable.pin_memory()")
+    if result is None or not kinds:
         return
-    pageable, pinned, kept = found
+    pageable, pinned, kept = kinds
     pinning = result.figure(f"{kept.name}{FRESH}") or kept  # what is pinned once is pinned anew
     cost = f"to pin {size_of(result)} costs {shown(pinning)}"
     relation = order(pinned, pageable)
@@ -122,13 +127,13 @@ def size_of(result: Result) -> str:
 
 def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
     """Yield what `pin_memory().to()` costs against a plain `.to()`."""
-    found = _figures(bench.result("E1"), "pageable.pin_memory().to", "pageable.to")
+    single = _figures(bench.result("E1"), "pageable.pin_memory().to", "pageable.to")
     many = _figures(bench.result("E3"), "pin and copy, blocking", "pageable, blocking")
-    if not (found or many):
+    if not (single or many):
         return
-    both = [pair for pair in (found, many) if pair]
+    both = [pair for pair in (single, many) if pair]
     relations = [order(pinning, plain) for pinning, plain in both]
-    relation = next((each for each in relations if each != "unsure"), "unsure")
+    relation = next((known for known in relations if known != "unsure"), "unsure")
     fresh = _figures(bench.result("E1"), f"pageable.pin_memory().to{FRESH}", "pageable.to")
     only_kept = bool(fresh) and relation == "less" and order(*fresh) != "less"
     do = {
@@ -211,7 +216,7 @@ def _workers(bench: Bench) -> Iterator[Advice]:
 
 def _link(bench: Bench) -> Iterator[Advice]:
     """Yield what copies of pinned memory reach of the link."""
-    best = [max(found, key=lambda figure: figure.median) for found in _pinned(bench) if found]
+    best = [max(rates, key=lambda figure: figure.median) for rates in _pinned(bench) if rates]
     if not best:
         return
     reached = max(best, key=lambda figure: figure.median)

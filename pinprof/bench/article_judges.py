@@ -34,11 +34,11 @@ def make_or_break(of: Measured) -> Judgement:
 
     Nowhere is said only if a step was measured that has much to copy and little to compute.
     """
-    outcome, said = _doubles(of, "")
+    outcome, why = _doubles(of, "")
     if outcome == "confirmed":
-        return Judgement(outcome, said)
+        return Judgement(outcome, why)
     of_small = _doubles(of, SMALL)
-    both = f"{said}; {of_small.text}"
+    both = f"{why}; {of_small.text}"
     if of_small.outcome == "confirmed":
         return Judgement("confirmed", both)
     return Judgement("refuted" if outcome == of_small.outcome == "refuted" else "depends", both)
@@ -47,22 +47,22 @@ def make_or_break(of: Measured) -> Judgement:
 def _doubles(of: Measured, network: str) -> Judgement:
     must = of.all(f"{network}{COPIED[0]}", f"{network}{COPIED[-1]}")
     others = (of.maybe(f"{network}{way}") for way in COPIED[1:-1])
-    ways = [*must, *(each for each in others if each is not None)]
+    ways = [*must, *(way for way in others if way is not None)]
     worst, best = (choose(ways, key=lambda figure: figure.median) for choose in (max, min))
-    said = f"a step takes {against(worst, best)}"
+    why = f"a step takes {against(worst, best)}"
     if (none := of.maybe(f"{network}no copy")) is not None:
-        said += f", and {shown(none)} without a copy"
+        why += f", and {shown(none)} without a copy"
     least, most = ratios(worst, best)
-    return decide(said, confirmed=least >= TWICE, refuted=most < TWICE)
+    return decide(why, confirmed=least >= TWICE, refuted=most < TWICE)
 
 
 def shown_with(judge: Judge, *names: str) -> Judge:
     """Return what judges as another does, and shows figures that decide nothing with its verdict."""
 
     def judge_and_show(of: Measured) -> Judgement:
-        outcome, said = judge(of)
+        outcome, why = judge(of)
         shows = [f"{name}: {shown(figure)}" for name in names if (figure := of.maybe(name)) is not None]
-        return Judgement(outcome, "; ".join((said, *shows)))
+        return Judgement(outcome, "; ".join((why, *shows)))
 
     return judge_and_show
 
@@ -77,19 +77,19 @@ def off_the_path(of: Measured) -> Judgement:
     if rate.low <= 0:
         raise MissingError(rate.name)
     longest, middle, shortest = (
-        4 * sizes["rows"] * sizes["features"] / each / BYTES_PER_MS_AT_1_GBPS
-        for each in (rate.low, rate.median, rate.high)
+        4 * sizes["rows"] * sizes["features"] / gbps / BYTES_PER_MS_AT_1_GBPS
+        for gbps in (rate.low, rate.median, rate.high)
     )
     least = longer.low / (longest if longer.low > 0 else shortest)
     most = longer.high / (shortest if longer.high > 0 else longest)
-    said = (
+    why = (
         f"in turn, a step with a pinned non_blocking copy is {amount('ms', abs(longer.median))} "
         f"{'shorter' if longer.median < 0 else 'longer'} than one without a copy; the copy itself takes "
         f"{amount('ms', middle)}"
     )
     if longer.median > 0:
-        said += f": {percent(longer.median / middle)} of it is left in the step"
-    return decide(said, confirmed=most < MOSTLY, refuted=least > MOSTLY)
+        why += f": {percent(longer.median / middle)} of it is left in the step"
+    return decide(why, confirmed=most < MOSTLY, refuted=least > MOSTLY)
 
 
 def cost_time(size: str) -> Judge:
@@ -100,15 +100,15 @@ def cost_time(size: str) -> Judge:
     fast, slow = f"without .item(){size}", f"as written{size}"
 
     def judge(of: Measured) -> Judgement:
-        outcome, said = less(fast, slow)(of)
+        outcome, why = less(fast, slow)(of)
         cost = of.maybe(f"cost of .item(){size}")
         if cost is None:
-            return Judgement(outcome, said)
-        said = (
+            return Judgement(outcome, why)
+        why = (
             f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
             f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
         )
-        return above(cost, 100 * SAME, f"{said} ({spread(cost) or 'one run'})")
+        return above(cost, 100 * SAME, f"{why} ({spread(cost) or 'one run'})")
 
     return judge
 
@@ -116,10 +116,10 @@ def cost_time(size: str) -> Judge:
 def undo_the_lead(of: Measured) -> Judgement:
     """Judge for both sizes whether the host is ahead of the GPU without the two .item(), and no more with them."""
     pairs = [of.all(f"ahead, as written{size}", f"ahead, without .item(){size}") for size in ("", ", larger")]
-    leads = (f"{lead(each)} ({each.name.removeprefix('ahead, ')})" for pair in pairs for each in pair)
-    said = f"the next copy is queued {', '.join(leads)} the GPU has finished the work queued so far"
+    leads = (f"{lead(ahead)} ({ahead.name.removeprefix('ahead, ')})" for pair in pairs for ahead in pair)
+    why = f"the next copy is queued {', '.join(leads)} the GPU has finished the work queued so far"
     return decide(
-        said,
+        why,
         confirmed=all(read.high <= 0 < kept.low for read, kept in pairs),
         refuted=all(read.low > 0 or kept.high <= 0 for read, kept in pairs),
     )
@@ -128,8 +128,8 @@ def undo_the_lead(of: Measured) -> Judgement:
 def waits_for_the_output(of: Measured) -> Judgement:
     """Judge whether the host queues the next copy only when the output is computed: by how far it is ahead of it."""
     ahead = of("ahead, plain loop")
-    said = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
-    return decide(said, confirmed=ahead.high <= 0, refuted=ahead.low > 0)
+    why = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
+    return decide(why, confirmed=ahead.high <= 0, refuted=ahead.low > 0)
 
 
 PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageable, kernels first")
@@ -139,29 +139,29 @@ PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageabl
 def needs_pinned(of: Measured) -> Judgement:
     """Judge by pageable copies on a side stream, asked for before the kernels of a step and after them."""
     pinned, before, after = of.all("overlapped, prefetcher", *PAGEABLE)
-    said = (
+    why = (
         f"of copies on a side stream are under kernels: {shown(pinned)} of pinned ones; of pageable ones "
         f"{shown(before)} if the copy is asked for before the kernels are launched, {shown(after)} if after"
     )
-    return _needed(said, pinned, before, after)
+    return _needed(why, pinned, before, after)
 
 
 def needs_non_blocking(of: Measured) -> Judgement:
     """Judge by blocking copies on a side stream, from pinned memory, asked for after the kernels of a step."""
     asynchronous, blocking = of.all("overlapped, prefetcher", "overlapped, prefetcher, blocking")
     waits = of.maybe("waits, prefetcher, blocking")
-    said = (
+    why = (
         f"of pinned copies on a side stream are under kernels: {shown(asynchronous)} of non_blocking ones, "
         f"{shown(blocking)} of blocking ones"
     )
-    said += f", for which the host waits {counted(waits.median, 'time')} in a step" if waits else ""
-    return _needed(said, asynchronous, blocking)
+    why += f", for which the host waits {counted(waits.median, 'time')} in a step" if waits else ""
+    return _needed(why, asynchronous, blocking)
 
 
-def _needed(said: str, whole: Figure, *lacking: Figure) -> Judgement:
+def _needed(why: str, whole: Figure, *lacking: Figure) -> Judgement:
     """Judge a need by the share that kernels hide, with all that is said to be needed and where one thing lacks."""
     return decide(
-        said,
+        why,
         confirmed=whole.low >= HIDDEN and all(share.high <= BARELY for share in lacking),
         refuted=any(share.low >= HIDDEN for share in lacking),
     )
@@ -169,8 +169,8 @@ def _needed(said: str, whole: Figure, *lacking: Figure) -> Judgement:
 
 def prefetched(of: Measured) -> Judgement:
     """Judge whether a prefetcher hides the copies and makes the step shorter."""
-    outcome, said = hidden("overlapped, prefetcher")(of)
+    outcome, why = hidden("overlapped, prefetcher")(of)
     plain, ahead = of("plain loop"), of("prefetcher")
     if outcome == "confirmed" and order(ahead, plain) != "less":
         outcome = "depends"
-    return Judgement(outcome, f"{said}; {against(ahead, plain)}")
+    return Judgement(outcome, f"{why}; {against(ahead, plain)}")

@@ -52,7 +52,7 @@ class Claim:
     sources: tuple[str, ...]
     """Which texts claim it: keys of SOURCES."""
     judge: Judge | NotJudged
-    said: str = ""
+    shows: str = ""
     """What the text shows for it besides the experiment's figures."""
     differs: str = ""
     """What the outcome turns on: why it may differ from what the text found."""

@@ -32,9 +32,9 @@ class Judgement(NamedTuple):
     text: str
 
 
-def decide(said: str, *, confirmed: bool, refuted: bool) -> Judgement:
+def decide(why: str, *, confirmed: bool, refuted: bool) -> Judgement:
     """Return a judgement; `depends` where figures neither confirm nor refute the claim."""
-    return Judgement("confirmed" if confirmed else "refuted" if refuted else "depends", said)
+    return Judgement("confirmed" if confirmed else "refuted" if refuted else "depends", why)
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Measured:
 
     def __call__(self, name: str, size: int | None = None) -> Figure:
         """Return a figure. Raises MissingError, or RefusedError."""
-        found = self.maybe(name, size)
-        if found is None:
+        figure = self.maybe(name, size)
+        if figure is None:
             raise MissingError(name)
-        return found
+        return figure
 
     def at(self, name: str, size: int | None) -> Figure:
         """Return a figure at one size without keeping it to be shown. Raises MissingError."""
@@ -80,12 +80,12 @@ class Measured:
     def maybe(self, name: str, size: int | None = None) -> Figure | None:
         """Return a figure that does not have to be there. Raises RefusedError."""
         result = self.bench.result(self.number)
-        found = result.figure(name, size) if result else None
-        if found is not None and (reason := why_refused(self.bench, found)):
+        figure = result.figure(name, size) if result else None
+        if figure is not None and (reason := why_refused(self.bench, figure)):
             raise RefusedError(reason)
-        if found is not None and found not in self.asked:
-            self.asked.append(found)
-        return found
+        if figure is not None and figure not in self.asked:
+            self.asked.append(figure)
+        return figure
 
     def all(self, *names: str) -> list[Figure]:
         """Return several figures. Raises MissingError, or RefusedError."""
@@ -103,18 +103,18 @@ class Measured:
     def by_size(self, name: str) -> Sequence[Figure]:
         """Return a figure at all its sizes, the smallest first. Raises MissingError."""
         result = self.bench.result(self.number)
-        found = by_size(result, name) if result else []
-        if not found:
+        figures = by_size(result, name) if result else []
+        if not figures:
             raise MissingError(name)
-        return found
+        return figures
 
     def usable(self, name: str) -> Sequence[Figure]:
         """Return a figure at all sizes at which it is used. Raises MissingError, or RefusedError if there is none."""
-        found = self.by_size(name)
-        used = usable(self.bench, found)
+        figures = self.by_size(name)
+        used = usable(self.bench, figures)
         if not used:
-            raise RefusedError(why_refused(self.bench, found[-1]))
-        self.leave_out(figure for figure in found if figure not in used)
+            raise RefusedError(why_refused(self.bench, figures[-1]))
+        self.leave_out(figure for figure in figures if figure not in used)
         return used
 
     def leave_out(self, figures: Iterable[Figure]) -> None:
@@ -137,13 +137,13 @@ def judged(measured: Measured, judge: Judge | NotJudged) -> Judgement:
     if result is None:
         return Judgement("unknown", "the experiment did not run")
     try:
-        outcome, said = judge(measured)
+        outcome, why = judge(measured)
     except MissingError as error:
         reason = f" ({result.problem})" if result.problem else ""
         return Judgement("unknown", f"not measured: {error}{reason}")
     except RefusedError as error:
         return Judgement("unknown", str(error))
-    return Judgement(outcome, said + _left_out(measured.refused))
+    return Judgement(outcome, why + _left_out(measured.refused))
 
 
 def _left_out(figures: Sequence[Figure]) -> str:
@@ -171,17 +171,17 @@ def faster(first: str, second: str) -> Judge:
         gain, alone = of.maybe(f"{GAIN}{first}"), less(first, second)(of)
         if gain is None:
             return alone
-        said = f"{shown(gain)} as fast where both run in turn ({spread(gain) or 'one run'}); each alone {alone.text}"
-        return above(gain, 1 + SAME, said)
+        why = f"{shown(gain)} as fast where both run in turn ({spread(gain) or 'one run'}); each alone {alone.text}"
+        return above(gain, 1 + SAME, why)
 
     return judge
 
 
-def above(figure: Figure, limit: float, said: str) -> Judgement:
+def above(figure: Figure, limit: float, why: str) -> Judgement:
     """Return whether a figure is more than a limit; it is unknown if its spread holds both."""
     if figure.low <= limit < figure.high:
-        return Judgement("unknown", said)
-    return decide(said, confirmed=figure.low > limit, refuted=figure.high <= limit)
+        return Judgement("unknown", why)
+    return decide(why, confirmed=figure.low > limit, refuted=figure.high <= limit)
 
 
 def not_less(first: str, second: str) -> Judge:
@@ -217,10 +217,10 @@ def all_less(*pairs: tuple[str, str]) -> Judge:
 def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> Judgement:
     """Return whether in each pair the first takes less; it depends where only some do, and is unknown if one may."""
     relations = {order(*pair) for pair in pairs}
-    said = "; ".join(against(*pair) for pair in pairs)
+    why = "; ".join(against(*pair) for pair in pairs)
     if "unsure" in relations and not ("less" in relations and relations & {"more", "same"}):
-        return Judgement("unknown", said)
-    return decide(said, confirmed=relations <= {"less"}, refuted=relations <= {"more", "same"})
+        return Judgement("unknown", why)
+    return decide(why, confirmed=relations <= {"less"}, refuted=relations <= {"more", "same"})
 
 
 def extreme(name: str, others: Sequence[str], wanted: Order) -> Judge:
@@ -231,14 +231,14 @@ def extreme(name: str, others: Sequence[str], wanted: Order) -> Judge:
 def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> Judgement:
     relations = [order(chosen, other) for other in others]
     most = (min if wanted == "less" else max)(others, key=lambda figure: figure.median)
-    said = f"{shown(chosen)}; of the others the {'best' if wanted == 'less' else 'worst'} is {most.name}, {shown(most)}"
+    why = f"{shown(chosen)}; of the others the {'best' if wanted == 'less' else 'worst'} is {most.name}, {shown(most)}"
     if all(relation == wanted for relation in relations):
-        return Judgement("confirmed", said)
+        return Judgement("confirmed", why)
     if any(relation in {"less", "more"} and relation != wanted for relation in relations):
-        return Judgement("refuted", said)
+        return Judgement("refuted", why)
     alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
     outcome: Outcome = "depends" if "same" in relations else "unknown"
-    return Judgement(outcome, f"{said}; no clear difference from {' and '.join(alike)}")
+    return Judgement(outcome, f"{why}; no clear difference from {' and '.join(alike)}")
 
 
 def hidden(name: str) -> Judge:
@@ -252,8 +252,8 @@ def exposed(name: str) -> Judge:
 
 
 def _hidden(figure: Figure) -> Judgement:
-    said = f"{shown(figure)} of the copy time is under kernels"
-    return decide(said, confirmed=figure.low >= HIDDEN, refuted=figure.high <= BARELY)
+    why = f"{shown(figure)} of the copy time is under kernels"
+    return decide(why, confirmed=figure.low >= HIDDEN, refuted=figure.high <= BARELY)
 
 
 def wrong(name: str) -> Judge:
@@ -296,12 +296,12 @@ def answers(expected: dict[str, bool]) -> Judge:
 
     def judge(of: Measured) -> Judgement:
         figures = {name: of(name) for name in expected}
-        said = "; ".join(f"{name}: {shown(figure)}" for name, figure in figures.items())
+        why = "; ".join(f"{name}: {shown(figure)}" for name, figure in figures.items())
         if all(figure.low == figure.high == float(expected[name]) for name, figure in figures.items()):
-            return Judgement("confirmed", said)
+            return Judgement("confirmed", why)
         if any(figure.low == figure.high != float(expected[name]) for name, figure in figures.items()):
-            return Judgement("refuted", said)
-        return Judgement("depends", f"{said}; not in all runs")
+            return Judgement("refuted", why)
+        return Judgement("depends", f"{why}; not in all runs")
 
     return judge
 
@@ -317,9 +317,9 @@ def waits(*names: str) -> Judge:
 
 
 def _waits(figures: Sequence[Figure]) -> Judgement:
-    said = "; ".join(f"{_waits_of(figure)} ({figure.name.removeprefix('waits, ')})" for figure in figures)
+    why = "; ".join(f"{_waits_of(figure)} ({figure.name.removeprefix('waits, ')})" for figure in figures)
     always, never = (all(figure.low >= 1 for figure in figures), all(figure.high < 1 for figure in figures))
-    return decide(said, confirmed=always, refuted=never)
+    return decide(why, confirmed=always, refuted=never)
 
 
 def _waits_of(figure: Figure) -> str:
@@ -334,8 +334,8 @@ def beyond(name: str, limit: float) -> Judge:
 
     def judge(of: Measured) -> Judgement:
         figure = of(name)
-        said = f"{shown(figure)} ({spread(figure) or 'one run'})"
-        return decide(said, confirmed=figure.low >= limit, refuted=figure.high < limit)
+        why = f"{shown(figure)} ({spread(figure) or 'one run'})"
+        return decide(why, confirmed=figure.low >= limit, refuted=figure.high < limit)
 
     return judge
 
@@ -373,7 +373,7 @@ def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list
     """
     pairs = all_pairs_by_size(of, first, second, least)
     used = [pair for pair in pairs if len(usable(of.bench, pair)) == len(pair)]
-    refused = [each for pair in pairs if pair not in used for each in pair if why_refused(of.bench, each)]
+    refused = [figure for pair in pairs if pair not in used for figure in pair if why_refused(of.bench, figure)]
     if 2 * len(used) < len(pairs):
         raise RefusedError(why_refused(of.bench, refused[-1]))
     of.leave_out(refused)

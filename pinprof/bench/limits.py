@@ -45,14 +45,14 @@ def slows_the_host(of: Measured) -> Judgement:
     steps = [_with_pinned(of, share.size) for share in shares]
     of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
     slower = [{pinned.name for pinned, nothing in step if _is_slower(pinned, nothing)} for step in steps]
-    said = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
+    why = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
         f"{pinned.name} {shown(pinned)}, with nothing pinned {shown(nothing)}" for pinned, nothing in steps[-1]
     )
     if stays := set.intersection(*slower[-LAST_STEPS:]):
         return Judgement(
-            "confirmed", f"{said}; {' and '.join(sorted(stays))} is slower from {shown(shares[-LAST_STEPS:][0])} on"
+            "confirmed", f"{why}; {' and '.join(sorted(stays))} is slower from {shown(shares[-LAST_STEPS:][0])} on"
         )
-    return Judgement("unknown", f"{said}; nothing stays slower up to that, the most that room and time allowed here")
+    return Judgement("unknown", f"{why}; nothing stays slower up to that, the most that room and time allowed here")
 
 
 def _with_pinned(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
@@ -72,8 +72,8 @@ def is_locked(of: Measured) -> Judgement:
     """
     pinned, pageable = (of.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
     if pinned and pageable and pageable.low >= HIDDEN:
-        said = f"asked to swap it out, Linux takes {shown(pageable)} of pageable memory and {shown(pinned)} of pinned"
-        return decide(said, confirmed=pinned.high <= BARELY, refuted=pinned.low >= HIDDEN)
+        why = f"asked to swap it out, Linux takes {shown(pageable)} of pageable memory and {shown(pinned)} of pinned"
+        return decide(why, confirmed=pinned.high <= BARELY, refuted=pinned.low >= HIDDEN)
     pairs = [
         (name, pinned, pageable)
         for name in WITNESSES
@@ -81,33 +81,33 @@ def is_locked(of: Measured) -> Judgement:
     ]
     if not pairs:
         raise MissingError("what Linux tells of locked memory")
-    said = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
-    seen = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
-    if seen:
-        return Judgement("confirmed", f"{' and '.join(seen)} say so of its bytes ({said})")
-    return Judgement("unknown", f"nothing that Linux tells shows it ({said}): a driver may hold pages without counting")
+    why = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
+    witnesses = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
+    if witnesses:
+        return Judgement("confirmed", f"{' and '.join(witnesses)} say so of its bytes ({why})")
+    return Judgement("unknown", f"nothing that Linux tells shows it ({why}): a driver may hold pages without counting")
 
 
 def takes_memory_at_once(of: Measured) -> Judgement:
     """Judge whether pinned memory is gone from what the host has left once it is allocated, and pageable is not."""
     pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
     written = of("taken from the host, written, pageable")
-    said = (
+    why = (
         f"of its bytes {shown(pinned)} are gone from MemAvailable once it is allocated; of pageable memory "
         f"{shown(pageable)}, {shown(written)} once it is written"
     )
     if written.median < HIDDEN:
-        return Judgement("unknown", f"{said}: here MemAvailable does not tell what is taken")
+        return Judgement("unknown", f"{why}: here MemAvailable does not tell what is taken")
     confirmed = pinned.low >= HIDDEN and pageable.high <= BARELY
-    return decide(said, confirmed=confirmed, refuted=pinned.high <= BARELY)
+    return decide(why, confirmed=confirmed, refuted=pinned.high <= BARELY)
 
 
 def is_more_limited(of: Measured) -> Judgement:
     """Judge whether pinned memory must fit into the RAM at hand, where more pageable memory can be allocated."""
     more = of("more than is available can be allocated, pageable")
-    outcome, said = takes_memory_at_once(of)
-    said = f"{said}; more pageable memory than is available can be allocated: {shown(more)}"
-    return Judgement("refuted" if outcome == "confirmed" and not more.high else outcome, said)
+    outcome, why = takes_memory_at_once(of)
+    why = f"{why}; more pageable memory than is available can be allocated: {shown(more)}"
+    return Judgement("refuted" if outcome == "confirmed" and not more.high else outcome, why)
 
 
 def always_anew(of: Measured) -> Judgement:
@@ -129,11 +129,11 @@ def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> Judg
     pairs = all_pairs_by_size(of, first, second)
     relations = [order(*pair) for pair in pairs]
     of.asked.extend(pairs[-1])
-    said = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
+    why = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
     if len(pairs) > 1:
-        said += f"; {'dearer' if wanted == 'more' else 'cheaper'} beyond the spread at {relations.count(wanted)} of "
-        said += f"{len(pairs)} sizes"
-    return at_most_of_sizes([relations], wanted, said)
+        why += f"; {'dearer' if wanted == 'more' else 'cheaper'} beyond the spread at {relations.count(wanted)} of "
+        why += f"{len(pairs)} sizes"
+    return at_most_of_sizes([relations], wanted, why)
 
 
 LIMITS = Experiment(

@@ -71,8 +71,12 @@ def _quotient(over: Sequence[Figure], under: Sequence[Figure]) -> tuple[float, f
             prod(figure.high for figure in over) / least_under if least_under > 0 else inf,
         )
     middle = prod(figure.median for figure in over) / prod(figure.median for figure in under)
-    below = hypot(*(log(each.median / each.low) for each in over), *(log(each.high / each.median) for each in under))
-    above = hypot(*(log(each.high / each.median) for each in over), *(log(each.median / each.low) for each in under))
+    below = hypot(
+        *(log(figure.median / figure.low) for figure in over), *(log(figure.high / figure.median) for figure in under)
+    )
+    above = hypot(
+        *(log(figure.high / figure.median) for figure in over), *(log(figure.median / figure.low) for figure in under)
+    )
     return middle * exp(-below), middle * exp(above)
 
 
@@ -89,7 +93,7 @@ def _whole(first: Figure, second: Figure) -> float:
 def by_size(result: Result, name: str) -> list[Figure]:
     """Return the figures of this name that were measured at several sizes, the smallest first."""
     sized = [(figure.size, figure) for figure in result.figures if figure.name == name and figure.size is not None]
-    return [figure for _, figure in sorted(sized, key=lambda each: each[0])]
+    return [figure for _, figure in sorted(sized, key=lambda pair: pair[0])]
 
 
 def times(more: float, less: float) -> str:

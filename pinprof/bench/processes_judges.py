@@ -46,8 +46,8 @@ ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned
 def as_fast_as_published(of: Measured) -> Judgement:
     """Judge by memory that is pinned where it is copied; the text's own figure is shown too."""
     written = of.maybe("times as fast, as written")
-    outcome, said = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
-    return Judgement(outcome, f"pinned in the child {said}" + (f"; as written {shown(written)}" if written else ""))
+    outcome, why = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
+    return Judgement(outcome, f"pinned in the child {why}" + (f"; as written {shown(written)}" if written else ""))
 
 
 def was_first_use(of: Measured) -> Judgement:
@@ -57,27 +57,25 @@ def was_first_use(of: Measured) -> Judgement:
     use = of("first use of CUDA")
     follows = {order(pinned_second, pageable_first), order(pageable_second, pinned_first)}
     share = use.median / pageable_first.median if pageable_first.median > 0 else 0.0
-    said = (
+    why = (
         f"{against(pinned_second, pageable_first)}; in the other order {against(pageable_second, pinned_first)}; "
         f"the first use of CUDA alone takes {shown(use)}, {percent(share)} of the first copy"
     )
-    return decide(
-        said, confirmed=follows == {"less"} and share > MOSTLY, refuted="more" in follows or "same" in follows
-    )
+    return decide(why, confirmed=follows == {"less"} and share > MOSTLY, refuted="more" in follows or "same" in follows)
 
 
 def no_faster_in_the_object(of: Measured) -> Judgement:
     """Judge by copies in turn, after a warm-up; what the text's own program gives is shown too."""
     written, again = of.maybe("times as fast, as written"), of("times as fast, sent to the child")
-    said = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
-    return decide(said, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
+    why = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
+    return decide(why, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
 
 
 def faster_bare(of: Measured) -> Judgement:
     """Judge by copies in turn, after a warm-up, whether the tensor that is sent bare is copied faster."""
     ratio = of("times as fast, bare instead of in an object")
-    said = f"{shown(ratio)} as fast, in turn after a warm-up"
-    return decide(said, confirmed=ratio.low > 1 + MATTERS, refuted=ratio.high <= 1 + MATTERS)
+    why = f"{shown(ratio)} as fast, in turn after a warm-up"
+    return decide(why, confirmed=ratio.low > 1 + MATTERS, refuted=ratio.high <= 1 + MATTERS)
 
 
 def differs_in_the_clock(of: Measured) -> Judgement:
@@ -88,27 +86,27 @@ def differs_in_the_clock(of: Measured) -> Judgement:
     by_clock = [of.of("E11")(f"times as fast, {BY_CLOCK[0]}"), of(f"times as fast, {BY_CLOCK[1]}")]
     by_events = of.all(*(f"times as fast, {name}" for name in BY_EVENTS))
     object_by_events, bare_by_events = by_events
-    said = (
+    why = (
         f"bare {shown(by_clock[0])} by perf_counter, {shown(bare_by_events)} by events; "
         f"in the object {shown(by_clock[1])} by perf_counter, {shown(object_by_events)} by events"
     )
     least, most = min(figure.low for figure in by_clock), max(figure.high for figure in by_events)
     as_large = max(figure.low for figure in by_events) >= min(figure.high for figure in by_clock)
-    return decide(said, confirmed=least > TWICE * most, refuted=as_large)
+    return decide(why, confirmed=least > TWICE * most, refuted=as_large)
 
 
 def goes_as_pageable(of: Measured) -> Judgement:
     """Judge whether a copy from shared memory is as a pageable one: as fast, and the call lasts as long as it does."""
     sent, pageable, pinned = of.all("pinned, sent to the child", "pageable", "pinned in the child itself")
     ratio, call = of("times as fast, sent to the child"), of("call, pinned, sent to the child")
-    said = (
+    why = (
         f"{shown(ratio)} as fast as from pageable memory, the call lasts {shown(call)} of the {shown(sent)}; "
         f"{against(pinned, pageable)}"
     )
     as_fast = ratio.low >= 1 / ALIKE and ratio.high <= ALIKE
     held, free = call.low >= HIDDEN, call.high <= BARELY
     other = ratio.low > ALIKE or ratio.high < 1 / ALIKE or free
-    return decide(said, confirmed=as_fast and held and order(pinned, pageable) == "less", refuted=other)
+    return decide(why, confirmed=as_fast and held and order(pinned, pageable) == "less", refuted=other)
 
 
 def reaches_the_link(of: Measured) -> Judgement:
@@ -117,24 +115,24 @@ def reaches_the_link(of: Measured) -> Judgement:
     Each way it names the size whose rate is surest: the low end of its spread is the highest.
     """
     rates = [of.usable(f"{way} pinned") for way in WAYS]
-    surest = [max(each, key=lambda figure: figure.low) for each in rates]
+    surest = [max(figures, key=lambda figure: figure.low) for figures in rates]
     of.asked.extend(surest)
     link = of.bench.machine.link
-    said = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in surest)
+    why = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in surest)
     if link is None:
-        return Judgement("unknown", f"{said}; the driver does not say the generation and width of the link")
-    said += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
+        return Judgement("unknown", f"{why}; the driver does not say the generation and width of the link")
+    why += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
     if is_faster_than_reported(of.bench, link):
-        return Judgement("unknown", f"{said}: the link is faster than the driver reports")
+        return Judgement("unknown", f"{why}: the link is faster than the driver reports")
     reached = REACHES * link.usual
     return decide(
-        said,
+        why,
         confirmed=all(figure.low >= reached for figure in surest),
-        refuted=all(max(figure.high for figure in each) < reached for each in rates),
+        refuted=all(max(figure.high for figure in figures) < reached for figures in rates),
     )
 
 
-def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, said: str) -> Judgement:
+def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, why: str) -> Judgement:
     """Judge by figures of many sizes, one way or both: most are in this order each way, and none is in another.
 
     At a size whose spread cannot tell, they may be.
@@ -142,30 +140,30 @@ def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, said: str) 
     contradicted = any(relation not in {wanted, "unsure"} for relations in ways for relation in relations)
     mostly = all(relations.count(wanted) > MOSTLY * len(relations) for relations in ways)
     never = not any(wanted in relations for relations in ways)
-    return decide(said, confirmed=mostly and not contradicted, refuted=never and contradicted)
+    return decide(why, confirmed=mostly and not contradicted, refuted=never and contradicted)
 
 
 def slower_pageable(of: Measured) -> Judgement:
     """Judge whether pageable copies are slower than pinned ones, both ways and at the sizes from 1 MiB on."""
-    ways, said = [], []
+    ways, why = [], []
     for way in WAYS:
         pairs = pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
         relations = [order(*pair) for pair in pairs]
-        best = [max(each, key=lambda figure: figure.median) for each in zip(*pairs, strict=True)]
-        said.append(
+        best = [max(figures, key=lambda figure: figure.median) for figures in zip(*pairs, strict=True)]
+        why.append(
             f"{way} {rate(best[0].median)} pageable, {rate(best[1].median)} pinned at best, slower beyond the spread "
             f"at {relations.count('less')} of {len(pairs)} sizes"
         )
         ways.append(relations)
-    return at_most_of_sizes(ways, "less", "; ".join(said))
+    return at_most_of_sizes(ways, "less", "; ".join(why))
 
 
 def more_than_twice(of: Measured) -> Judgement:
     """Judge whether pinned copies have more than twice the rate at the published size, both ways."""
     pairs = [(of(f"{way} pinned", PUBLISHED_BYTES), of(f"{way} pageable", PUBLISHED_BYTES)) for way in WAYS]
     least, most = zip(*(ratios(*pair) for pair in pairs), strict=True)
-    said = "; ".join(against(*pair) for pair in pairs)
-    return decide(said, confirmed=min(least) > TWICE, refuted=max(most) <= TWICE)
+    why = "; ".join(against(*pair) for pair in pairs)
+    return decide(why, confirmed=min(least) > TWICE, refuted=max(most) <= TWICE)
 
 
 def own_memory_is_faster(of: Measured) -> Judgement:
@@ -173,14 +171,14 @@ def own_memory_is_faster(of: Measured) -> Judgement:
     own, link = pairs_by_size(of, "DtoD", "HtoD pinned")[-1]
     of.asked.extend((own, link))
     least, most = ratios(own, link)
-    said = f"at {size(own.size or 0)} {against(own, link)}"
-    return decide(said, confirmed=least > TWICE, refuted=most <= TWICE)
+    why = f"at {size(own.size or 0)} {against(own, link)}"
+    return decide(why, confirmed=least > TWICE, refuted=most <= TWICE)
 
 
 def slower_though_in_memory(of: Measured) -> Judgement:
     """Judge whether it is the disk that makes pageable copies slow: of memory just written none is on disk."""
-    outcome, said = reverse(slower_pageable(of))
-    return Judgement(outcome, f"of memory just written {said}")
+    outcome, why = reverse(slower_pageable(of))
+    return Judgement(outcome, f"of memory just written {why}")
 
 
 def gains_more_when_large(of: Measured) -> Judgement:
@@ -190,24 +188,26 @@ def gains_more_when_large(of: Measured) -> Judgement:
         raise MissingError("HtoD pinned and pageable at two sizes")
     small, large = pairs[0], pairs[-1]
     of.asked.extend((*small, *large))
-    said = " and ".join(
+    why = " and ".join(
         f"{times(pinned.median, pageable.median)} as fast at {size(pinned.size or 0)}"
         for pinned, pageable in (small, large)
     )
     least, most = ratios_of_ratios(large, small)
-    return decide(said, confirmed=least > 1, refuted=most <= 1)
+    return decide(why, confirmed=least > 1, refuted=most <= 1)
 
 
 def differ_between_machines(of: Measured) -> Judgement:
     """Judge whether this machine has other rates than the text's."""
-    relations, said = [], []
-    for each in PUBLISHED_RATES:
-        here = of(each.figure, each.size)
-        there = Figure(each.figure, here.unit, each.value, each.value, each.value, 1, each.size)
+    relations, why = [], []
+    for published in PUBLISHED_RATES:
+        here = of(published.figure, published.size)
+        there = Figure(
+            published.figure, here.unit, published.value, published.value, published.value, 1, published.size
+        )
         relations.append(order(there, here))
-        said.append(f"{each.figure} {shown(here)} here, {shown(there)} there")
+        why.append(f"{published.figure} {shown(here)} here, {shown(there)} there")
     differs = "less" in relations or "more" in relations
-    return decide("; ".join(said), confirmed=differs, refuted="unsure" not in relations)
+    return decide("; ".join(why), confirmed=differs, refuted="unsure" not in relations)
 
 
 def more_predictable(of: Measured) -> Judgement:
@@ -217,13 +217,13 @@ def more_predictable(of: Measured) -> Judgement:
     """
     pairs = [pair for way in WAYS for pair in all_pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
     steadier = sum(_variation(pinned) < _variation(pageable) for pageable, pinned in pairs)
-    said = (
+    why = (
         f"of {len(pairs)} sizes and ways from {size(LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
         f"{percent(_middle([_variation(pinned) for _, pinned in pairs]))} against "
         f"{percent(_middle([_variation(pageable) for pageable, _ in pairs]))} of the median, in the middle"
     )
     return decide(
-        said,
+        why,
         confirmed=_by_chance(steadier, len(pairs)) < CHANCE,
         refuted=_by_chance(len(pairs) - steadier, len(pairs)) < CHANCE,
     )
@@ -253,14 +253,14 @@ def is_staged(of: Measured) -> Judgement:
         [_largest(of, f"{what}, {way} {memory}") for way in WAYS for what in ("host busy", "call")]
         for memory in ("pageable", "pinned")
     )
-    said = (
+    why = (
         f"small sources are taken along by the call: {shown(taken)} (pageable), {shown(not_taken)} (pinned); "
         f"for {_by_way(pageable)} of a large copy the host is busy and in the call, for {_by_way(pinned)} of a pinned"
     )
-    seen = taken.low == 1 and not_taken.high == 0
+    taken_along = taken.low == 1 and not_taken.high == 0
     works = all(figure.low >= HIDDEN for figure in pageable) and all(figure.high <= BARELY for figure in pinned)
     idle = any(figure.high <= BARELY for figure in pageable)
-    return decide(said, confirmed=seen and works, refuted=idle)
+    return decide(why, confirmed=taken_along and works, refuted=idle)
 
 
 def _by_way(figures: Sequence[Figure]) -> str:
@@ -280,12 +280,12 @@ def leaves_the_cpu_free(of: Measured) -> Judgement:
     pinned, pageable = (
         [_largest(of, f"host busy, {way} {memory}") for way in WAYS] for memory in ("pinned", "pageable")
     )
-    said = "; ".join(
+    why = "; ".join(
         f"CPUs run for {shown(one)} of the copy's time ({way} pinned), for {shown(other)} ({way} pageable)"
         for way, one, other in zip(WAYS, pinned, pageable, strict=True)
     )
-    free, not_free = all(each.high <= BARELY for each in pinned), any(each.low >= HIDDEN for each in pinned)
-    return decide(said, confirmed=free, refuted=not_free)
+    free, not_free = all(figure.high <= BARELY for figure in pinned), any(figure.low >= HIDDEN for figure in pinned)
+    return decide(why, confirmed=free, refuted=not_free)
 
 
 def host_is_free(of: Measured) -> Judgement:
@@ -294,21 +294,21 @@ def host_is_free(of: Measured) -> Judgement:
     of.asked.extend((pinned, pageable))
     if pinned.size != pageable.size or not pageable.median:
         raise MissingError("blocked, HtoD pinned and pageable at one size")
-    said = f"at {size(pinned.size or 0)} the call takes {against(pinned, pageable)}"
+    why = f"at {size(pinned.size or 0)} the call takes {against(pinned, pageable)}"
     relation = order(pinned, pageable)
-    return decide(said, confirmed=pinned.high <= HELD_SHARE * pageable.low, refuted=relation in {"same", "more"})
+    return decide(why, confirmed=pinned.high <= HELD_SHARE * pageable.low, refuted=relation in {"same", "more"})
 
 
 def pageable_holds_the_host(of: Measured) -> Judgement:
     """Judge whether non_blocking copies of pageable memory return at once as well, at the largest size."""
     smallest, *_, largest = of.by_size("blocked, HtoD pageable")
     of.asked.extend((smallest, largest))
-    said = (
+    why = (
         f"the call takes {shown(smallest)} at {size(smallest.size or 0)}, {shown(largest)} at {size(largest.size or 0)}"
     )
     relation = order(smallest, largest)
     held = relation == "less" and largest.low > smallest.high / HELD_SHARE
-    return decide(said, confirmed=relation in {"same", "more"}, refuted=held)
+    return decide(why, confirmed=relation in {"same", "more"}, refuted=held)
 
 
 PUBLISHED_RATES = (

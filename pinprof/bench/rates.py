@@ -41,11 +41,11 @@ def read_machine(path: str | os.PathLike[str]) -> Pinning:
 
 def pinning(bench: Bench) -> Pinning:
     """Return what a bench says about pinned memory; raises BenchError as `pinned_rates` does."""
-    said, single = {piece.name: piece for piece in advice(bench)}, bench.result("E1")
+    pieces, single = {piece.name: piece for piece in advice(bench)}, bench.result("E1")
     return Pinning(
         pinned_rates(bench),
-        said.get("pinning_pays_from_htod"),
-        said.get("pin_then_copy"),
+        pieces.get("pinning_pays_from_htod"),
+        pieces.get("pin_then_copy"),
         size_of(single) if single else "",
     )
 

@@ -57,8 +57,8 @@ def is_faster_than_reported(bench: Bench, link: Link) -> bool:
     All of one rate's spread says so, or the medians of most rates of large pinned copies.
     """
     result = bench.result("E13")
-    found = [figure for way in WAYS for figure in (by_size(result, f"{way} pinned") if result else ())]
-    large = [figure for figure in found if (figure.size or 0) >= LARGE_BYTES]
+    figures = [figure for way in WAYS for figure in (by_size(result, f"{way} pinned") if result else ())]
+    large = [figure for figure in figures if (figure.size or 0) >= LARGE_BYTES]
     beyond = sum(figure.median > link.theoretical for figure in large)
     return any(figure.low > link.theoretical for figure in large) or 2 * beyond > len(large)
 

@@ -108,12 +108,14 @@ def usual_by_unit(figures: Iterable[Sequence[Figure]]) -> dict[str, Usual]:
 
     It leaves out a unit if too few of its figures have rounds that differ.
     """
-    found: dict[str, list[tuple[float, float]]] = {}
+    deviations: dict[str, list[tuple[float, float]]] = {}
     for rounds in figures:
-        medians = [each.median for each in rounds]
+        medians = [figure.median for figure in rounds]
         if rounds[0].unit in TIMES_AND_RATES and _differ(medians):
-            found.setdefault(rounds[0].unit, []).append(_log_deviation(medians))
-    return {unit: _usual(*zip(*each, strict=True)) for unit, each in found.items() if len(each) >= POOLED_FROM}
+            deviations.setdefault(rounds[0].unit, []).append(_log_deviation(medians))
+    return {
+        unit: _usual(*zip(*of_unit, strict=True)) for unit, of_unit in deviations.items() if len(of_unit) >= POOLED_FROM
+    }
 
 
 def _usual(estimates: Sequence[float], uncertainties: Sequence[float]) -> Usual:
@@ -127,12 +129,12 @@ def of_rounds(rounds: Sequence[Figure], usual: Usual | None = None) -> Figure:
     """
     if len(rounds) == 1:
         return rounds[0]
-    middle = median(each.median for each in rounds)
-    runs = sum(each.runs for each in rounds)
-    lows, highs = sorted(each.low for each in rounds), sorted(each.high for each in rounds)
+    middle = median(figure.median for figure in rounds)
+    runs = sum(figure.runs for figure in rounds)
+    lows, highs = sorted(figure.low for figure in rounds), sorted(figure.high for figure in rounds)
     if rounds[0].unit not in TIMES_AND_RATES:
         return replace(rounds[0], median=middle, low=lows[0], high=highs[-1], runs=runs)
-    apart = _apart([each.median for each in rounds], usual)
+    apart = _apart([figure.median for figure in rounds], usual)
     left_out = 1 if _leaves_out(len(rounds)) else 0
     return replace(
         rounds[0],
@@ -145,7 +147,7 @@ def of_rounds(rounds: Sequence[Figure], usual: Usual | None = None) -> Figure:
 
 def shortened(figure: Figure) -> Figure:
     """Return a figure without the digits that no clock gives."""
-    middle, low, high = (float(f"{each:.{DIGITS}g}") for each in (figure.median, figure.low, figure.high))
+    middle, low, high = (float(f"{value:.{DIGITS}g}") for value in (figure.median, figure.low, figure.high))
     return replace(figure, median=middle, low=low, high=high)
 
 
@@ -230,7 +232,7 @@ class Result(Struct, frozen=True):
 
     def figure(self, name: str, size: int | None = None) -> Figure | None:
         """Return the figure of this name, None if it was not measured."""
-        return next((each for each in self.figures if each.name == name and each.size == size), None)
+        return next((figure for figure in self.figures if figure.name == name and figure.size == size), None)
 
 
 class Machine(Struct, frozen=True):
@@ -263,7 +265,7 @@ class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.
 
     def result(self, number: str) -> Result | None:
         """Return the result of an experiment, None if it did not run."""
-        return next((each for each in self.results if each.number == number), None)
+        return next((result for result in self.results if result.number == number), None)
 
 
 STRING_OR_OBJECT = re.compile(r'"(?:[^"\\]|\\.)*"|\{')
@@ -272,7 +274,7 @@ STRING_OR_OBJECT = re.compile(r'"(?:[^"\\]|\\.)*"|\{')
 def by_line(document: object) -> str:
     """Return compact JSON in which each object, as a figure or a bar, begins a line."""
     compact = msgspec.json.encode(document).decode()
-    return STRING_OR_OBJECT.sub(lambda found: "\n{" if found[0] == "{" else found[0], compact).removeprefix("\n")
+    return STRING_OR_OBJECT.sub(lambda match: "\n{" if match[0] == "{" else match[0], compact).removeprefix("\n")
 
 
 def from_json(text: bytes, name: str) -> Bench:

@@ -101,8 +101,8 @@ def can_be_slower(of: Measured) -> Judgement:
     orders = {order(*pair) for pair in pairs}
     if "more" not in orders:
         of(f"{PINNED_AND_SENT}{FRESH}")
-    said = "; ".join(against(*pair) for pair in pairs)
-    return decide(said, confirmed="more" in orders, refuted=orders <= {"less", "same"})
+    why = "; ".join(against(*pair) for pair in pairs)
+    return decide(why, confirmed="more" in orders, refuted=orders <= {"less", "same"})
 
 
 def at_most_twice(of: Measured) -> Judgement:
@@ -112,20 +112,20 @@ def at_most_twice(of: Measured) -> Judgement:
     refuted = any(least > TWICE for least, _ in bounds)
     if not refuted:
         of(f"{PINNED_AND_SENT}{FRESH}")
-    said = "; ".join(f"{times(pinned.median, plain.median)} the time ({pinned.name})" for pinned, plain in pairs)
-    return decide(said, confirmed=all(most <= TWICE for _, most in bounds), refuted=refuted)
+    why = "; ".join(f"{times(pinned.median, plain.median)} the time ({pinned.name})" for pinned, plain in pairs)
+    return decide(why, confirmed=all(most <= TWICE for _, most in bounds), refuted=refuted)
 
 
 def can_be_faster(of: Measured) -> Judgement:
     """Judge what is faster "in rare cases", blocking copies by blocking ones: where none is seen, there may be one."""
     pinning, many = "pageable.pin_memory().to", of.of("E3")
     pairs = [(of(pinning), of("pageable.to"))]
-    fresh, each, plain = (
+    fresh, pinning_each, plain = (
         of.maybe(f"{pinning}{FRESH}"),
         *map(many.maybe, ("pin and copy, blocking", "pageable, blocking")),
     )
     pairs += [(fresh, pairs[0][1])] if fresh else []
-    pairs += [(each, plain)] if each and plain else []
+    pairs += [(pinning_each, plain)] if pinning_each and plain else []
     outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
     return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
 
@@ -147,9 +147,9 @@ def holds_the_host(of: Measured) -> Judgement:
 def one_wait(of: Measured) -> Judgement:
     """Judge whether non_blocking copies are waited for at most a tenth as often."""
     blocking, asynchronous = of("waits, blocking"), of("waits, non_blocking")
-    said = f"{asynchronous.median:g} instead of {blocking.median:g}"
+    why = f"{asynchronous.median:g} instead of {blocking.median:g}"
     return decide(
-        said,
+        why,
         confirmed=asynchronous.median <= FEW * blocking.median and blocking.median > 0,
         refuted=asynchronous.median >= blocking.median,
     )
@@ -160,25 +160,25 @@ def same_call(of: Measured) -> Judgement:
     blocking, asynchronous, waits = of.all(
         "asynchronous copies, blocking", "asynchronous copies, non_blocking", "waits, blocking"
     )
-    said = f"{blocking.median:g} calls of cudaMemcpyAsync, {asynchronous.median:g} with non_blocking"
+    why = f"{blocking.median:g} calls of cudaMemcpyAsync, {asynchronous.median:g} with non_blocking"
     if not asynchronous.median:
-        return Judgement("unknown", f"{said}; none was recorded")
+        return Judgement("unknown", f"{why}; none was recorded")
     same = blocking.median == asynchronous.median <= waits.median
     none = not blocking.median or not waits.median
-    said = f"{said}; {waits.median:g} waits behind the blocking ones"
-    return decide(said, confirmed=same, refuted=none)
+    why = f"{why}; {waits.median:g} waits behind the blocking ones"
+    return decide(why, confirmed=same, refuted=none)
 
 
 def generally_faster(of: Measured) -> Judgement:
     """Judge whether non_blocking copies are faster: pageable, pinned, large and, if measured, small ones."""
-    found = [faster(f"{memory}, non_blocking", f"{memory}, blocking")(of) for memory in ("pageable", "pinned")]
+    judgements = [faster(f"{memory}, non_blocking", f"{memory}, blocking")(of) for memory in ("pageable", "pinned")]
     small = of.of("E2")
     if small.maybe("blocking") and small.maybe("non_blocking, one synchronize"):
-        found.append(faster("non_blocking, one synchronize", "blocking")(small))
-    outcomes, said = {each.outcome for each in found}, "; ".join(each.text for each in found)
+        judgements.append(faster("non_blocking, one synchronize", "blocking")(small))
+    outcomes, why = {each.outcome for each in judgements}, "; ".join(each.text for each in judgements)
     if "unknown" in outcomes and not {"confirmed", "refuted"} <= outcomes:
-        return Judgement("unknown", said)
-    return decide(said, confirmed=outcomes == {"confirmed"}, refuted=outcomes == {"refuted"})
+        return Judgement("unknown", why)
+    return decide(why, confirmed=outcomes == {"confirmed"}, refuted=outcomes == {"refuted"})
 
 
 def gain_varies(of: Measured) -> Judgement:
@@ -195,14 +195,14 @@ def gain_varies(of: Measured) -> Judgement:
     gains["many small pageable"] = (small("blocking"), small("non_blocking, one synchronize"))
     by_number = [_differ(gains[f"many {memory}"], gains[f"few {memory}"]) for memory in ("pageable", "pinned")]
     by_size = _differ(gains["many pageable"], gains["many small pageable"])
-    said = "; ".join(
+    why = "; ".join(
         f"{times(blocking.median, quick.median)} as fast ({name})" for name, (blocking, quick) in gains.items()
     )
-    said += "; some spreads overlap" if "unsure" in (*by_number, by_size) else ""
+    why += "; some spreads overlap" if "unsure" in (*by_number, by_size) else ""
     varies = "differ" in by_number and by_size == "differ"
     if not varies and "unsure" in (*by_number, by_size):
-        return Judgement("unknown", said)
-    return decide(said, confirmed=varies, refuted=set(by_number) == {"same"} and by_size == "same")
+        return Judgement("unknown", why)
+    return decide(why, confirmed=varies, refuted=set(by_number) == {"same"} and by_size == "same")
 
 
 def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Literal["differ", "same", "unsure"]:
@@ -233,14 +233,14 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
     def judge(of: Measured) -> Judgement:
         *without, best = (_could(of, case) for case in cases)
         without += [_could(of, case) for case in others]
-        said = "under kernels are " + "; ".join(
+        why = "under kernels are " + "; ".join(
             f"{shown(of(f'overlapped, {case}'))} of possible {shown(of(f'possible, {case}'))} "
             f"({case.removesuffix(kernels)})"
             for case in (*cases, *others)
         )
         confirmed = best[0] >= COULD and all(most <= COULD_NOT for _, most in without)
         refuted = best[1] <= COULD_NOT or any(least > COULD_NOT for least, _ in without)
-        return decide(said, confirmed=confirmed, refuted=refuted)
+        return decide(why, confirmed=confirmed, refuted=refuted)
 
     return judge
 
@@ -252,29 +252,29 @@ def conclusions_hold(of: Measured) -> Judgement:
     """
     outcomes = {point: judged(of.of(number), judge) for point, (number, judge) in CONCLUSIONS.items()}
     by_outcome = {
-        outcome: [point for point, found in outcomes.items() if found.outcome == outcome] for outcome in HOLDS
+        outcome: [point for point, judgement in outcomes.items() if judgement.outcome == outcome] for outcome in HOLDS
     }
     if len(by_outcome["unknown"]) == len(outcomes):
         raise MissingError("; ".join(outcomes))
     parts = (f"{HOLDS[outcome]}: {' and '.join(points)}" for outcome, points in by_outcome.items() if points)
-    said = f"on this machine, and for it alone, {'; '.join(parts)}"
+    why = f"on this machine, and for it alone, {'; '.join(parts)}"
     if by_outcome["unknown"] and not by_outcome["refuted"]:
-        return Judgement("unknown", said)
-    return decide(said, confirmed=len(by_outcome["confirmed"]) == len(outcomes), refuted=bool(by_outcome["refuted"]))
+        return Judgement("unknown", why)
+    return decide(why, confirmed=len(by_outcome["confirmed"]) == len(outcomes), refuted=bool(by_outcome["refuted"]))
 
 
 def takes_longer_than_a_kernel(of: Measured) -> Judgement:
     """Judge whether transfers take most of the time of the first kernel that is ported, the shortest there is."""
     share = of(PORTED)
-    said = f"{shown(share)} of the time to copy a tensor there, to multiply it by itself once, and to copy it back"
-    return decide(said, confirmed=share.low > 100 * MOSTLY, refuted=share.high < 100 * MOSTLY)
+    why = f"{shown(share)} of the time to copy a tensor there, to multiply it by itself once, and to copy it back"
+    return decide(why, confirmed=share.low > 100 * MOSTLY, refuted=share.high < 100 * MOSTLY)
 
 
 def in_turn(of: Measured) -> Judgement:
     """Judge whether on the default stream copies and kernels run one after the other."""
     least, most = zip(*(_could(of, case) for case in CASES[:2]), strict=True)
-    said = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
-    return decide(said, confirmed=max(most) <= COULD_NOT, refuted=min(least) >= COULD)
+    why = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
+    return decide(why, confirmed=max(most) <= COULD_NOT, refuted=min(least) >= COULD)
 
 
 def run_at_once(name: str, *, expected: bool) -> Judge:
@@ -285,8 +285,8 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
 
     def judge(of: Measured) -> Judgement:
         both = of(f"{AT_ONCE}{name}")
-        said = f"in {shown(both)} of the time in which copies run, both do ({name})"
-        at_once = decide(said, confirmed=both.low >= HIDDEN, refuted=both.high <= BARELY)
+        why = f"in {shown(both)} of the time in which copies run, both do ({name})"
+        at_once = decide(why, confirmed=both.low >= HIDDEN, refuted=both.high <= BARELY)
         return at_once if expected else reverse(at_once)
 
     return judge
@@ -299,12 +299,12 @@ def sent_at_once(of: Measured) -> Judgement:
     """
     large, both = of.all(f"{EARLY}{AS_MANY}", f"{AT_ONCE}{AS_MANY}")
     small = of.of("E2")(f"{EARLY}non_blocking")
-    said = (
+    why = (
         f"while the copy before still runs, the host asks for {shown(large)} of large pinned tensors and "
         f"{shown(small)} of small pageable ones (E2); on the GPU two copies run at once in {shown(both)} of the time"
     )
     return decide(
-        said,
+        why,
         confirmed=max(large.low, small.low) >= HIDDEN,
         refuted=max(large.high, small.high) <= BARELY,
     )
@@ -325,8 +325,8 @@ def gains_less(which: str) -> Judge:
             (of(f"{kind}pin then copy"), of(f"{kind}pin in threads then copy")) for kind in (f"{which}, ", "")
         )
         least, most = ratios_of_ratios(some, many)
-        said = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
-        return decide(said, confirmed=most < 1, refuted=least >= 1)
+        why = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
+        return decide(why, confirmed=most < 1, refuted=least >= 1)
 
     return judge
 
@@ -340,18 +340,18 @@ def still_on_the_host(of: Measured) -> Judgement:
     written = of.of("E6").maybe("pinned source")
     if pinned is None and written is None:
         raise MissingError(f"{ENDED}pinned")
-    said = []
+    why = []
     if pinned is not None:
         running = "all" if not pinned.high else "some" if not pinned.low else "none"
-        said.append(f"when the call returned, the pinned copy was still running in {running} of {pinned.runs} tries")
+        why.append(f"when the call returned, the pinned copy was still running in {running} of {pinned.runs} tries")
     if pageable is not None:
         ended = "all" if pageable.low else "some" if pageable.high else "none"
-        said.append(f"the pageable copy had ended in {ended} of {pageable.runs}")
+        why.append(f"the pageable copy had ended in {ended} of {pageable.runs}")
     if written is not None:
-        said.append(f"what is written to a pinned source right after the call: {shown(written)} on the GPU (E6)")
-    seen = any(copy is not None and not copy.low for copy in (pinned, pageable))
-    seen = seen or (written is not None and written.median > 0)
-    return Judgement("confirmed" if seen else "depends", "; ".join(said))
+        why.append(f"what is written to a pinned source right after the call: {shown(written)} on the GPU (E6)")
+    is_shown = any(copy is not None and not copy.low for copy in (pinned, pageable))
+    is_shown = is_shown or (written is not None and written.median > 0)
+    return Judgement("confirmed" if is_shown else "depends", "; ".join(why))
 
 
 def read_too_early(of: Measured) -> Judgement:
@@ -362,12 +362,12 @@ def read_too_early(of: Measured) -> Judgement:
 def moved_by_a_thread(of: Measured) -> Judgement:
     """Judge whether another thread copies: by the CPU time of all others, in percent of the time of the copy."""
     shares = of.all(f"{THREADS}pageable", f"{THREADS}pinned")
-    said = "; ".join(
+    why = "; ".join(
         f"other threads are busy for {shown(share)} of the copy ({share.name.removeprefix(THREADS)})"
         for share in shares
     )
     return decide(
-        said,
+        why,
         confirmed=all(share.low > 100 * MOSTLY for share in shares),
         refuted=all(share.high <= 100 * COULD_NOT for share in shares),
     )

@@ -53,11 +53,11 @@ def _verdict(bench: Bench, known: Experiment, claim: Claim) -> ClaimVerdict:
 def _published(bench: Bench, known: Experiment, claim: Claim, asked: Sequence[Figure]) -> str:
     units = {(figure.name, figure.size): figure.unit for figure in asked}
     figures = [
-        f"{each.figure}: {amount(units[each.figure, each.size], each.value)}"
-        for each in known.published
-        if (each.figure, each.size) in units
+        f"{published.figure}: {amount(units[published.figure, published.size], published.value)}"
+        for published in known.published
+        if (published.figure, published.size) in units
     ]
-    text = "; ".join((*figures, *filter(None, (claim.said,))))
+    text = "; ".join((*figures, *filter(None, (claim.shows,))))
     result = bench.result(known.number)
     others = known.texts_sizes(result.sizes) if result and text else {}
     of_sizes = ", ".join(f"{name} {value:,}" for name, value in others.items())

@@ -210,7 +210,7 @@ def _option(size: Size) -> click.Option:
 
 def _help(known: Experiment) -> str:
     number, name = known.number, known.name
-    figures = "; ".join(f"{each.figure} {each.value:g}" for each in known.published)
+    figures = "; ".join(f"{published.figure} {published.value:g}" for published in known.published)
     examples = (
         number,
         f"{name} --record {name}.json.gz",
@@ -229,7 +229,7 @@ def _help(known: Experiment) -> str:
 
 def _claim(claim: Claim) -> str:
     by = ", and ".join(SOURCES[source] for source in claim.sources)
-    return f"Claim of {by}: {claim.text}." + (f" Shown: {claim.said}." if claim.said else "")
+    return f"Claim of {by}: {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
 
 
 def _lines(title: str, lines: Sequence[str]) -> str:
@@ -267,7 +267,7 @@ def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
             fail(f"{known.number} has no case {case!r}; its cases are {'; '.join(known.cases)}")
         return {case: record}
     stem = record.removesuffix(suffix)
-    return {each: f"{stem}.{_slug(each)}{suffix}" for each in known.cases}
+    return {name: f"{stem}.{_slug(name)}{suffix}" for name in known.cases}
 
 
 def _traces(known: Experiment, file: str) -> list[str]:

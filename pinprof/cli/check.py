@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pinprof.check.baseline import Baseline, BaselineTrace
     from pinprof.check.figures import TraceFigures
     from pinprof.check.judge import Checked
-    from pinprof.trace import Trace
 
 FORMATS = ("text", "github", "sarif", "junit")
 
@@ -94,11 +93,8 @@ def check(
     allowed = _tolerance(tolerance, baseline)
     before = read_baseline(baseline) if baseline is not None else None
 
-    def figures(trace: "Trace") -> "TraceFigures":
-        return measure_figures(analyse(trace))
-
-    outcomes = list(each_outcome(traces, figures))
-    measured = [None if isinstance(made, TraceError) else made for _, made in outcomes]
+    outcomes = list(each_outcome(traces, lambda trace: measure_figures(analyse(trace))))
+    measured = [None if isinstance(figures, TraceError) else figures for _, figures in outcomes]
     matched = _matched(measured, before, baseline)
     checked = judge_all(outcomes, limits, matched, allowed, some_ranks=some_ranks)
     write(output, _render(checked, form, to_terminal=output == "-"))

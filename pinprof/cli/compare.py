@@ -62,23 +62,23 @@ def compare(
     if before == after == STANDARD_INPUT:
         fail("standard input can be read once; name the other trace")
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
-    made = compared(old, new)
+    comparison = compared(old, new)
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import to_brief as to_brief_text
         from pinprof.report.comparison.text import to_text
 
         width, color = page_options()
-        show((to_text if full else to_brief_text)(made, width=width, color=color) + "\n" * (not full))
+        show((to_text if full else to_brief_text)(comparison, width=width, color=color) + "\n" * (not full))
     if json_file:
         from pinprof.report.comparison.brief_json import to_json as to_brief
         from pinprof.report.comparison.json import to_json
 
-        write(json_file, (to_brief if brief else to_json)(made))
+        write(json_file, (to_brief if brief else to_json)(comparison))
     if html_file:
         from pinprof.report.comparison.page import to_html
 
         with progress("drawing the page"):
-            page = to_html(old, new, made)
+            page = to_html(old, new, comparison)
         write(html_file, page)
     if not json_file and not html_file and STANDARD_INPUT not in (before, after):
         say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")

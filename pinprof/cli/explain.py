@@ -59,8 +59,8 @@ def explain(topic: str | None) -> None:
         show(to_list(guides(), width=width, color=color) + to_catalogue(RULES, width=width, color=color))
         say("Next: pinprof explain reading-a-report")
         return
-    texts = {each.name: each for each in guides()}
-    rules = {each.id: each for each in RULES}
+    texts = {guide.name: guide for guide in guides()}
+    rules = {rule.id: rule for rule in RULES}
     name = _named(topic, rules, texts)
     if name in rules:
         _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
@@ -104,23 +104,23 @@ def chosen(name: str, known: Iterable[str], what: str) -> str:
 
     Upper and lower case are alike, and so are `-`, `_` and spaces. `what` says in the error what there should be.
     """
-    found = meant(name, known)
-    if not found:
+    names = meant(name, known)
+    if not names:
         fail(f"{name}: there is no such {what}")
-    if len(found) > 1:
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        fail(f"{name}: several begin so: {', '.join(found[:MOST_NAMED])}{more}")
-    return found[0]
+    if len(names) > 1:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        fail(f"{name}: several begin so: {', '.join(names[:MOST_NAMED])}{more}")
+    return names[0]
 
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that this one may mean, best one alone."""
-    names = {_plain(each): each for each in known}
+    names = {_plain(original): original for original in known}
     asked = _plain(name)
     if asked in names:
         return [names[asked]]
-    found = [plain for plain in names if asked and plain.startswith(asked)]
-    return [names[plain] for plain in found or get_close_matches(asked, names, n=1, cutoff=SIMILAR)]
+    beginnings = [plain for plain in names if asked and plain.startswith(asked)]
+    return [names[plain] for plain in beginnings or get_close_matches(asked, names, n=1, cutoff=SIMILAR)]
 
 
 def _plain(name: str) -> str:
@@ -162,5 +162,5 @@ def schema(name: str | None) -> None:
         for known, document in DOCUMENTS.items():
             show(f"{known:13} {to_schema(document)['description']}\n")
         return
-    found = chosen(name, DOCUMENTS, f"schema; there are {', '.join(DOCUMENTS)}")
-    show(json.dumps(to_schema(DOCUMENTS[found]), indent=2, ensure_ascii=False) + "\n")
+    command = chosen(name, DOCUMENTS, f"schema; there are {', '.join(DOCUMENTS)}")
+    show(json.dumps(to_schema(DOCUMENTS[command]), indent=2, ensure_ascii=False) + "\n")

@@ -85,11 +85,11 @@ def _export(file: str, name: str, output: str) -> None:
         if trace.counts.get(CATEGORY):
             fail(f"{name}: already has pinprof's tracks; export the original trace")
         analysis = analyse(trace)
-        said = notes(analysis)
+        remarks = notes(analysis)
     with open_trace(file) as stream:
-        text = WithEvents(Unpacked(stream), lambda first: events(analysis, said, first))
+        text = WithEvents(Unpacked(stream), lambda first: events(analysis, remarks, first))
         _write(_naming(name, text), output)
-    for sentence in said:
+    for sentence in remarks:
         say(begun(sentence))
     if text.cut:
         say("The trace ends too early: the export stops after its last complete event")

@@ -119,10 +119,7 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
-    if brief and not json_file:
-        fail("--brief is about the JSON; add --json")
-    if brief and with_hta:
-        fail("--brief has no room for HTA's figures; leave out --hta or --brief")
+    _refuse_brief(brief=brief, json_file=json_file, with_hta=with_hta)
     check_outputs((json_file, html.file, plotly_file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
@@ -137,8 +134,19 @@ def report(  # noqa: PLR0913  options of one command
         _report_each(analyses, lambda: analyses, hta, wanted)
         say_what_has_no_effect(job)
     if not wanted.files and STANDARD_INPUT not in files:  # which can be read once
-        named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
-        say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
+        _say_next(traces, machine)
+
+
+def _say_next(traces: Sequence[str], machine: MachineFile | None) -> None:
+    named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
+    say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
+
+
+def _refuse_brief(*, brief: bool, json_file: str | None, with_hta: bool) -> None:
+    if brief and not json_file:
+        fail("--brief is about the JSON; add --json")
+    if brief and with_hta:
+        fail("--brief has no room for HTA's figures; leave out --hta or --brief")
 
 
 class _Wanted(NamedTuple):
@@ -180,9 +188,9 @@ class _Wanted(NamedTuple):
         from pinprof.report.trace.actions import has_diffs
         from pinprof.report.trace.json import to_json
 
-        entries = [(each.profile, each.findings) for each in measured]
+        entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
-            diffs = [place for place, each in enumerate(measured) if has_diffs(each)]
+            diffs = [place for place, part in enumerate(measured) if has_diffs(part)]
             write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown, diffs))
         else:
             write(self.json_file, to_json(entries, ranks, hta))
@@ -206,8 +214,8 @@ def _report_each(
 ) -> None:
     """Report on traces one by one; `analyses` returns them with their rows, which only the page needs."""
     if wanted.text:
-        for each in measured:
-            print_report(each, wanted.of_text, wanted.html.code)
+        for part in measured:
+            print_report(part, wanted.of_text, wanted.html.code)
         print_hta(hta)
     wanted.write_json(measured, hta)
     if wanted.html.file:

@@ -180,11 +180,11 @@ def print_report(
     profile, findings = measured.profile, measured.findings
     if text.full or text.waits_by:
         waits_by = text.waits_by or "line"
-        said = to_text(profile, findings, width=width, color=color, waits_by=waits_by, full=text.full)
+        report = to_text(profile, findings, width=width, color=color, waits_by=waits_by, full=text.full)
     else:
         diffs = has_diffs(measured)
-        said = to_brief(profile, findings, width=width, color=color, code=code or code_of(), diffs=diffs)
-    show(said + "\n")
+        report = to_brief(profile, findings, width=width, color=color, code=code or code_of(), diffs=diffs)
+    show(report + "\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None) -> None:

@@ -1,7 +1,7 @@
 """`pinprof whatif` and `pinprof verify`: what a change would bring, and whether it did."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,27 +109,19 @@ def whatif(
       pinprof whatif trace.json.gz --cuda-graph step --drop-syncs all
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
-    from msgspec.structs import replace
-
-    from pinprof.whatif import Scenario, predict_scenario, replay_of
+    from pinprof.whatif import predict_scenario, replay_of
     from pinprof.whatif.options import changes_of, predict_usual
 
     check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
-    given = {name: value for name, value in options.items() if value is not None}
-    scenario = Scenario(drop_syncs=drop_syncs, **given)
-    usual = replace(scenario, pinned_gbps=None) == Scenario()
-    if not scenario.pin and not usual:
-        _refuse_rates(machine, scenario)
-        machine = None
-    scenario = replace(scenario, machine=machine and machine.pinning.rates)
+    scenario, usual, machine = _scenario(drop_syncs, machine, options)
     recorded = list(read_all(expanded(traces), lambda trace: trace))
     say_if_of_other_gpu(machine, (trace.info for trace in recorded))
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
         _refuse_unfit(replay)
         prediction = predict_scenario(replay, scenario)
-        made = predict_usual(replay, scenario) if usual else []
-    named = [(name, _options(each.scenario, machine), each) for name, each in made] or None
+        others = predict_usual(replay, scenario) if usual else []
+    named = [(name, _options(other.scenario, machine), other) for name, other in others] or None
     ranks = [(rank.trace, changes_of(rank, prediction.scenario)) for rank in replay.ranks]
     width, color = page_options()
     if json_file != "-":
@@ -145,6 +137,23 @@ def whatif(
 
         write(json_file, to_json(ranks, prediction, named))
     say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
+
+
+def _scenario(
+    drop_syncs: tuple[str, ...], machine: MachineFile | None, options: Mapping[str, Any]
+) -> "tuple[Scenario, bool, MachineFile | None]":
+    """Return the scenario, whether to compare the usual ones instead, and the bench if its rates matter."""
+    from msgspec.structs import replace
+
+    from pinprof.whatif import Scenario
+
+    given = {name: value for name, value in options.items() if value is not None}
+    scenario = Scenario(drop_syncs=drop_syncs, **given)
+    usual = replace(scenario, pinned_gbps=None) == Scenario()
+    if not scenario.pin and not usual:
+        _refuse_rates(machine, scenario)
+        machine = None
+    return replace(scenario, machine=machine and machine.pinning.rates), usual, machine
 
 
 def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
@@ -216,12 +225,12 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
         fail("standard input can be read once; name the other trace")
     old, old_profile = _measured(before)
     new, new_profile = _measured(after)
-    made = verified(old, old_profile, new, new_profile)
+    verification = verified(old, old_profile, new, new_profile)
     if json_file != "-":
         width, color = page_options()
-        show(verified_to_text(old.trace, made, width=width, color=color))
+        show(verified_to_text(old.trace, verification, width=width, color=color))
     if json_file:
-        write(json_file, verification_to_json(made))
+        write(json_file, verification_to_json(verification))
     say(f"Next: pinprof whatif {shlex.quote(after)}")
 
 

@@ -23,5 +23,5 @@ def import_path(folder: Path, path: Sequence[str]) -> list[str]:
         if entry == HOME
         or not entry.is_relative_to(root)
         or entry.name in INSTALLED
-        or any(root != each and entry.is_relative_to(each) for each in environments)
+        or any(root != environment and entry.is_relative_to(environment) for environment in environments)
     ]

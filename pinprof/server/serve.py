@@ -56,14 +56,14 @@ def server_of(calls: Calls) -> Server[Any]:
             await context.session.report_progress(seconds, None, one_line(message))
 
         try:
-            made = await calls.answer(params.name, params.arguments or {}, tell)
+            answer = await calls.answer(params.name, params.arguments or {}, tell)
         except (PinprofError, OSError) as error:
             return _text(one_line(str(error)), is_error=True)
         except Exception as error:  # noqa: BLE001  a call must not end the server
             what = one_line(f"{type(error).__name__}: {error}")
             return _text(f"pinprof itself failed ({what}); please report this", is_error=True)
-        result = _text(json.dumps(made, ensure_ascii=False))
-        result.structured_content = made
+        result = _text(json.dumps(answer, ensure_ascii=False))
+        result.structured_content = answer
         return result
 
     return Server(
