@@ -15,7 +15,7 @@ from scripts.alone import time_each, window
 from scripts.launch_programs.models import PROGRAMS, program
 from scripts.launch_programs.sides import EAGER
 from scripts.record_launches import built
-from scripts.recordings import record, write_packed
+from scripts.recordings import record
 
 RECORDED, WINDOWS, LEAST_SECONDS, ALONE_SECONDS = 2, 6, 0.25, 90
 WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "memory": {"memory": True}}
@@ -28,7 +28,7 @@ WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "me
 @click.option("--budget", default=500.0, show_default=True, help="Start nothing new after this number of seconds.")
 def main(out: Path, only: tuple[str, ...], device: str, budget: float) -> None:
     """Record the programs into OUT."""
-    jobs = [(name, (name, device, str(out))) for name in only or [each.name for each in PROGRAMS]]
+    jobs = [(name, (name, device, str(out))) for name in only or [known.name for known in PROGRAMS]]
     time_each(out / "steps.json", jobs, take, device=device, seconds=ALONE_SECONDS, budget=budget)
 
 
@@ -38,10 +38,7 @@ def take(name: str, device_name: str, out: str) -> list[float]:
     step = built(program(name).name, EAGER, device)
     windows = [window(step, device, LEAST_SECONDS) for _ in range(WINDOWS)]
     for way, options in WAYS.items():
-        raw = Path(out) / f"{name}.{way}.json"
-        record(step, device, raw, RECORDED, **options)
-        write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
-        raw.unlink()
+        record(step, device, Path(out) / f"{name}.{way}.json.gz", RECORDED, **options)
     return windows
 
 

@@ -32,7 +32,7 @@ from scripts.launch_programs.sides import (
     build,
 )
 from scripts.pair_programs.parts import Step, synchronize
-from scripts.recordings import machine_of, of_windows, record, write_packed
+from scripts.recordings import machine_of, of_windows, record
 
 WARM_UP_STEPS = 12
 WINDOWS, LEAST_SECONDS = 4, 0.25
@@ -115,10 +115,6 @@ class Recorder:
             self._keep(each, EAGER, side, windows)
         if each.looped:
             self._keep(each, LOOPED, FUSED, windows)
-        for raw in self._out.rglob("*.json"):
-            if raw.name != self._path.name:
-                write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
-                raw.unlink()
         said = ", ".join(f"{side} {of_windows(times)['median']:.2f}" for side, times in windows.items())
         print(f"{each.name}: {said} ms; {time.perf_counter() - began:.0f} s", flush=True)
 
@@ -177,9 +173,9 @@ def take_all(
     each, folder = program(name), Path(out)
     for side in (side for side in sides if side in windows):
         if side in (EAGER, LOOPED):
-            record(built(name, side, device), device, folder / f"{trace_of(each, side)}.before.json", each.steps)
+            record(built(name, side, device), device, folder / f"{trace_of(each, side)}.before.json.gz", each.steps)
         elif afters and side != FUSED:
-            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json", each.steps)
+            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json.gz", each.steps)
         tidy_up()
     return windows, failed
 

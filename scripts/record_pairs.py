@@ -22,7 +22,7 @@ from pinprof.outputs import write_whole
 from scripts.alone import Alone, window
 from scripts.pair_programs.parts import Step, synchronize
 from scripts.pairs import PAIRS, Pair, pair
-from scripts.recordings import machine_of, of_windows, record, write_packed
+from scripts.recordings import machine_of, of_windows, record
 
 WARM_UP_STEPS = 20
 PLAIN_WINDOWS = 5
@@ -117,12 +117,12 @@ class Recorder:
         """Time both sides of the pair, then record both."""
         began = time.perf_counter()
         problem, windows = self._time_both(each)
+        sizes: list[int] = []
         for side in SIDES:
             if not problem:
-                problem, _ = self._alone.run(record_side, each.name, side, str(self._out), self._device, self._scale)
+                problem, size = self._alone.run(record_side, each.name, side, str(self._out), self._device, self._scale)
+                sizes.append(size)
         if not problem:
-            with ThreadPoolExecutor(len(SIDES)) as pool:
-                sizes = list(pool.map(lambda side: tidy(self._out, each.name, side), SIDES))
             self._keep(each, windows)
             problem = f"{self._summary(each)}, {' and '.join(f'{size / 1000:.0f}' for size in sizes)} kB"
         else:
@@ -184,24 +184,10 @@ def measure_plain(name: str, side: str, device_name: str, scale: float) -> list[
     return [window(step, device, LEAST_SECONDS) for _ in range(PLAIN_WINDOWS)]
 
 
-def record_side(name: str, side: str, out: str, device_name: str, scale: float) -> bool:
-    """Record one side as a user would, into a file that is not compressed yet."""
+def record_side(name: str, side: str, out: str, device_name: str, scale: float) -> int:
+    """Record one side as a user would; return the size of the file."""
     device = torch.device(device_name)
-    record(built(name, side, device, scale), device, raw_path(Path(out), name, side))
-    return True
-
-
-def raw_path(out: Path, name: str, side: str) -> Path:
-    """Return where the trace lies before it is compressed."""
-    return out / f"{name}.{side}.json"
-
-
-def tidy(out: Path, name: str, side: str) -> int:
-    """Compress the trace without a date, and take out the machine's name; return its size."""
-    raw = raw_path(out, name, side)
-    size = write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
-    raw.unlink()
-    return size
+    return record(built(name, side, device, scale), device, Path(out) / f"{name}.{side}.json.gz")
 
 
 def load_noted(out: Path) -> Noted:

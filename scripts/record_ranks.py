@@ -18,6 +18,7 @@ import click
 import torch
 from torch import distributed
 
+from scripts.alone import Alone
 from scripts.pair_programs import of_ranks
 from scripts.pair_programs.of_ranks import RankBuild
 from scripts.pair_programs.parts import Step, synchronize
@@ -27,8 +28,6 @@ from scripts.record_pairs import (
     PLAIN_WINDOWS,
     SIDES,
     WARM_UP_STEPS,
-    raw_path,
-    tidy,
 )
 from scripts.recordings import machine_of, of_windows, record
 
@@ -100,7 +99,7 @@ def main(out: Path, only: tuple[str, ...], ranks: int, device: str, scale: float
     """Record the jobs into OUT, with pairs.json."""
     out.mkdir(parents=True, exist_ok=True)
     noted: dict[str, Any] = {
-        "machine": {**in_a_process(machine_of, device), "ranks": ranks, "scale": scale},
+        "machine": {**Alone("fork", SIDE_SECONDS).run(machine_of, device)[1], "ranks": ranks, "scale": scale},
         "command": " ".join(["PYTHONPATH=. python scripts/record_ranks.py", out.name, *sys.argv[2:]]),
         "pairs": {},
     }
@@ -119,17 +118,6 @@ def main(out: Path, only: tuple[str, ...], ranks: int, device: str, scale: float
         print(f"{pair.name:20} {time.perf_counter() - began:5.1f} s  {medians} ms", flush=True)
     (out / "pairs.json").write_text(json.dumps(noted, indent=2) + "\n")
     sys.exit(1 if failed else 0)
-
-
-def in_a_process(function: Any, *args: object) -> Any:
-    """Return what the function returns in a process of its own: this one must not start the GPU."""
-    context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    process = context.Process(target=lambda: queue.put(function(*args)))
-    process.start()
-    result = queue.get()
-    process.join()
-    return result
 
 
 class Side(NamedTuple):
@@ -161,8 +149,6 @@ def job(run: Side) -> list[float]:
             process.join()
     if any(process.exitcode for process in processes):
         return []
-    for rank in range(run.ranks):
-        tidy(run.out, f"{run.name}.rank{rank}", run.side)
     windows: list[float] = receiver.recv()
     return windows
 
@@ -177,13 +163,13 @@ def run_rank(rank: int, sender: Any, meeting: str, run: Side) -> None:
         backend, init_method=meeting, rank=rank, world_size=run.ranks, timeout=timedelta(seconds=SIDE_SECONDS)
     )
     torch.manual_seed(0)
-    pair = next(each for each in PAIRS if each.name == run.name)
+    pair = next(known for known in PAIRS if known.name == run.name)
     step = pair.build(device, run.side == "after", run.scale)
     for _ in range(WARM_UP_STEPS):
         step()
     count = steps_per_window(step, device)
     windows = [window(step, device, count) for _ in range(PLAIN_WINDOWS)]
-    record(step, device, raw_path(run.out, f"{run.name}.rank{rank}", run.side))
+    record(step, device, run.out / f"{run.name}.rank{rank}.{run.side}.json.gz")
     if rank == 0:
         sender.send(windows)
     distributed.barrier()

@@ -14,7 +14,7 @@ import torch
 from scripts.alone import time_each, window
 from scripts.launch_programs.rules import PROGRAMS
 from scripts.pair_programs.parts import synchronize
-from scripts.recordings import record, write_packed
+from scripts.recordings import record
 
 WARM_UP_STEPS, RECORDED = 10, 2
 WINDOWS, LEAST_SECONDS = 4, 0.2
@@ -48,10 +48,7 @@ def take(name: str, mended: bool, device_name: str, path: str) -> list[float]:
     lasting = name in LASTING and not mended
     windows = [] if lasting else [window(step, device, LEAST_SECONDS) for _ in range(WINDOWS)]
     for ending, stacks in (("", False),) if lasting else (("", False), (".stack", True)):
-        raw = Path(f"{path}{ending}.json")
-        record(step, device, raw, RECORDED, stacks=stacks)
-        write_packed(raw.read_bytes(), raw.with_name(f"{raw.name}.gz"))
-        raw.unlink()
+        record(step, device, Path(f"{path}{ending}.json.gz"), RECORDED, stacks=stacks)
     return windows
 
 

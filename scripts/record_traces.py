@@ -5,7 +5,6 @@ Run from the repository root:  PYTHONPATH=. python scripts/record_traces.py OUT_
 
 import gzip
 import json
-import multiprocessing
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.outputs import write_whole
 from pinprof.workloads.catalogue import WORKLOADS, Workload, workload
 from pinprof.workloads.model import Step
+from scripts.alone import Alone
 from scripts.pair_programs.parts import synchronize
 from scripts.recordings import machine_of, of_windows, write_packed
 
@@ -48,13 +48,13 @@ def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str
     """Record the workloads into OUT, with truth.json and README.md; earlier truth of other workloads is kept."""
     chosen = [workload(name) for name in only] or list(WORKLOADS)
     out.mkdir(parents=True, exist_ok=True)
-    context = multiprocessing.get_context(start)
-    failed = ["machine"] if alone(context, write_machine, out, device, scale, only) else []
+    alone = Alone(start, ALONE_SECONDS)
+    failed = ["machine"] if alone.run(write_machine, out, device, scale, only)[0] else []
     for each in chosen:
         began = time.perf_counter()
-        problem = alone(context, measure_plain, each.name, out, device, scale)
+        problem, _ = alone.run(measure_plain, each.name, out, device, scale)
         for with_stack in RECORDED_STEPS:
-            problem = problem or alone(context, record, each.name, out, device, scale, with_stack)
+            problem = problem or alone.run(record, each.name, out, device, scale, with_stack)[0]
         took = time.perf_counter() - began
         print(f"{each.name:24} {took:5.1f} s  {problem or summary_line(load_truth(out), each.name)}", flush=True)
         if problem:
@@ -65,24 +65,7 @@ def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str
         sys.exit(1)
 
 
-def alone(context: Any, function: Any, *args: object) -> str | None:
-    """Run the function in a process of its own; return what went wrong, or None.
-
-    So a crash takes nothing else along, and nothing is timed in a process that was profiled before: CUPTI, once loaded,
-    slows a step that the host bounds by a third. This process itself never starts the GPU: a fork of it could not use
-    it then.
-    """
-    process = context.Process(target=function, args=args)
-    process.start()
-    process.join(ALONE_SECONDS)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return f"FAILED: not done after {ALONE_SECONDS} s"
-    return f"FAILED: exit status {process.exitcode}" if process.exitcode else None
-
-
-def measure_plain(name: str, out: Path, device_name: str, scale: float) -> None:
+def measure_plain(name: str, out: Path, device_name: str, scale: float) -> bool:
     """Time the workload's plain step and note it in the truth."""
     device = torch.device(device_name)
     with workload(name).build(device, scale) as step:
@@ -90,6 +73,7 @@ def measure_plain(name: str, out: Path, device_name: str, scale: float) -> None:
     truth = load_truth(out)
     truth["workloads"][name] = {"name": name, "plain_ms": plain, "files": {}}
     save_truth(out, truth)
+    return True
 
 
 def plain_windows(step: Step, device: torch.device) -> dict[str, float | int | list[float]]:
@@ -111,7 +95,7 @@ def run_window(step: Step, device: torch.device, *, steps: int, seconds: float) 
     return (time.perf_counter_ns() - start) / NS_PER_MS / done
 
 
-def record(name: str, out: Path, device_name: str, scale: float, with_stack: bool) -> None:
+def record(name: str, out: Path, device_name: str, scale: float, with_stack: bool) -> bool:
     """Record the workload into its file and note the file in the truth."""
     path = out / f"{name}{'.stack' if with_stack else ''}.json.gz"
     steps = RECORDED_STEPS[with_stack]
@@ -126,6 +110,7 @@ def record(name: str, out: Path, device_name: str, scale: float, with_stack: boo
     truth = load_truth(out)
     truth["workloads"][name]["files"][path.name] = steps
     save_truth(out, truth)
+    return True
 
 
 def load_truth(out: Path) -> Truth:
@@ -142,7 +127,7 @@ def save_truth(out: Path, truth: Truth) -> None:
     write_whole(out / "truth.json", json.dumps(truth, indent=2) + "\n")
 
 
-def write_machine(out: Path, device_name: str, scale: float, only: tuple[str, ...]) -> None:
+def write_machine(out: Path, device_name: str, scale: float, only: tuple[str, ...]) -> bool:
     """Note where and how the traces were recorded."""
     truth = load_truth(out)
     truth["machine"] = {**machine_of(device_name), "scale": scale}
@@ -151,6 +136,7 @@ def write_machine(out: Path, device_name: str, scale: float, only: tuple[str, ..
     options += [] if scale == 1.0 else ["--scale", str(scale)]
     truth["command"] = " ".join(["PYTHONPATH=. python scripts/record_traces.py", out.name, *options])
     save_truth(out, truth)
+    return True
 
 
 def summary_line(truth: Truth, name: str) -> str:
@@ -162,7 +148,7 @@ def summary_line(truth: Truth, name: str) -> str:
 README = """\
 # Recorded workloads
 
-Real recordings of `pinprof/workloads`, with the truth beside them: the same step timed without a profiler, in the same
+Real recordings of `pinprof/workloads`, with the truth: the same step timed without a profiler, in the same
 process just before. This page and `truth.json` are written by the command that made the recordings:
 
     {command}

@@ -27,8 +27,8 @@ def record(
     *,
     stacks: bool = False,
     memory: bool = False,
-) -> None:
-    """Record some steps as a user would, into a file that is not compressed.
+) -> int:
+    """Record some steps as a user would, into a packed file; return its size.
 
     `stacks`: with stacks and shapes; `memory`: with memory and shapes.
     """
@@ -43,7 +43,11 @@ def record(
         for _ in range(PROFILER_WARM_UP + steps):
             step()
             profiler.step()
-    profiler.export_chrome_trace(str(path))
+    raw = path.with_suffix("")
+    profiler.export_chrome_trace(str(raw))
+    size = write_packed(raw.read_bytes(), path)
+    raw.unlink()
+    return size
 
 
 def write_packed(text: bytes, path: Path) -> int:
