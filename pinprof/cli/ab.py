@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pinprof.ab.bisection import Tried
     from pinprof.ab.checkout import Repository
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 OURS, THEIRS, CANNOT = 0, 1, 2
 WORKING_TREE = "working tree"
 OVERTIME = 1.0

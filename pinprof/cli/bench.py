@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 RECORDING_TIMEOUT_S = 300.0
 SUFFIXES = (".json.gz", ".json")
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 @click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
 @click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "github", "sarif", "junit")
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 def limit_options(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command an option for each figure that can have a limit."""

@@ -19,9 +19,6 @@ from pinprof.cli.terminal import (
 from pinprof.cli.traces import analysing, one_trace, read
 from pinprof.urls import STANDARD_INPUT
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 @click.command(short_help="Show what changed between two traces.")
 @click.argument("before", type=click.Path())

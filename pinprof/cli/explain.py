@@ -15,9 +15,6 @@ from pinprof.streams import is_terminal
 if TYPE_CHECKING:
     from pinprof.rules.rule import Rule
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 SIMILAR = 0.7
 """How alike a mistyped name is to the one that was meant, by difflib."""
 MOST_NAMED = 6

@@ -12,9 +12,6 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 from pinprof.cli.traces import one_trace
 from pinprof.urls import shown
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 GZIP_LEVEL = 2
 """Of isal's four; the best that still packs faster than Perfetto unpacks."""
 MEGABYTE = 10**6

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.fix import Chosen, Patches
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 def propose_option(does: str) -> Callable[[Command], Command]:
     """Return the option that lets a command do something with changes that are not certain."""

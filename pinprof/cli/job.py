@@ -90,7 +90,7 @@ def say_where(output: str, local_rank: str | None) -> None:
 
 def command_for(base: Path, *, is_folder: bool) -> str:
     """Return the command that reports on the traces of all ranks."""
-    from pinprof.capture.job import path_of_rank  # noqa: PLC0415  `pinprof --help` needs no torch
+    from pinprof.capture.job import path_of_rank
 
     return f"pinprof report {shlex.quote(f'{base.parent}/' if is_folder else str(path_of_rank(base, '*')))}"
 

@@ -23,9 +23,6 @@ OF_MLFLOW = ("tracking_uri", "experiment")
 OF_WANDB = ("project", "entity", "offline")
 """Options that only one tracker has."""
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 @click.command(short_help="Log the report on a trace to a run of MLflow or Weights & Biases.")
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())

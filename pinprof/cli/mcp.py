@@ -7,9 +7,6 @@ import click
 
 from pinprof.cli.terminal import fail
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 @click.command(short_help="Serve these commands to AI agents (Model Context Protocol).")
 @click.option(

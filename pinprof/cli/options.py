@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pinprof.report.source import Code
     from pinprof.trace.info import Info
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
 JOBS = "pinprof.jobs"
 """The key of the number of processes that read traces, in the context of the command."""

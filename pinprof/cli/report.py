@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 NAMED = 4
 """The most traces that the next command names."""
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 @click.command(short_help="Say why a recorded step is slow, and what to change.")
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())

@@ -48,9 +48,6 @@ WINDOWS = ("plain", "lean", "lines")
 LONGEST_PLAIN_S = 20.0
 """How long it times steps at most, if it is not asked to for longer."""
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 HELP = """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
 

@@ -30,9 +30,6 @@ LAUNCHERS = {
 ALIKE = 0.7
 """A file whose name is less like the given one is not taken for it."""
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 class BeforeScript(click.Command):
     """A command whose own options come before the script, and the script's after it."""

@@ -163,7 +163,7 @@ def check_outputs(
 
 def _local_files(reads: Iterable[str]) -> Iterator[str]:
     """Yield the local files among those that the command reads."""
-    from pinprof.trace.files import trace_files  # noqa: PLC0415  `pinprof --help` does not need it
+    from pinprof.trace.files import trace_files
 
     for read in reads:
         if local_path(read) is None:
@@ -241,8 +241,8 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
     if not is_terminal(sys.stderr):
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415  `pinprof --help` does not need it
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
 
     with Console(stderr=True).status(Text(on_one_line(text))) as status:  # rich parses a str as its markup
         yield lambda text: status.update(Text(on_one_line(text)))

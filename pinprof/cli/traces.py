@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
     """Return what `make` makes of the trace in a file; `which` says, for the progress, which file of several it is."""

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pinprof.trial.certificate import Certificate
     from pinprof.trial.trial import Wanted
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
 
 

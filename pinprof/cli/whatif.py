@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 LEAST, MOST = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 def _positive(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
     """Refuse a number that cannot be a time, rate or speed; NaN fails every comparison."""

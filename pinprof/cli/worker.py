@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pinprof.ab.turns import QuickExit
     from pinprof.capture.window.recording import TimeSteps
 
-# Imports of what computes stand in the functions: `pinprof --help` needs none of it.
-# ruff: noqa: PLC0415
-
 
 @click.command(hidden=True)
 @click.argument("config", type=click.Path())
