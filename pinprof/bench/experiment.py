@@ -10,7 +10,7 @@ SOURCES = {
     "tutorial": "the PyTorch tutorial on pin_memory() and non_blocking",
     "article": "an article on pinned memory in data loading",
     "question": "a question on prefetching",
-    "answer": "the answers shown beside that question",
+    "answer": "answers to a question on prefetching",
     "processes": "an article that times pinned against pageable memory over several processes",
     "pinprof": "pinprof; no text says so",
 }

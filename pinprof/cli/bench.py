@@ -208,6 +208,7 @@ def _option(size: Size) -> click.Option:
 def _help(known: Experiment) -> str:
     number, name = known.number, known.name
     figures = "; ".join(f"{published.figure} {published.value:g}" for published in known.published)
+    texts = dict.fromkeys(source for claim in known.claims for source in claim.sources)
     examples = (
         number,
         f"{name} --record {name}.json.gz",
@@ -216,6 +217,7 @@ def _help(known: Experiment) -> str:
     parts = (
         f"{number}: {known.summary}.",
         *(_claim(claim) for claim in known.claims),
+        _lines("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {known.changed}." if known.changed else "",
         _lines("Cases that --record records:", known.cases),
@@ -225,8 +227,7 @@ def _help(known: Experiment) -> str:
 
 
 def _claim(claim: Claim) -> str:
-    by = ", and ".join(SOURCES[source] for source in claim.sources)
-    return f"Claim of {by}: {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
+    return f"Claim ({', '.join(claim.sources)}): {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
 
 
 def _lines(title: str, lines: Sequence[str]) -> str:
