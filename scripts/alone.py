@@ -71,8 +71,8 @@ def time_each(
         if not problem:
             noted["programs"][label] = windows and of_windows(windows)
             write_whole(noted_at, json.dumps(noted, indent=2) + "\n")
-        said = problem or (windows and f"{of_windows(windows)['median']:.2f} ms")
-        print(f"{label}: {said}; {time.perf_counter() - began:.0f} s", flush=True)
+        outcome = problem or (windows and f"{of_windows(windows)['median']:.2f} ms")
+        print(f"{label}: {outcome}; {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:

@@ -83,11 +83,11 @@ def simulate(comparisons: int) -> None:
     for noise in NOISES:
         row = [noise]
         for pairs, percent in product((20, 60), (0, 2, 5, 10)):
-            said = Counter(
+            verdicts = Counter(
                 simulated(noise, percent / 100, Random(f"{noise} {seed}"), pairs=pairs)  # noqa: S311  no secret
                 for seed in range(comparisons)
             )
-            wrong_or_found = said["slower"] + said["faster"]
+            wrong_or_found = verdicts["slower"] + verdicts["faster"]
             row.append(f"{pairs} pairs {percent} %: {100 * wrong_or_found / comparisons:.1f} %")
         print("; ".join(row), flush=True)
 
@@ -105,16 +105,17 @@ def compare(folder: Path, percent: int, asked: argparse.Namespace) -> None:
     took, right = [], 0
     for number in range(asked.repeat):
         start = time.monotonic()
-        made = measure_versions((version(folder, 0), version(folder, percent)), wishes)
-        judgement = made.test.judgement
+        measurement = measure_versions((version(folder, 0), version(folder, percent)), wishes)
+        judgement = measurement.test.judgement
         verdicts[judgement.verdict] += 1
         took.append(time.monotonic() - start)
-        named = "" if asked.no_trace else likely_cause(made, folder / f"{percent}-{number}")
+        named = "" if asked.no_trace else likely_cause(measurement, folder / f"{percent}-{number}")
         right += "mm" in named
         print(
             f"{percent:3} % more: {judgement.verdict}, {100 * (judgement.ratio - 1):+.1f} % "
-            f"({100 * (judgement.low - 1):+.1f} to {100 * (judgement.high - 1):+.1f}), {len(made.test.pairs)} pairs, "
-            f"{made.turns}, {took[-1]:.0f} s, load {os.getloadavg()[0]:.1f}; {named}",
+            f"({100 * (judgement.low - 1):+.1f} to {100 * (judgement.high - 1):+.1f}), "
+            f"{len(measurement.test.pairs)} pairs, "
+            f"{measurement.turns}, {took[-1]:.0f} s, load {os.getloadavg()[0]:.1f}; {named}",
             flush=True,
         )
     print(
@@ -122,9 +123,9 @@ def compare(folder: Path, percent: int, asked: argparse.Namespace) -> None:
     )
 
 
-def likely_cause(made: Measurement, folder: Path) -> str:
+def likely_cause(measurement: Measurement, folder: Path) -> str:
     """Return what is named first as the cause."""
-    recorded = record(made, AUTO, folder)
+    recorded = record(measurement, AUTO, folder)
     if recorded.changes is None:
         return recorded.why
     return recorded.changes.causes[0].what if recorded.changes.causes else "no cause"
@@ -143,7 +144,7 @@ def stream(folder: Path, asked: argparse.Namespace) -> None:
                 seconds = time.monotonic() - start
                 print(f"{len(pairs)} pairs, {seconds:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     measured = differences(pairs).tolist()
-    print("differences in %:", [round(100 * each, 2) for each in measured])
+    print("differences in %:", [round(100 * difference, 2) for difference in measured])
     for count in (12, 24, 48):
         for percent in (0, 2, 5, 10):
             print(f"{count} pairs, {percent} % more: {relabelled(measured, count, exp(0) + percent / 100)}", flush=True)

@@ -88,7 +88,7 @@ def _write_rank(source: Path, out: Path, rank: int, ranks: int) -> int:
     process = OP_PROCESS.search(data)
     assert process, "a trace has ops"
     shift = rank * 7919 % 1000
-    data = WHOLE_US.sub(lambda found: b"%d" % (int(found[0]) + shift), data)
+    data = WHOLE_US.sub(lambda match: b"%d" % (int(match[0]) + shift), data)
     data = re.sub(rb'(?<="[pt]id": )%b\b' % process[1], b"%d" % (int(process[1]) + rank), data)
     data = re.sub(rb'"rank": \d+, "world_size": \d+', b'"rank": %d, "world_size": %d' % (rank, ranks), data, count=1)
     group = ", ".join([*map(str, range(min(ranks, SHOWN_RANKS))), *["..."] * (ranks > SHOWN_RANKS)]).encode()
@@ -112,7 +112,7 @@ def bench(folder: Path, jobs: tuple[int, ...], rounds: int) -> None:
     print("|---:|---:|---:|---:|---:|---:|---:|---:|")
     first = None
     for count in jobs or [*(2**power for power in range(10) if 2**power < cores), cores]:
-        cost = min((_report(folder, count, ranks - 1) for _ in range(rounds)), key=lambda each: each.seconds)
+        cost = min((_report(folder, count, ranks - 1) for _ in range(rounds)), key=lambda cost: cost.seconds)
         first = first or cost.seconds
         print(
             f"| {count} | {cost.seconds:.1f} | {first / cost.seconds:.1f} "
@@ -142,9 +142,9 @@ def _report(folder: Path, jobs: int, slowest: int) -> Cost:
         seconds = time.perf_counter() - begin
         if process.returncode:
             sys.exit(f"the report failed: {errors}")
-        found = json.loads(out.read_text())["ranks"]
-    if (found["slowest_rank"], len(found["rows"])) != (slowest, slowest + 1):
-        sys.exit(f"the report on {len(found['rows'])} ranks names rank {found['slowest_rank']}, which is {slowest}")
+        ranks = json.loads(out.read_text())["ranks"]
+    if (ranks["slowest_rank"], len(ranks["rows"])) != (slowest, slowest + 1):
+        sys.exit(f"the report on {len(ranks['rows'])} ranks names rank {ranks['slowest_rank']}, which is {slowest}")
     return Cost(seconds, usage.ru_utime + usage.ru_stime, parent, child, together)
 
 

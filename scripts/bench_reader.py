@@ -80,8 +80,8 @@ def make(out: Path, megabytes: int, source: tuple[Path, ...]) -> None:
 
 def _process(document: bytes) -> bytes:
     """Return the id of the process that ran the first op."""
-    found = OP_PROCESS.search(document)
-    return found[1] if found else b"0"
+    match = OP_PROCESS.search(document)
+    return match[1] if match else b"0"
 
 
 def _as_process(document: bytes, process: bytes) -> bytes:

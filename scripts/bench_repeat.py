@@ -72,12 +72,12 @@ def compare(first: Bench, second: Bench) -> int:
         (first, second, "of the second in the first"),
         (second, first, "of the first in the second"),
     ):
-        found = list(repeats(one, other))
-        for each in found:
-            if not each.is_within:
-                print(f"  {each}")
-        within = sum(each.is_within for each in found)
-        print(f"{within} of {len(found)} medians {title} ({percent(within / len(found)) if found else 'none'})")
+        medians = list(repeats(one, other))
+        for median in medians:
+            if not median.is_within:
+                print(f"  {median}")
+        within = sum(median.is_within for median in medians)
+        print(f"{within} of {len(medians)} medians {title} ({percent(within / len(medians)) if medians else 'none'})")
     changed, total = list(flips(first, second)), len(verdicts(first))
     for line in changed:
         print(f"  {line}")

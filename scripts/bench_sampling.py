@@ -74,7 +74,7 @@ def cost(sample: Callable[[], Any], interval_s: float, values: torch.Tensor, rou
             with sample() if is_on else nullcontext() as sampler:
                 times[is_on] = turn(values, sampler.step if sampler else lambda: None)
         pairs.append([on / off for on, off in zip(times[True], times[False], strict=True)])
-    return dict(zip(("clock", "cpu"), (ratio(each, interval_s) for each in zip(*pairs, strict=True)), strict=True))
+    return dict(zip(("clock", "cpu"), (ratio(times, interval_s) for times in zip(*pairs, strict=True)), strict=True))
 
 
 def ratio(ratios: Sequence[float], interval_s: float) -> dict[str, float]:
@@ -129,12 +129,12 @@ def shares(values: torch.Tensor, matrix: torch.Tensor) -> dict[str, tuple[float,
 
 def sampled(host: HostProfile, name: str) -> float:
     """Return the share of a part: of its function, or of the line of the part that calls it in C."""
-    found = 0
+    samples = 0
     for stack in host.stacks:
         functions = [host.frames[index].function for index in stack.frames]
         is_lambda = functions[-1].endswith("<lambda>")
-        found += stack.count * (name in functions or (name == "sleep" and is_lambda))
-    return found / max(host.samples, 1)
+        samples += stack.count * (name in functions or (name == "sleep" and is_lambda))
+    return samples / max(host.samples, 1)
 
 
 def main() -> None:
@@ -150,7 +150,7 @@ def main() -> None:
     side = 500 if device.type == "cpu" else 6000  # some ms of work
     matrix = torch.ones(side, side, device=device)
     turn(values)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "device": str(device),
         "step_ms": turn(values)[0] * 1e3,
         "interval_ms": INTERVAL_S * 1e3,
@@ -160,7 +160,7 @@ def main() -> None:
         "usual": cost(sampling, INTERVAL_S, values, options.rounds),
         "shares": shares(values, matrix),
     }
-    text = json.dumps(found, indent=2)
+    text = json.dumps(results, indent=2)
     print(text)
     if options.json:
         options.json.write_text(text + "\n")

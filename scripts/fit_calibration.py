@@ -161,19 +161,19 @@ def measured(folder: Path) -> Iterator[tuple[Path, str, list[float]]]:
     No windows: the trace itself says what was measured.
     """
     noted = next((folder / name for name in NOTED if (folder / name).exists()), None)
-    found = json.loads(noted.read_text()) if noted else {}
-    if "pairs" in found:
-        seen = {pair.get("trace", name): pair for name, pair in found["pairs"].items()}
-        for trace, pair in seen.items():
+    steps = json.loads(noted.read_text()) if noted else {}
+    if "pairs" in steps:
+        by_trace = {pair.get("trace", name): pair for name, pair in steps["pairs"].items()}
+        for trace, pair in by_trace.items():
             path = folder / f"{trace}.before.json.gz"
             if path.exists():
                 yield path, trace.removesuffix("_looped"), pair["before_ms"]["windows"]
         return
-    programs = {name: times for name, times in found.get("programs", found.get("workloads", {})).items() if times}
+    programs = {name: times for name, times in steps.get("programs", steps.get("workloads", {})).items() if times}
     for path in sorted(folder.glob("*.json.gz")):
         name = path.name.split(".")[0] + ".mended" * (".mended." in path.name)
         times = programs.get(name)
-        if times or not found:
+        if times or not steps:
             windows = times.get("plain_ms", times)["windows"] if times else []
             yield path, name.removesuffix(".mended"), windows
 

@@ -84,7 +84,7 @@ def calls(folder: Path, places: Sequence[Path]) -> Iterator[Call]:
 
 
 def _of(folder: Path, commands: dict[str, list[str]], *inputs: Path) -> Iterator[Call]:
-    name = "+".join("_".join(part for part in each.parts if part not in {"/", ".."}) for each in inputs)
+    name = "+".join("_".join(part for part in path.parts if part not in {"/", ".."}) for path in inputs)
     for kind, words in commands.items():
         yield Call(folder / f"{name}.{kind}", words, list(map(str, inputs)))
 
@@ -107,8 +107,8 @@ def _page(text: str) -> str:
     return scripts.replace("><", ">\n<")
 
 
-def _script(found: re.Match[str]) -> str:
-    head, body, tail = found.groups()
+def _script(match: re.Match[str]) -> str:
+    head, body, tail = match.groups()
     known = body if len(body) < LONG else hashlib.sha256(body.encode()).hexdigest()
     return f"{head}{known}{tail}"
 

@@ -338,4 +338,4 @@ def pair(name: str) -> Pair:
     for known in PAIRS:
         if known.name == name:
             return known
-    raise UnknownPairError(f"no pair is named {name!r}; there are {', '.join(each.name for each in PAIRS)}")
+    raise UnknownPairError(f"no pair is named {name!r}; there are {', '.join(known.name for known in PAIRS)}")

@@ -70,9 +70,9 @@ def main(out: Path, only: tuple[str, ...], device: str, *, compiles: bool, after
     recorder = Recorder(out, device, deadline)
     chosen = [program(name) for name in only] or list(PROGRAMS)
     if compiles:
-        recorder.compile_all([each for each in chosen if each.compiled])
-    for each in chosen:
-        recorder.take(each, compiles=compiles and each.compiled, afters=afters)
+        recorder.compile_all([known for known in chosen if known.compiled])
+    for known in chosen:
+        recorder.take(known, compiles=compiles and known.compiled, afters=afters)
     if recorder.failed:
         print(f"failed: {', '.join(recorder.failed)}", file=sys.stderr)
 
@@ -91,42 +91,42 @@ class Recorder:
     def compile_all(self, programs: list[Program]) -> None:
         """Fill the compiler's caches, side by side: nothing is timed."""
         began = time.perf_counter()
-        jobs = [(each.name, side) for each in programs for side in (COMPILED, REDUCED)]
+        jobs = [(known.name, side) for known in programs for side in (COMPILED, REDUCED)]
         with ThreadPoolExecutor(len(jobs) or 1) as pool:
             for problem, _ in pool.map(lambda job: self._compiling.run(warm, *job, self._device), jobs):
                 self._say("compiling", problem)
         print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
 
-    def take(self, each: Program, *, compiles: bool, afters: bool) -> None:
+    def take(self, known: Program, *, compiles: bool, afters: bool) -> None:
         """Time all sides of a program in one process, the one that people write first and last, and record that one."""
         began = time.perf_counter()
         if began > self._deadline:
-            self._say(each.name, "no time left")
+            self._say(known.name, "no time left")
             return
         sides = [FUSED, *((GRAPH_STEP, GRAPH_MODEL) if self._device != "cpu" else ())]
         sides += [COMPILED, REDUCED] if compiles else []
-        sides += [LOOPED] if each.looped else []
-        problem, found = self._alone.run(take_all, each.name, (EAGER, *sides), self._device, str(self._out), afters)
-        self._say(each.name, problem)
-        windows, failed = found or ({}, {})
+        sides += [LOOPED] if known.looped else []
+        problem, times = self._alone.run(take_all, known.name, (EAGER, *sides), self._device, str(self._out), afters)
+        self._say(known.name, problem)
+        windows, failed = times or ({}, {})
         for side, why in failed.items():
-            self._say(f"{each.name}, {side}", f"FAILED: {why}")
+            self._say(f"{known.name}, {side}", f"FAILED: {why}")
         for side in sides:
-            self._keep(each, EAGER, side, windows)
-        if each.looped:
-            self._keep(each, LOOPED, FUSED, windows)
-        said = ", ".join(f"{side} {of_windows(times)['median']:.2f}" for side, times in windows.items())
-        print(f"{each.name}: {said} ms; {time.perf_counter() - began:.0f} s", flush=True)
+            self._keep(known, EAGER, side, windows)
+        if known.looped:
+            self._keep(known, LOOPED, FUSED, windows)
+        medians = ", ".join(f"{side} {of_windows(times)['median']:.2f}" for side, times in windows.items())
+        print(f"{known.name}: {medians} ms; {time.perf_counter() - began:.0f} s", flush=True)
 
-    def _keep(self, each: Program, before: str, after: str, windows: dict[str, list[float]]) -> None:
+    def _keep(self, known: Program, before: str, after: str, windows: dict[str, list[float]]) -> None:
         if after not in SCENARIOS or before not in windows or after not in windows:
             return
-        trace = trace_of(each, before)
+        trace = trace_of(known, before)
         self._noted["pairs"][f"{trace}.{after}"] = {
-            "what": f"{each.what}: {WORDS[after]}",
+            "what": f"{known.what}: {WORDS[after]}",
             "trace": trace,
             "scenario": SCENARIOS[after],
-            "looked_at": each.looked_at,
+            "looked_at": known.looked_at,
             "before_ms": of_windows(windows[before]),
             "after_ms": of_windows(windows[after]),
         }
@@ -138,9 +138,9 @@ class Recorder:
             print(f"{what}: {problem}", flush=True)
 
 
-def trace_of(each: Program, side: str) -> str:
+def trace_of(known: Program, side: str) -> str:
     """Return the name of the trace of a side."""
-    return each.name if side == EAGER else f"{each.name}_{side}"
+    return known.name if side == EAGER else f"{known.name}_{side}"
 
 
 def built(name: str, side: str, device: torch.device) -> Step:
@@ -170,12 +170,12 @@ def take_all(
         except Exception as error:  # noqa: BLE001  other people's programs may fail in any way; the others go on
             failed[side] = f"{type(error).__name__}: {error}".partition("\n")[0]
         tidy_up()
-    each, folder = program(name), Path(out)
+    known, folder = program(name), Path(out)
     for side in (side for side in sides if side in windows):
         if side in (EAGER, LOOPED):
-            record(built(name, side, device), device, folder / f"{trace_of(each, side)}.before.json.gz", each.steps)
+            record(built(name, side, device), device, folder / f"{trace_of(known, side)}.before.json.gz", known.steps)
         elif afters and side != FUSED:
-            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json.gz", each.steps)
+            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json.gz", known.steps)
         tidy_up()
     return windows, failed
 

@@ -61,12 +61,12 @@ def main(
     recorder = Recorder(out, device, scale, "fork" if jobs == 1 else "spawn")
     recorder.note_machine()
     for number in range(rounds):
-        left = [each for each in asked if recorder.rounds(each) == number or (number == 0 and not missing)]
+        left = [known for known in asked if recorder.rounds(known) == number or (number == 0 and not missing)]
         work = partial(timely, recorder.next_round if number else recorder.first_round, began + budget)
-        skipped = [each.name for each, done in zip(left, side_by_side(work, left, jobs), strict=True) if not done]
+        skipped = [known.name for known, done in zip(left, side_by_side(work, left, jobs), strict=True) if not done]
         if skipped:
             print(f"round {number + 1}: no time left for {', '.join(skipped)}", flush=True)
-    recorded = sum(recorder.rounds(each) > 0 for each in asked)
+    recorded = sum(recorder.rounds(known) > 0 for known in asked)
     print(f"{recorded} of {len(asked)} pairs in {time.perf_counter() - began:.0f} s", flush=True)
     if recorder.failed:
         print(f"failed: {', '.join(recorder.failed)}", file=sys.stderr)
@@ -76,16 +76,16 @@ def main(
 def side_by_side(work: Callable[[Pair], bool], pairs: list[Pair], jobs: int) -> list[bool]:
     """Do the work for all pairs, `jobs` at a time."""
     if jobs == 1:  # no threads: a fork would not have them
-        return [work(each) for each in pairs]
+        return [work(pair) for pair in pairs]
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(work, pairs))
 
 
-def timely(work: Callable[[Pair], None], deadline: float, each: Pair) -> bool:
+def timely(work: Callable[[Pair], None], deadline: float, pair: Pair) -> bool:
     """Do the work if there is time to start it; tell whether it was done."""
     if time.perf_counter() > deadline:
         return False
-    work(each)
+    work(pair)
     return True
 
 
@@ -108,51 +108,51 @@ class Recorder:
         )
         self._save()
 
-    def rounds(self, each: Pair) -> int:
+    def rounds(self, pair: Pair) -> int:
         """Return how often both sides of the pair have been timed."""
-        entry = self._noted["pairs"].get(each.name)
+        entry = self._noted["pairs"].get(pair.name)
         return len(entry["before_ms"]["windows"]) // PLAIN_WINDOWS if entry else 0
 
-    def first_round(self, each: Pair) -> None:
+    def first_round(self, pair: Pair) -> None:
         """Time both sides of the pair, then record both."""
         began = time.perf_counter()
-        problem, windows = self._time_both(each)
+        problem, windows = self._time_both(pair)
         sizes: list[int] = []
         for side in SIDES:
             if not problem:
-                problem, size = self._alone.run(record_side, each.name, side, str(self._out), self._device, self._scale)
+                problem, size = self._alone.run(record_side, pair.name, side, str(self._out), self._device, self._scale)
                 sizes.append(size)
         if not problem:
-            self._keep(each, windows)
-            problem = f"{self._summary(each)}, {' and '.join(f'{size / 1000:.0f}' for size in sizes)} kB"
+            self._keep(pair, windows)
+            problem = f"{self._summary(pair)}, {' and '.join(f'{size / 1000:.0f}' for size in sizes)} kB"
         else:
-            self.failed.append(each.name)
-        print(f"{each.name:24} {time.perf_counter() - began:5.1f} s  {problem}", flush=True)
+            self.failed.append(pair.name)
+        print(f"{pair.name:24} {time.perf_counter() - began:5.1f} s  {problem}", flush=True)
 
-    def next_round(self, each: Pair) -> None:
+    def next_round(self, pair: Pair) -> None:
         """Time both sides of the pair once more."""
         began = time.perf_counter()
-        problem, windows = self._time_both(each)
+        problem, windows = self._time_both(pair)
         if problem:
-            self.failed.append(each.name)
+            self.failed.append(pair.name)
         else:
-            earlier = self._noted["pairs"][each.name]
-            self._keep(each, {side: earlier[f"{side}_ms"]["windows"] + windows[side] for side in SIDES})
-        print(f"{each.name:24} {time.perf_counter() - began:5.1f} s  {problem or self._summary(each)}", flush=True)
+            earlier = self._noted["pairs"][pair.name]
+            self._keep(pair, {side: earlier[f"{side}_ms"]["windows"] + windows[side] for side in SIDES})
+        print(f"{pair.name:24} {time.perf_counter() - began:5.1f} s  {problem or self._summary(pair)}", flush=True)
 
-    def _time_both(self, each: Pair) -> tuple[str | None, dict[str, list[float]]]:
+    def _time_both(self, pair: Pair) -> tuple[str | None, dict[str, list[float]]]:
         windows: dict[str, list[float]] = {}
         for side in SIDES:
-            problem, windows[side] = self._alone.run(measure_plain, each.name, side, self._device, self._scale)
+            problem, windows[side] = self._alone.run(measure_plain, pair.name, side, self._device, self._scale)
             if problem:
                 return problem, windows
         return None, windows
 
-    def _keep(self, each: Pair, windows: dict[str, list[float]]) -> None:
+    def _keep(self, pair: Pair, windows: dict[str, list[float]]) -> None:
         """Note the windows and write all that is noted."""
-        entry: Noted = {"what": each.what, "scenario": each.scenario, "looked_at": each.looked_at}
+        entry: Noted = {"what": pair.what, "scenario": pair.scenario, "looked_at": pair.looked_at}
         entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
-        self._noted["pairs"][each.name] = entry
+        self._noted["pairs"][pair.name] = entry
         self._save()
 
     def _save(self) -> None:
@@ -160,8 +160,8 @@ class Recorder:
         pairs = dict(sorted(self._noted["pairs"].items(), key=lambda item: order.index(item[0])))
         write_whole(self._out / "pairs.json", json.dumps({**self._noted, "pairs": pairs}, indent=2) + "\n")
 
-    def _summary(self, each: Pair) -> str:
-        entry = self._noted["pairs"][each.name]
+    def _summary(self, pair: Pair) -> str:
+        entry = self._noted["pairs"][pair.name]
         before, after = (entry[f"{side}_ms"] for side in SIDES)
         parts = [f"{ms['median']:.3f} ({ms['min']:.3f} to {ms['max']:.3f})" for ms in (before, after)]
         return f"{' -> '.join(parts)} ms, saves {100 * (1 - after['median'] / before['median']):.1f} %"

@@ -50,15 +50,15 @@ def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str
     out.mkdir(parents=True, exist_ok=True)
     alone = Alone(start, ALONE_SECONDS)
     failed = ["machine"] if alone.run(write_machine, out, device, scale, only)[0] else []
-    for each in chosen:
+    for known in chosen:
         began = time.perf_counter()
-        problem, _ = alone.run(measure_plain, each.name, out, device, scale)
+        problem, _ = alone.run(measure_plain, known.name, out, device, scale)
         for with_stack in RECORDED_STEPS:
-            problem = problem or alone.run(record, each.name, out, device, scale, with_stack)[0]
+            problem = problem or alone.run(record, known.name, out, device, scale, with_stack)[0]
         took = time.perf_counter() - began
-        print(f"{each.name:24} {took:5.1f} s  {problem or summary_line(load_truth(out), each.name)}", flush=True)
+        print(f"{known.name:24} {took:5.1f} s  {problem or summary_line(load_truth(out), known.name)}", flush=True)
         if problem:
-            failed.append(each.name)
+            failed.append(known.name)
     write_readme(out)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -62,11 +62,11 @@ def scores(folder: Path) -> list[Score]:
 def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     """Return the score of one pair, of one process or of several ranks."""
     before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
-    replay, told = replays(folder, pair.get("trace", name), before)
+    replay, measured = replays(folder, pair.get("trace", name), before)
     changes: dict[str, Any] = {
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
-    prediction = predict_scenario(told, Scenario(**changes))
+    prediction = predict_scenario(measured, Scenario(**changes))
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
         name,
@@ -107,30 +107,30 @@ def of_errors(errors: list[float]) -> str:
 
 def main() -> None:
     """Print the table and what it comes to."""
-    found = scores(Path(sys.argv[1] if len(sys.argv) > 1 else "traces/pairs"))
+    pairs = scores(Path(sys.argv[1] if len(sys.argv) > 1 else "traces/pairs"))
     print("| program | change | before, ms | in the trace | estimated | after, predicted | after, measured | error |")
     print("|---|---|---|---|---|---|---|---|")
-    for each in found:
-        mark = "" if each.looked_at else " *"
+    for pair in pairs:
+        mark = "" if pair.looked_at else " *"
         print(
-            f"| {each.name}{mark} | `{each.options}` | {each.before:.2f} | {each.traced:.2f} "
-            f"| {each.estimated:.2f} ({each.low:.2f} to {each.high:.2f}) "
-            f"| {each.predicted:.2f} | {each.after:.2f} | {each.error * 100:+.1f} % |"
+            f"| {pair.name}{mark} | `{pair.options}` | {pair.before:.2f} | {pair.traced:.2f} "
+            f"| {pair.estimated:.2f} ({pair.low:.2f} to {pair.high:.2f}) "
+            f"| {pair.predicted:.2f} | {pair.after:.2f} | {pair.error * 100:+.1f} % |"
         )
-    for name, chosen in (("all", found), ("not looked at", [each for each in found if not each.looked_at])):
+    for name, chosen in (("all", pairs), ("not looked at", [pair for pair in pairs if not pair.looked_at])):
         print(f"\nPredicted step after the fix, {name}, {len(chosen)} pairs: {of_errors([e.error for e in chosen])}")
-        print(f"the range holds the measured step in {sum(each.held for each in chosen)} of {len(chosen)}")
-        print(f"No change predicted: {of_errors([each.before / each.after - 1 for each in chosen])}")
+        print(f"the range holds the measured step in {sum(pair.held for pair in chosen)} of {len(chosen)}")
+        print(f"No change predicted: {of_errors([pair.before / pair.after - 1 for pair in chosen])}")
     for bound, chosen in (
-        ("host", [each for each in found if each.host_bound]),
-        ("GPU", [each for each in found if not each.host_bound]),
+        ("host", [pair for pair in pairs if pair.host_bound]),
+        ("GPU", [pair for pair in pairs if not pair.host_bound]),
     ):
         if len(chosen) < FEWEST:
             continue
-        inside = sum(each.low <= each.before <= each.high for each in chosen) / len(chosen)
-        width = statistics.median((each.high - each.low) / each.estimated for each in chosen)
+        inside = sum(pair.low <= pair.before <= pair.high for pair in chosen) / len(chosen)
+        width = statistics.median((pair.high - pair.low) / pair.estimated for pair in chosen)
         print(f"\nEstimated step, {bound}-bound, {len(chosen)}: {of_errors([e.estimate_error for e in chosen])};")
-        print(f"as traced: {of_errors([each.traced / each.before - 1 for each in chosen])};")
+        print(f"as traced: {of_errors([pair.traced / pair.before - 1 for pair in chosen])};")
         print(f"the measured step lies in the range in {inside * 100:.0f} %; median width {width * 100:.0f} %")
 
 
