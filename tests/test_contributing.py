@@ -1,4 +1,4 @@
-"""What stands in CONTRIBUTING.md and in the configuration of pre-commit is so."""
+"""What stands in CONTRIBUTING.md, in the guide to the rooms and in the configuration of pre-commit is so."""
 
 import re
 
@@ -6,14 +6,17 @@ import pytest
 from recordings import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+ROOMS = (ROOT / "pinprof" / "guides" / "design.md").read_text()
 
 
 def test_every_room_is_told_in_the_order_of_the_layers() -> None:
     layers = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)
     assert layers
     rooms = re.findall(r"\w+", layers[1])
-    told = [name for cell in re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)]
-    assert told == [room for room in rooms if room != "__main__"]
+    cells = re.findall(r"^\| (`.*?) \|", ROOMS, re.MULTILINE)
+    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == [
+        room for room in rooms if room != "__main__"
+    ]
 
 
 @pytest.mark.parametrize("path", re.findall(r"`((?:tests|scripts|traces)/[\w./]+\w)`", TEXT))
@@ -21,7 +24,7 @@ def test_what_is_named_is_there(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+\w+\.py)`", TEXT))))
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+\w+\.py)`", TEXT + ROOMS))))
 def test_modules_that_are_named_are_there(path: str) -> None:
     assert (ROOT / path).exists() or (ROOT / "pinprof" / path).exists()
 
