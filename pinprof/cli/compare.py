@@ -16,7 +16,7 @@ from pinprof.cli.terminal import (
     show,
     write,
 )
-from pinprof.cli.traces import analysing, one_trace, read
+from pinprof.cli.traces import analysing, one_trace, read, refuse_two_inputs
 from pinprof.urls import STANDARD_INPUT
 
 
@@ -56,8 +56,7 @@ def compare(
     if brief and not json_file:
         fail("--brief is about the JSON; add --json")
     check_outputs((json_file, html_file), force=force, reads=(before, after))
-    if before == after == STANDARD_INPUT:
-        fail("standard input can be read once; name the other trace")
+    refuse_two_inputs((before, after))
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
     comparison = compared(old, new)
     if "-" not in (json_file, html_file):

@@ -183,7 +183,7 @@ machine_option = click.option(
     show_envvar=True,
     type=click.Path(),
     callback=_read,
-    help="Output of pinprof bench --json: the rates of copies that become pinned, and whether pinning pays.",
+    help="A file of pinprof bench --json: how fast copies that become pinned are, and whether pinning pays.",
 )
 
 

@@ -55,7 +55,7 @@ def expanded(arguments: Sequence[str]) -> list[Argument]:
     """Return the arguments with their files; asks a remote folder only here what it holds."""
     from pinprof.trace.files import trace_files
 
-    _refuse_two_inputs(arguments)
+    refuse_two_inputs(arguments)
     return [Argument(text, trace_files(text)) for text in arguments]
 
 
@@ -84,7 +84,7 @@ def each_outcome(
     from pinprof.errors import TraceError
     from pinprof.trace.files import trace_files
 
-    _refuse_two_inputs(arguments)
+    refuse_two_inputs(arguments)
     for text in arguments:
         try:
             argument = Argument(text, trace_files(text))
@@ -106,7 +106,8 @@ def _outcomes(argument: Argument, make: "Callable[[Trace], Made]") -> "Iterator[
         yield shown(path), outcome
 
 
-def _refuse_two_inputs(arguments: Sequence[str]) -> None:
+def refuse_two_inputs(arguments: Sequence[str]) -> None:
+    """Refuse arguments if several are standard input."""
     if list(arguments).count(STANDARD_INPUT) > 1:
         fail("standard input can be read once; name the other traces")
 

@@ -18,8 +18,7 @@ from pinprof.cli.terminal import (
     show,
     write,
 )
-from pinprof.cli.traces import expanded, one_trace, read, read_all
-from pinprof.urls import STANDARD_INPUT
+from pinprof.cli.traces import expanded, one_trace, read, read_all, refuse_two_inputs
 
 if TYPE_CHECKING:
     from pinprof.details import Details
@@ -44,8 +43,8 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     "--drop-syncs",
     metavar="all|PLACE",
     multiple=True,
-    help="The host no longer waits, at any place or at this one (may be repeated): FILE:LINE or FILE:FUNCTION of your "
-    "code, or of the library function that waits; the end of a path is enough.",
+    help="The host no longer waits anywhere (all), or at a PLACE (may be repeated): FILE:LINE or FILE:FUNCTION of your "
+    "code, or of the library function that waits. The end of a path is enough.",
 )
 @click.option("--pin", is_flag=True, help="Copies use pinned host memory.")
 @click.option(
@@ -218,8 +217,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     from pinprof.whatif.verification import verify as verified
 
     check_outputs((json_file,), force=force, reads=(before, after))
-    if before == after == STANDARD_INPUT:
-        fail("standard input can be read once; name the other trace")
+    refuse_two_inputs((before, after))
     old, old_profile = _measured(before)
     new, new_profile = _measured(after)
     verification = verified(old, old_profile, new, new_profile)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import Protocol
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -35,17 +35,13 @@ MOST_REMARKS = 8
 OWN = ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE")
 """Variables of the environment that would change texts."""
 
-
-class Tell(Protocol):
-    """Takes how long a call has run, in s, and what it does."""
-
-    def __call__(self, seconds: float, message: str) -> Awaitable[None]:
-        """Tell it."""
+Tell: TypeAlias = Callable[[float, str], Awaitable[None]]
+"""Takes how long a call has run, in s, and what it does."""
 
 
 @dataclass
 class Done:
-    """What a command gave."""
+    """What a command printed: its output, and remarks for its reader."""
 
     output: str
     remarks: list[str]
