@@ -6,6 +6,7 @@ import random
 from statistics import median
 
 import pytest
+from quick import slow_but
 
 from pinprof.bench.results import (
     LEAST_VARIANCE,
@@ -46,7 +47,7 @@ def test_shares_and_counts_have_the_spread_of_their_runs(unit: str) -> None:
     assert (figure.low, figure.high) == pytest.approx((1.98, 8.08))
 
 
-@pytest.mark.parametrize("count", range(3, 9))
+@pytest.mark.parametrize("count", slow_but([5], range(3, 9)))
 def test_the_median_of_another_bench_lies_in_it_in_nine_of_ten_cases(count: int) -> None:
     chance = random.Random(7)
     inside = 0
@@ -109,7 +110,7 @@ def test_rounds_that_are_all_the_same_are_drawn_to_nothing() -> None:
     assert (figure.low, figure.high) == pytest.approx((3.96, 4.04))
 
 
-@pytest.mark.parametrize("count", range(3, 8))
+@pytest.mark.parametrize("count", slow_but([5], range(3, 8)))
 def test_in_benches_with_disturbed_rounds_the_median_of_another_lies_in_the_spread(count: int) -> None:
     chance = random.Random(7)
     deviations = [chance.lognormvariate(math.log(0.1), 1.0) for _ in range(2_000)]

@@ -2,16 +2,21 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from check_traces import plain, with_waits
 from command_line import invoke, is_one_line_error
+from quick import slow_but
 from trace_builder import TraceBuilder
 
+from pinprof.analysis import Analysis, analyse
+from pinprof.bench.rates import Pinning
 from pinprof.version import VERSION
 
 KEPT, BROKEN = ("--max-hidden-syncs", "2"), ("--max-hidden-syncs", "1")
@@ -28,6 +33,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(work)
     with_waits().write(work / "good.json")
     return work
+
+
+@pytest.fixture(autouse=True)
+def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command take the analysis of a trace from a command before that was given an equal one."""
+    monkeypatch.setattr("pinprof.analysis.analyse", lambda trace, *machine: analysis_of(pickle.dumps(trace), *machine))
+
+
+@lru_cache(maxsize=64)
+def analysis_of(pickled: bytes, machine: Pinning | None = None) -> Analysis:
+    return analyse(pickle.loads(pickled), machine)
 
 
 def ranks(folder: Path, *numbers: int, world_size: int = 2) -> Path:
@@ -95,7 +111,12 @@ def test_an_absent_rank_is_no_pass_unless_it_is_said_to_be_enough(folder: Path) 
     assert in_every_format("run", *KEPT, "--some-ranks")[0] == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"<html>", b"\x1f\x8b\x08", b'{"traceEvents": [', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    slow_but(
+        [b"", b'{"traceEvents": ['], [b"", b"{}", b"[]", b"<html>", b"\x1f\x8b\x08", b'{"traceEvents": [', b"\xff\xfe"]
+    ),
+)
 def test_a_rank_that_is_no_trace_is_no_pass(folder: Path, content: bytes) -> None:
     (ranks(folder, 0) / "rank1.json").write_bytes(content)
     code, text = in_every_format("run", *KEPT)
@@ -109,7 +130,7 @@ def test_a_rank_that_is_no_trace_is_no_pass(folder: Path, content: bytes) -> Non
     assert "Not judged: run/rank1.json: " in invoke("check", "run", *BROKEN).stderr
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.99])
+@pytest.mark.parametrize("share", slow_but([0.6], [0.3, 0.6, 0.9, 0.99]))
 def test_a_rank_that_lost_its_end_is_no_pass(folder: Path, share: float) -> None:
     path = ranks(folder, 0, 1) / "rank1.json"
     whole = path.read_bytes()
@@ -145,7 +166,11 @@ def test_files_that_are_not_named_as_traces_are_none_of_its_business(folder: Pat
 
 
 @pytest.mark.parametrize(
-    "argument", ["none.json", "none*.json", ".git", "zorg://x/t.json", "good.json/x", "a\nb.json", "-"]
+    "argument",
+    slow_but(
+        ["none.json", "none*.json"],
+        ["none.json", "none*.json", ".git", "zorg://x/t.json", "good.json/x", "a\nb.json", "-"],
+    ),
 )
 def test_what_is_not_there_is_no_pass_beside_what_is(folder: Path, argument: str) -> None:
     for order in (("good.json", argument), (argument, "good.json"), (argument,)):
