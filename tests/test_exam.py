@@ -274,6 +274,7 @@ def test_a_program_that_asks_for_a_terminal_has_one(tmp_path: Path) -> None:
     assert run(place, place.command(), {}, 30.0, tmp_path / "log").last_line.endswith("columns=80, lines=24)")
 
 
+@pytest.mark.slow
 def test_hooks_note_the_ends_of_steps_and_end_the_program(tmp_path: Path) -> None:
     place = Place(Program("steps", "", ("steps.py",)), tmp_path)
     (tmp_path / "steps.py").write_text(

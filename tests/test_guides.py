@@ -57,6 +57,7 @@ def test_code_fits_a_terminal(path: Path) -> None:
         assert max(map(len, block.text.splitlines())) <= WIDEST_CODE or block.language == "text", block.text
 
 
+@pytest.mark.slow
 def test_a_guide_looks_plain_in_a_terminal() -> None:
     shown = {guide.name: to_text(guide, width=90) for guide in guides()}
     for text in shown.values():
@@ -234,9 +235,8 @@ def run(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of HTA's use of pandas
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.stem, marks=[] if path == README else [pytest.mark.slow]) for path in TEXTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_commands_and_code_run(path: Path, folder: Path) -> None:
     if "mlflow" in path.read_text():
         begin_mlflow(folder)

@@ -122,6 +122,7 @@ def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path, endless: P
     assert not any(isinstance(outcome, PinprofError) for outcome in outcomes.values())
 
 
+@pytest.mark.slow
 def test_processes_and_this_one_measure_the_same(tmp_path: Path) -> None:
     paths = written(tmp_path, 3)
     here = {path: outcome for each in paths for path, outcome in measure_files([each])}
@@ -275,6 +276,7 @@ def test_workers_without_this_version_are_said_in_one_line(
         dict(measure_files(written(tmp_path, 2), client=client))
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
 

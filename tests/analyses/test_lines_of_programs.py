@@ -8,6 +8,7 @@ from random import Random
 
 import msgspec
 import pytest
+from quick import slow_but
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_stalls
@@ -157,13 +158,14 @@ def any_program(seed: int) -> list[Statement]:
     return program
 
 
-@pytest.mark.parametrize("first", range(0, 120, 20))
+@pytest.mark.parametrize("first", slow_but([0], range(0, 120, 20)))
 def test_no_wait_gets_the_line_of_another(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 20):
         wrong = [(true, got) for true, got in given(any_program(seed), tmp_path) if got not in {None, true}]
         assert not wrong, f"seed {seed}: {wrong}"
 
 
+@pytest.mark.slow
 def test_most_waits_get_their_line(tmp_path: Path) -> None:
     found: Counter[bool] = Counter()
     for seed in range(40):

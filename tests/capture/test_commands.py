@@ -46,6 +46,7 @@ def test_launchers_are_followed_though_they_are_installed(folder: Path) -> None:
     assert followed(folder, "torchrun", "train.py", PATH=str(BIN)) == (False, torchrun, ("train.py",))
 
 
+@pytest.mark.slow
 def test_helpers_are_not_followed(folder: Path) -> None:
     import torch._inductor.compile_worker as worker  # noqa: PLC0415  only this test needs it
 

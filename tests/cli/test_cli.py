@@ -148,6 +148,7 @@ def test_report_writes_a_page(trace: Path, tmp_path: Path) -> None:
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes((TRACES / "pageable_blocking.stack.json.gz").read_bytes())  # newer than the code
@@ -527,6 +528,7 @@ def test_a_report_reads_the_bench_of_a_machine(trace: Path, bench: Path) -> None
     assert f"Next: pinprof report {trace} --machine {bench} --html report.html" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_report_with_rates_of_another_gpu_says_so(bench: Path) -> None:
     ranks = [TRACES / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
     for traces in ([TRACES / "pageable_blocking.json.gz"], ranks):
@@ -566,6 +568,7 @@ def test_plain_times_are_those_of_the_regular_step(
     assert result.stderr.splitlines() == [sentence, f"Wrote {times}"]
 
 
+@pytest.mark.slow
 def test_run_reports_on_a_job_by_the_bench(
     bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -888,6 +891,7 @@ def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> 
 RANKS = [TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("<html>")
@@ -930,6 +934,7 @@ def test_traces_that_are_no_job_have_a_page_of_their_own_too(tmp_path: Path) -> 
     assert len(fitting((tmp_path / "report.json").read_text())["traces"]) == 2
 
 
+@pytest.mark.slow
 def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     again = tmp_path / "again.rank0.json.gz"
     again.write_bytes(RANKS[0].read_bytes())

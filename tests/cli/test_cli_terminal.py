@@ -161,6 +161,7 @@ def test_what_is_read_is_not_added_to_by_standard_output(trace: Path, words: tup
     assert trace.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_pipe_that_nobody_reads_changes_neither_the_status_nor_the_files(trace: Path, tmp_path: Path) -> None:
     ends = []
     for words in (("check", trace, "--max-hidden-syncs", "0"), ("report", trace, "--json", tmp_path / "out.json")):

@@ -90,6 +90,7 @@ def test_standard_input_is_not_read_twice(words: list[str]) -> None:
     assert "can be read once" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_real_pipe_is_read(run: Path) -> None:
     command = [sys.executable, "-m", "pinprof", "report", "-", "--json", "-"]
     with (run / "rank0.json.gz").open("rb") as file:

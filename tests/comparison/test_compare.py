@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from detector import FOLDER, WAITS, detector
+from quick import slow_but
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
@@ -257,7 +258,9 @@ def test_the_mask_goes_with_its_waits() -> None:
     assert not result.is_same_program  # the mask has kernels of its own
 
 
-@pytest.mark.parametrize("name", ["clean", "loss_item", "pageable_blocking", "small_kernels", "loader_pinned"])
+@pytest.mark.parametrize(
+    "name", slow_but(["clean"], ["clean", "loss_item", "pageable_blocking", "small_kernels", "loader_pinned"])
+)
 def test_two_recordings_of_one_program_have_the_same_step(name: str) -> None:
     result = recorded(name, f"{name}.stack")
     assert result.verdict == "same"

@@ -44,6 +44,7 @@ def test_python_is_not_charged_to_lines_that_wait() -> None:
     assert "slow.py:19" not in found.evidence.text, "it waits for its copies"
 
 
+@pytest.mark.slow
 def test_what_all_changes_save_is_replayed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(RUNS)
     made = changes(analysis_of(BEFORE))

@@ -156,6 +156,7 @@ def test_a_trace_without_gpu_work_is_a_rank_all_the_same(tmp_path: Path) -> None
     assert found.rows[1].alone_ns is None
 
 
+@pytest.mark.slow
 def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
     found = recorded("sleeping_rank.rank?.before")
     assert found.rows[0].step_ns == found.rows[1].step_ns  # the profiler's cost to one is in the trace of both

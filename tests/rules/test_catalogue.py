@@ -50,6 +50,7 @@ RULE = Rule(
 """
 
 
+@pytest.mark.slow
 def test_a_made_up_rule_is_one_file(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "pinprof", tmp_path / "pinprof", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "pinprof/rules/catalogue/pin799_made_up.py").write_text(MADE_UP)

@@ -39,6 +39,7 @@ def test_all_findings_bring_no_less_than_one_of_them(path: Path) -> None:
     assert joint.range_ns[0] <= joint.saving_ns <= joint.range_ns[1]
 
 
+@pytest.mark.slow
 def test_what_would_make_the_step_longer_is_left_out_and_named() -> None:
     analysis = analysis_of(COSTS_MORE_TOGETHER)
     findings = analysis.findings

@@ -137,6 +137,7 @@ def test_a_path_into_the_folder_is_not_the_path_of_a_tool(folder: Path, canary: 
     assert started(canary) == set()
 
 
+@pytest.mark.slow
 def test_a_module_of_the_folder_is_none_of_the_commands(folder: Path, canary: Path) -> None:
     for name in ("pinprof", "typing"):  # these Python itself imports before anyone can tell it not to
         subprocess.run(["rm", "-rf", str(folder / name), str(folder / f"{name}.py")], check=True)

@@ -115,6 +115,7 @@ def said(mlflow: Any, wandb: Any) -> list[str]:
     return result.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_mlflow_gets_figures_verdict_page_and_json_in_a_new_run(mlflow: Any, said: list[str]) -> None:
     (run,) = mlflow.search_runs(experiment_names=["bert"], output_format="list")
     trace = expected(RECORDED)["traces"][0]

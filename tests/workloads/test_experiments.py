@@ -208,6 +208,7 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_memory, "lockable", lambda: host_memory.WITHOUT_LIMIT)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_work")
 def test_what_is_measured_once_by_name_on_the_cpu() -> None:
     found = list(measure_once("E15", tiny("E15"), quick=True, device="cpu"))

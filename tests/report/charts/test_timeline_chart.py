@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chromium import Pages
 from playwright.sync_api import Page
+from quick import slow_but
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
@@ -215,7 +216,7 @@ def test_without_events_there_is_no_page(tmp_path: Path) -> None:
         plotly_page(analysed(without_known_events(), tmp_path))
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", slow_but(["loss_item.stack"], RECORDED))
 def test_times_add_up_to_those_of_the_report(name: str) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
     trace, details, profile = analysis.trace, analysis.details, analysis.profile

@@ -339,6 +339,7 @@ def test_the_rank_shown_below_a_balanced_job_is_the_one_that_needs_longest_alone
     assert compare_ranks(parts).shown_rank == 0
 
 
+@pytest.mark.slow
 def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_path: Path) -> None:
     read = Page(page_of(tmp_path, MANY, slowest=SLOW))
     assert read.misnested == []
@@ -348,6 +349,7 @@ def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_p
     assert read.text.index("train. rank1023. json. gz") < read.text.index("train. rank0. json. gz")
 
 
+@pytest.mark.slow
 def test_the_ranks_of_a_large_job_are_small_beside_plotly(tmp_path: Path) -> None:
     few, many = (len(page_of(tmp_path, count, slowest=1)) for count in (2, MANY))
     assert many - few < 1_000_000

@@ -40,6 +40,7 @@ def test_of_few_ranks_all_have_timelines(tmp_path: Path) -> None:
     assert ranks_to_draw(ranks)[0] == ranks.shown_rank
 
 
+@pytest.mark.slow
 def test_collectives_end_at_one_time_on_all_of_them() -> None:
     ranks, analyses = sleeping()
     text = rank_timelines(ranks, {rank: analyses[rank] for rank in ranks_to_draw(ranks)})

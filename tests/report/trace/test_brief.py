@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from detector import detector
+from quick import slow_but
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
 
@@ -45,7 +46,7 @@ def text_of(builder: TraceBuilder, folder: Path, width: int = WIDTH, code: Code 
     return to_brief(analysis.profile, analysis.findings, width=width, code=code).replace(f"{folder}/", "")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(["clean", "mask_loss.stack"], NAMES))
 def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
     named = replace(analysis.profile, path=f"{name}.json.gz")  # short or long, where the checkout lies

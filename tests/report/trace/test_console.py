@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from command_line import copying_trace
 from detector import detector
+from quick import slow_but
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
@@ -31,14 +32,13 @@ def text_of(path: Path, **options: Any) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "loader_pinned",
-        "pageable_blocking.stack",
-        "loss_item_host_work.stack",
-        "prefetch",
-        "small_kernels",
-        "mask_loss.stack",
-    ],
+    slow_but(
+        ["prefetch", "mask_loss.stack"],
+        [
+            *("loader_pinned", "pageable_blocking.stack", "loss_item_host_work.stack", "prefetch", "small_kernels"),
+            "mask_loss.stack",
+        ],
+    ),
 )
 def test_the_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"console-{name}.txt", text_of(TRACES / f"{name}.json.gz"))
