@@ -75,6 +75,7 @@ SHOWN = 19
 """Lines of an output that the README shows."""
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_pinprof_prints(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "88")

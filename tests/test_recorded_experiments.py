@@ -150,7 +150,7 @@ def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
         ("e2.non_blocking-one-synchronize", "Pack the many small copies of the step into one"),
         ("e6.pinned-source", "Make it cheaper: torch.compile"),
         ("e7.pin-in-threads-then-copy", "Make it cheaper: torch.compile"),
-        ("e14.as-written", "Make it cheaper: torch.compile"),
+        pytest.param("e14.as-written", "Make it cheaper: torch.compile", marks=pytest.mark.slow),
     ],
 )
 def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str, advice: str) -> None:

@@ -15,8 +15,9 @@ def state(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with code, data, a checkpoint and caches."""
+    monkeypatch.setattr(copies, "MOST_FILES", 20)
     top = tmp_path / "project"
     for name in ("pkg/__pycache__", "data/images", ".git", ".venv/lib"):
         (top / name).mkdir(parents=True)

@@ -88,6 +88,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("then", "also"),
     [

@@ -127,6 +127,7 @@ def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
     assert len(fitting(invoke("report", trace, "--json", "-").stdout)["traces"]) == 1
 
 
+@pytest.mark.slow
 def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
     without_known_events().write(trace.parent / "other.json")
     (trace.parent / "notes.json").write_text("{}")

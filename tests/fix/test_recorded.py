@@ -23,6 +23,7 @@ def changed(patch: str) -> list[str]:
     return [line for line in patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")]
 
 
+@pytest.mark.slow
 def test_the_patch_is_the_one_whose_step_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (RUNS / "slow.py", BEFORE):
         shutil.copy(path, tmp_path)  # written anew, so newer than the trace: its hash tells that it is what ran

@@ -46,9 +46,7 @@ def test_a_program_with_it_is_told_so_and_nothing_else_of_these_rules(name: str)
     assert found(name)[RULE_OF[name]].severity == "high"
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(["clip_loop.mended"], MENDED)
-)
+@pytest.mark.parametrize("name", slow_but(["clip_loop.mended"], MENDED))
 def test_a_program_without_it_is_told_none_of_these_rules(name: str) -> None:
     assert not found(name)
 

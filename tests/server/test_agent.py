@@ -68,6 +68,7 @@ def test_each_tool_answers_in_bounds_and_by_its_schema(agent: Agent, name: str, 
         fitting(json.dumps(result.structured_content["document"]))
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_commands(agent: Agent) -> None:
     brief = agent.answer("report", traces=[ITEM])["document"]
     assert brief == said(["report", ITEM, "--json", "-", "--brief"], agent.folder)

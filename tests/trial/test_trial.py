@@ -280,6 +280,7 @@ def test_a_choice_of_nothing_is_told(folder: Path) -> None:
     assert "Note: nothing to change was found at slow.py:1; findings are at slow.py:19" in result.stderr
 
 
+@pytest.mark.slow
 def test_nothing_to_change_ends_at_once(folder: Path) -> None:
     result = invoke(*WORDS, "--rule", "PIN303", "--json", "try.json", "slow.py")
     assert result.exit_code == 0

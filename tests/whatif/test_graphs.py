@@ -100,6 +100,7 @@ def test_adam_in_a_graph_divides_each_parameter_by_itself(tmp_path: Path, count:
     assert after == pytest.approx(LATENCY_NS / US + 8 + GAP_NS / US + 2 * 8 + small, abs=12)
 
 
+@pytest.mark.slow
 def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing(tmp_path: Path) -> None:
     plain = LATENCY_NS / US + 2 * 8 + GAP_NS / US
     trace = with_adam(tmp_path, more="aten::_foreach_pow")
