@@ -29,14 +29,16 @@ class Progress(NamedTuple):
 class OptionNames(NamedTuple):
     """What the options are called where the recording was asked for."""
 
+    shorter_plain: str
     without_plain: str
     fewer: str
     max_warmup: str
 
 
-IN_CODE = OptionNames("plain_steps=0", "warmup, plain_steps, steps", "max_warmup")
+IN_CODE = OptionNames("plain_seconds=0, plain_precision=1", "plain_steps=0", "warmup, plain_steps, steps", "max_warmup")
 
 ON_COMMAND_LINE = OptionNames(
+    "--plain-steps 20",
     "--windows lean,lines",
     "--warmup, --plain-steps, --steps, or --windows lean,lines without timing",
     "--max-warmup",
@@ -117,8 +119,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             return f"{ended}enough were timed; {self.needed} are needed: {parts}. Run it longer"
         ended += "one was recorded"
         if steps_seen >= self.needed:
-            why = self._why_open(window, names)
-            return f"{ended}: {why}. Run it longer, or record without timing ({names.without_plain})"
+            return f"{ended}: {self._why_open(window, names)}"
         return (
             f"{ended}; {self.needed} are needed: "
             f"{self.warmup} warm-up, {self.plain_steps} plain, {WARM_UP_STEPS} for the profiler to warm up and "
@@ -126,11 +127,13 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         )
 
     def _why_open(self, window: str, names: OptionNames) -> str:
-        if window == "warm-up":
+        if window == "plain":
             return (
-                "their times were not steady; the warm-up takes up to "
-                f"{counted(self.most_warmup, 'step')} ({names.max_warmup})"
+                "steps without the profiler were still being timed, which takes at least "
+                f"{self.plain_seconds:g} s. Run it longer, or time fewer steps ({names.shorter_plain})"
             )
-        if window == "plain" and self.plain_steps:
-            return f"steps without the profiler were still being timed, which takes at least {self.plain_seconds:g} s"
-        return "the recording had just begun"
+        why = "the recording had just begun"
+        if window == "warm-up":
+            most = counted(self.most_warmup, "step")
+            why = f"their times were not steady; the warm-up takes up to {most} ({names.max_warmup})"
+        return f"{why}. Run it longer, or record without timing ({names.without_plain})"

@@ -231,15 +231,15 @@ def test_too_few_steps_is_an_error_with_the_remedy(
 @pytest.mark.parametrize(
     ("warmup", "seconds", "steps_ms", "reason"),
     [
-        (2, 1.0, [1.0] * 50, "without the profiler were still being timed"),
-        (30, 0.0, [1.0, 9.0] * 25, r"not steady; .* up to 100 steps"),
+        (2, 1.0, [1.0] * 50, "without the profiler were still being timed.*plain_seconds=0"),
+        (30, 0.0, [1.0, 9.0] * 25, r"not steady; .* up to 100 steps.*plain_steps=0"),
     ],
 )
 def test_quick_steps_that_were_not_enough_in_time_say_what_was_waited_for(
     record: Record, clock: FakeClock, warmup: int, seconds: float, steps_ms: list[float], reason: str
 ) -> None:
     options = RecordingOptions(warmup=warmup, plain_steps=2, plain_seconds=seconds, plain_precision=inf, steps=2)
-    with pytest.raises(CaptureError, match=rf"ended after 50 steps, .*{reason}.*Run it longer.*plain_steps=0"):
+    with pytest.raises(CaptureError, match=rf"ended after 50 steps, .*{reason}"):
         run(record(options), clock, steps_ms)
 
 
