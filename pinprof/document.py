@@ -87,25 +87,28 @@ def range_ms(range_ns: Sequence[float] | None) -> list[float] | None:
     return None if range_ns is None else [ms(end) for end in range_ns]
 
 
-def filled(document: type[Filled], source: object, **fields: Any) -> Filled:
-    """Return a document of these fields; the others are what the source has under their names.
+def filled(document: type[Filled], *sources: object, **fields: Any) -> Filled:
+    """Return a document of these fields; each other field is what the first source that has it holds.
 
-    `x_ms` is the source's `x_ns` in milliseconds, and file, line and function are those of its `place`. Without a
-    source they are null.
+    `x_ms` is a source's `x_ns` in milliseconds, `ms` its `ns`, and file, line and function are those of its `place`.
+    Fields that no source has are null where a source is None.
     """
     others = (name for name in document.__struct_fields__ if name not in fields)
-    return document(**fields, **{name: _found(source, name) for name in others})
+    return document(**fields, **{name: _from_first(sources, name) for name in others})
 
 
-def _found(source: object, name: str) -> Any:
-    if source is None or hasattr(source, name):
-        return getattr(source, name, None)
-    if name in PLACE and hasattr(source, "place"):
-        return getattr(source.place, name)
-    if not name.endswith("_ms"):
-        raise AttributeError(f"{type(source).__name__} has no {name}")
-    time = getattr(source, f"{name.removesuffix('_ms')}_ns")
-    return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
+def _from_first(sources: Sequence[object], name: str) -> Any:
+    for source in sources:
+        if hasattr(source, name):
+            return getattr(source, name)
+        if name in PLACE and hasattr(source, "place"):
+            return getattr(source.place, name)
+        if name.endswith("ms") and hasattr(source, in_ns := name.removesuffix("ms") + "ns"):
+            time = getattr(source, in_ns)
+            return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
+    if any(source is None for source in sources):
+        return None
+    raise AttributeError(f"{type(sources[-1]).__name__} has no {name}")
 
 
 def pointed_at(document: Any, pointer: str) -> Any:

@@ -1,12 +1,10 @@
 """What is wrong, for programs: the verdict and the findings of a trace, and the ranks of a job side by side."""
 
-from typing import TypedDict
-
-from pinprof.document import filled, maybe_ms, range_ms
+from pinprof.document import filled, maybe_ms
 from pinprof.documents import findings as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
-from pinprof.ranks.rank import RankRow, Ranks, SharedFinding, TimesPerStep
+from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.advice import advice, evidence
 from pinprof.report.trace.headline import of_causes, why_long
 from pinprof.rules import Finding, Findings, FoundSite, Joint
@@ -14,20 +12,13 @@ from pinprof.units import ms
 from pinprof.verdict import Cost
 
 
-class CostFields(TypedDict):
-    """What a cause costs the step; null where that cannot be told."""
-
-    ms: float | None
-    fraction: float | None
-    range_ms: list[float] | None
-
-
 def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
     """Return why the step takes so long, with `cause` null where that cannot be told."""
     verdict, first = findings.verdict, advice(profile, findings)
-    return documents.Verdict(
+    return filled(
+        documents.Verdict,
+        _cost(verdict.cost, verdict.step_ns),
         cause=verdict.cause,
-        **_cost(verdict.cost, verdict.step_ns),
         headline=why_long(profile, verdict),
         evidence=list(evidence(profile, findings)),
         do=first.do,
@@ -38,13 +29,15 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
 def costs_of(findings: Findings) -> list[documents.Cost]:
     """Return what each cause costs; causes overlap."""
     verdict = findings.verdict
-    return [documents.Cost(cause=cost.cause, **_cost(cost, verdict.step_ns)) for cost in of_causes(verdict)]
+    costs = ((cost.cause, _cost(cost, verdict.step_ns)) for cost in of_causes(verdict))
+    return [filled(documents.Cost, cost, cause=cause) for cause, cost in costs]
 
 
-def _cost(cost: Cost | None, step_ns: float | None) -> CostFields:
+def _cost(cost: Cost | None, step_ns: float | None) -> documents.OfCause:
+    """Return what a cause costs the step; null where that cannot be told."""
     if cost is None or not step_ns:
-        return CostFields(ms=None, fraction=None, range_ms=None)
-    return CostFields(ms=ms(cost.ns), fraction=cost.ns / step_ns, range_ms=range_ms(cost.range_ns))
+        return documents.OfCause(ms=None, fraction=None, range_ms=None)
+    return filled(documents.OfCause, cost, fraction=cost.ns / step_ns)
 
 
 def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
@@ -52,11 +45,10 @@ def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
     return filled(
         documents.Finding,
         finding,
+        finding.evidence,
+        finding.rule,
         rule=finding.rule.id,
-        family=finding.rule.family,
-        **finding.evidence.place._asdict(),
         evidence=finding.evidence.text,
-        cost_ms=ms(finding.evidence.cost_ns),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
         then=_then(finding, step_ns),
@@ -66,17 +58,16 @@ def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
 
 
 def _site(site: FoundSite) -> documents.FindingSite:
-    at = site.evidence
-    return documents.FindingSite(*at.place, evidence=at.text, cost_ms=ms(at.cost_ns), saving_ms=_alone_ms(site))
+    return filled(documents.FindingSite, site.evidence, evidence=site.evidence.text, saving_ms=_alone_ms(site))
 
 
 def _alone_ms(site: FoundSite | Finding) -> float | None:
-    """Return what a change of this alone saves, if a replay tells."""
+    """Return what a change of this alone saves, if a replay shows it."""
     return ms(site.saving.saving_ns) if site.saving else None
 
 
 def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
-    """Return what a fix makes possible, and what both bring together; None where that is no more."""
+    """Return what a fix makes possible, and what both bring together; None where that is not more."""
     then, both = finding.evidence.then, finding.with_then
     if then is None or both is None:
         return None
@@ -87,9 +78,8 @@ def joint_of(joint: Joint | None, step_ns: float | None) -> documents.Joint | No
     """Return what all fixes bring together; None where a replay cannot tell."""
     if joint is None or not step_ns:
         return None
-    return documents.Joint(
-        **saving_fields(joint, step_ns), predicted_step_ms=ms(step_ns - joint.saving_ns), without=joint.without
-    )
+    predicted = ms(step_ns - joint.saving_ns)
+    return documents.Joint(**saving_fields(joint, step_ns), predicted_step_ms=predicted, without=joint.without)
 
 
 def ranks_of(ranks: Ranks) -> documents.Ranks:
@@ -99,14 +89,12 @@ def ranks_of(ranks: Ranks) -> documents.Ranks:
         ranks,
         shown_rank=ranks.shown_rank if ranks.rows else None,
         spread=documents.Spread(*map(ms, ranks.spread_ns)) if ranks.spread_ns else None,
-        rows=[_rank(row) for row in ranks.rows],
+        rows=[
+            filled(documents.RankRow, row, stalls=_by_cause(row.stalls), idle=_by_cause(row.idle)) for row in ranks.rows
+        ],
         collectives=[filled(documents.Collective, row) for row in ranks.collectives],
         findings=[_shared(shared) for shared in ranks.findings],
     )
-
-
-def _rank(row: RankRow) -> documents.RankRow:
-    return filled(documents.RankRow, row, stalls=_by_cause(row.stalls), idle=_by_cause(row.idle))
 
 
 def _by_cause(times: TimesPerStep) -> list[documents.ByCause]:
@@ -114,23 +102,14 @@ def _by_cause(times: TimesPerStep) -> list[documents.ByCause]:
 
 
 def _shared(shared: SharedFinding) -> documents.SharedFinding:
-    finding, at = shared.finding, shared.finding.evidence
-    return documents.SharedFinding(
+    finding = shared.finding
+    return filled(
+        documents.SharedFinding,
+        finding,
+        finding.evidence,
+        finding.rule,
         rule=finding.rule.id,
-        family=finding.rule.family,
-        title=finding.title,
-        **at.place._asdict(),
-        cost_ms=ms(at.cost_ns),
         saving_ms=_alone_ms(finding),
         ranks=shared.ranks,
-        sites=[
-            documents.SharedSite(
-                *site.site.evidence.place,
-                evidence=site.site.evidence.text,
-                cost_ms=ms(site.site.evidence.cost_ns),
-                saving_ms=_alone_ms(site.site),
-                ranks=site.ranks,
-            )
-            for site in shared.sites
-        ],
+        sites=[filled(documents.SharedSite, _site(of_site.site), ranks=of_site.ranks) for of_site in shared.sites],
     )

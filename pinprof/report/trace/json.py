@@ -1,32 +1,39 @@
 """`pinprof report --json`: stable names, in milliseconds, bytes and GB/s."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from pinprof.analyses.step_parts import MeanStep
-from pinprof.analyses.whole_run.irregular_work import Irregular
+from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
+from pinprof.analyses.by_name.names import Origin
+from pinprof.analyses.by_name.ops import OpSums, OpTime
+from pinprof.analyses.host_samples import HostPlace, HostSums
+from pinprof.analyses.launches import Launches
+from pinprof.analyses.syncs import Stalled
 from pinprof.analyses.whole_run.ledger import WholeRun
-from pinprof.analyses.whole_run.regular_step import RegularStep, Runs
-from pinprof.document import encoded, filled, maybe_ms, range_ms
+from pinprof.document import encoded, filled, maybe_ms
+from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
-from pinprof.documents.by_name import HostMemory, Pause
-from pinprof.documents.fields import Device
+from pinprof.documents.fields import Device, blockers, library
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, Figure
-from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import FIGURE_KINDS as KINDS
-from pinprof.measurement.trust import Doubt
+from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, Figure
+from pinprof.measurement.known import Known, KnownOrWithheld, given
+from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
+from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.ranks.rank import Ranks
-from pinprof.report.trace.by_name_json import host_profile, kernel_of, kernel_sums, launches_of, op_of, op_sums
+from pinprof.report.trace.by_name import step_share, without_profiler_ns
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
-from pinprof.report.trace.waits_json import copies_of, idle_of, loader_of, overlap_of, syncs_of
+from pinprof.report.trace.host import measured_step_ns
+from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.rules import Findings
 from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
+from pinprof.whatif.graphs import Blocker
 
+NS_PER_US = 1000
+MOST_PLACES = 200
+"""Of the host's lines and functions, those with the most samples."""
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
@@ -34,54 +41,60 @@ Entry = tuple[Profile, Findings]
 def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None) -> str:
     """Return the report on the traces as JSON text; fields that nothing filled are null or empty.
 
-    `ranks` compares the traces if they are the ranks of one job; `hta` is what HTA tells of them, by path.
+    `ranks` compares the traces if they are the ranks of one job; `hta` holds HTA's figures on them, by path.
     Where findings rest on the bench of a machine, `machine` names its GPU.
     """
+    gpu = next((findings.machine for _, findings in entries if findings.machine), None)
     document = documents.Report(
-        machine=_machine(findings for _, findings in entries),
+        machine=documents.MeasuredOn(gpu) if gpu else UNSET,
         traces=[_trace(profile, findings, (hta or {}).get(profile.path)) for profile, findings in entries],
         ranks=None if ranks is None else ranks_of(ranks),
     )
     return encoded(document)
 
 
-def _machine(all_findings: Iterable[Findings]) -> documents.MeasuredOn | UnsetType:
-    """Return the machine whose bench findings rest on; nothing where they rest on none."""
-    gpu = next((findings.machine for findings in all_findings if findings.machine), None)
-    return documents.MeasuredOn(gpu) if gpu else UNSET
-
-
 def _trace(profile: Profile, findings: Findings, hta: Breakdown | None) -> documents.Trace:
     info, step_ns = profile.info, profile.step_ns
     kernels, ops = (given(profile.kernels), given(profile.ops)) if profile.steps.count else (None, None)
-    return documents.Trace(
+    return filled(
+        documents.Trace,
+        info,
+        profile,
         path=profile.path,
-        rank=info.rank,
-        world_size=info.world_size,
-        torch_version=info.torch_version,
         devices=[filled(Device, device) for device in info.devices],
-        span_ms=ms(profile.span_ns),
         events=_events(profile),
-        missing=[_missing(doubt) for doubt in profile.doubts],
+        missing=[
+            filled(documents.Missing, doubt, invalidates=[kind for kind in FIGURE_KINDS if kind in doubt.withholds])
+            for doubt in profile.doubts
+        ],
         verdict=verdict_of(profile, findings),
         verdicts=costs_of(findings),
         steps=_steps(profile),
         per_step=_per_step(profile),
-        step_parts=[_part(mean) for mean in profile.parts],
-        gpu=[filled(documents.Gpu, given(gpu.time), device=gpu.device) for gpu in profile.gpus],
-        copies=[copies_of(group) for group in profile.copies],
-        overlap=overlap_of(profile),
-        syncs=syncs_of(profile),
-        idle=[row for gpu in profile.gpus for row in idle_of(gpu)],
-        pause=filled(Pause, profile.pause) if profile.pause else None,
-        launches=launches_of(profile.launches, findings.blockers) if profile.launches else None,
-        loader=loader_of(profile),
-        kernels=[kernel_of(profile, kernels, row) for row in kernels.rows] if kernels else [],
-        kernel_sums=kernel_sums(profile, kernels) if kernels else None,
-        ops=[op_of(profile, ops, row) for row in ops.rows] if ops else [],
-        op_sums=op_sums(profile, ops) if ops else None,
-        host_profile=host_profile(profile),
-        host_memory=HostMemory(**asdict(info.host_memory)) if info.host_memory else None,
+        step_parts=[
+            filled(
+                documents.StepPart,
+                mean,
+                step_ms=ms(mean.length_ns),
+                overlapped_ms=ms(mean.both_ns),
+                exposed_ms=ms(mean.copy_ns),
+            )
+            for mean in profile.parts
+        ],
+        gpu=[filled(documents.Gpu, gpu, given(gpu.time)) for gpu in profile.gpus],
+        copies=[_copies(group) for group in profile.copies],
+        overlap=_overlap(profile),
+        syncs=_syncs(profile),
+        idle=[row for gpu in profile.gpus for row in _idle(gpu)],
+        pause=filled(by_name.Pause, profile.pause) if profile.pause else None,
+        launches=_launches(profile.launches, findings.blockers) if profile.launches else None,
+        loader=filled(waits.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER.of(profile)))),
+        kernels=[_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
+        kernel_sums=_kernel_sums(profile, kernels) if kernels else None,
+        ops=[_op(profile, ops, row) for row in ops.rows] if ops else [],
+        op_sums=_op_sums(profile, ops) if ops else None,
+        host_profile=_host_profile(profile),
+        host_memory=filled(by_name.HostMemory, info.host_memory) if info.host_memory else None,
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
         hta=_hta(hta) if hta else None,
@@ -98,47 +111,33 @@ def _events(profile: Profile) -> documents.Events:
     )
 
 
-def _missing(doubt: Doubt) -> documents.Missing:
-    return filled(documents.Missing, doubt, invalidates=[kind for kind in KINDS if kind in doubt.withholds])
+# The step
 
 
 def _steps(profile: Profile) -> documents.Steps:
-    steps, step, course = profile.steps, profile.estimate, profile.whole_run
+    step, course = profile.estimate, profile.whole_run
+    timed, runs = (course.timed, course.runs) if course else (None, None)
     return filled(
         documents.Steps,
-        steps,
+        profile.steps,
+        step,
+        profile,
         step_marker=profile.info.step_marker,
         busy_fraction=given(BUSY_FRACTION.of(profile)),
-        step_ms=maybe_ms(step.step_ns),
         step_source=step.source,
-        range_ms=range_ms(step.range_ns),
-        bound=profile.bound,
-        regular=_regular(course.timed) if course and course.timed else None,
-        runs=_runs(course.runs) if course and course.runs else None,
-        irregular=[_irregular(row) for row in profile.unlike],
+        regular=filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE) if timed else None,
+        runs=filled(documents.Runs, runs, confidence=CONFIDENCE) if runs else None,
+        irregular=[
+            filled(documents.Irregular, row, sites=[documents.Point(*place) for place in row.places])
+            for row in profile.unlike
+        ],
         ledger=_ledger(course) if course else None,
     )
 
 
-def _regular(timed: RegularStep) -> documents.Regular:
-    """Return the regular step as it was timed without the profiler."""
-    return filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE)
-
-
-def _runs(runs: Runs) -> documents.Runs:
-    """Return the regular step of each run of the program."""
-    return filled(documents.Runs, runs, step_ms=[ms(step_ns) for step_ns in runs.step_ns], confidence=CONFIDENCE)
-
-
-def _irregular(row: Irregular) -> documents.Irregular:
-    return filled(documents.Irregular, row, ms=ms(row.ns), sites=[documents.Point(*place) for place in row.places])
-
-
 def _ledger(course: WholeRun) -> list[documents.Entry]:
     """Return where the time of the whole run went."""
-    return [
-        filled(documents.Entry, entry, ms=ms(entry.ns), fraction=entry.ns / course.wall_ns) for entry in course.ledger
-    ]
+    return [filled(documents.Entry, entry, fraction=entry.ns / course.wall_ns) for entry in course.ledger]
 
 
 def _per_step(profile: Profile) -> documents.PerStep | None:
@@ -154,19 +153,188 @@ def _value(figure: Figure, profile: Profile) -> float | None:
     return maybe_ms(value) if figure.unit == "ns" else value
 
 
-def _part(mean: MeanStep) -> documents.StepPart:
-    """Return how a mean step divides on a GPU."""
+# Waits, copies, idle time
+
+
+def _syncs(profile: Profile) -> waits.Syncs:
+    """Return where the host waits for the GPU."""
     return filled(
-        documents.StepPart,
-        mean,
-        step_ms=ms(mean.length_ns),
-        overlapped_ms=ms(mean.both_ns),
-        exposed_ms=ms(mean.copy_ns),
+        waits.Syncs,
+        _together(profile, (site.total for site in profile.sites if site.is_wait)),
+        per_step=given(SYNCS.of(profile)),
+        sites=[_site(profile, site) for site in profile.sites],
+        groups=_groups(profile),
+        watched_steps=profile.info.watched.steps if profile.info.watched else None,
+        seen_elsewhere=[
+            filled(waits.Seen, wait, count=wait.waits, per_step=wait.waits / wait.of if wait.of else None)
+            for wait in seen_elsewhere(profile)
+        ],
     )
 
 
+def _site(profile: Profile, site: WaitSite) -> waits.Site:
+    cost, in_steps, count = given(site.total_cost), given(site.in_steps), profile.steps.count
+    return filled(
+        waits.Site,
+        site,
+        given(site.total),
+        cost,
+        library=library(site.library),
+        per_step=in_steps.count / count if in_steps and count and not profile.withheld.per_step else None,
+        bubble_ms=ms(cost.idle_ns) if cost else None,
+    )
+
+
+def _groups(profile: Profile) -> list[waits.Group]:
+    """Return the groups of sites whose waits only move if one of them is removed alone, each with its sums."""
+    members: dict[int, list[int]] = {}
+    for index, site in enumerate(profile.sites):
+        if site.group is not None:
+            members.setdefault(site.group, []).append(index)
+    return [_group(profile, number, indices) for number, indices in sorted(members.items())]
+
+
+def _group(profile: Profile, number: int, indices: Sequence[int]) -> waits.Group:
+    sites = [profile.sites[index] for index in indices]
+    stalled, costs = _together(profile, (site.total for site in sites)), [given(site.total_cost) for site in sites]
+    idle = None if None in costs else sum(cost.idle_ns for cost in costs if cost)
+    return filled(waits.Group, stalled, group=number, sites=indices, bubble_ms=maybe_ms(idle))
+
+
+def _together(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> Stalled | None:
+    """Return what waits cost together; None if that is withheld, also where there is none."""
+    if profile.withheld.stalls:
+        return None
+    known = [cost.value for cost in costs if isinstance(cost, Known)]
+    return Stalled(sum(cost.count for cost in known), sum(cost.stall_ns for cost in known))
+
+
+def _copies(group: CopySums) -> waits.Copies:
+    return filled(
+        waits.Copies,
+        group,
+        given(group.copied),
+        given(group.hidden),
+        host_memory=None if group.host_memory == "none" else group.host_memory,
+        host_blocked_ms=maybe_ms(given(group.host_blocked_ns)),
+    )
+
+
+def _overlap(profile: Profile) -> waits.Overlap:
+    """Return how much of the copy time kernels hide."""
+    reasons = [
+        waits.Exposed(given(row.reason), given(row.count), maybe_ms(given(row.exposed_ns))) for row in profile.exposed
+    ]
+    return filled(waits.Overlap, given(profile.overlap), copy_ms=maybe_ms(given(profile.copy_ns)), reasons=reasons)
+
+
+def _idle(gpu: GpuSums) -> Iterator[waits.Idle]:
+    """Yield the idle time of a GPU by cause; where causes are withheld, of no cause."""
+    if isinstance(gpu.idle_by_cause, Known):
+        yield from (waits.Idle(gpu.device, cause, ms(time)) for cause, time in gpu.idle_by_cause.value)
+    else:
+        time = given(gpu.time)
+        yield waits.Idle(gpu.device, None, ms(time.idle_ns) if time else None)
+
+
+# By name
+
+
+def _kernel(profile: Profile, sums: KernelSums, row: KernelTime) -> by_name.Kernel:
+    return filled(
+        by_name.Kernel,
+        _times(profile, row.name, row.count, row.time_ns, row.origin),
+        row,
+        share=row.time_ns / sums.busy_ns if sums.busy_ns else None,
+        step_share=step_share(profile, sums, row),
+        streams=[by_name.Lane(*lane) for lane in row.lanes],
+    )
+
+
+def _op(profile: Profile, sums: OpSums, row: OpTime) -> by_name.Op:
+    return filled(
+        by_name.Op,
+        _times(profile, row.name, row.count, row.own_ns, row.origin),
+        share=row.own_ns / sums.host_ns if sums.host_ns else None,
+        without_profiler_ms=maybe_ms(without_profiler_ns(profile, sums, row.own_ns)),
+        stall_ms=None if row.stall_ns is None else _ms(profile, row.stall_ns),
+        kernels=None if row.kernels is None else row.kernels / profile.steps.divisor,
+        kernel_ms=None if row.kernel_ns is None else _ms(profile, row.kernel_ns),
+    )
+
+
+def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSums:
+    return filled(by_name.KernelSums, _sums(profile, sums, sums.time_ns), busy_ms=_ms(profile, sums.busy_ns))
+
+
+def _op_sums(profile: Profile, sums: OpSums) -> by_name.OpSums:
+    return filled(by_name.OpSums, _sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
+
+
+def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> by_name.Sums:
+    """Return all names together."""
+    left, left_ms = sums.names - len(sums.rows), _ms(profile, sums.left_ns)
+    return by_name.Sums(names=sums.names, left_out=left, left_out_ms=left_ms, ms=_ms(profile, time_ns))
+
+
+def _times(profile: Profile, name: str, count: int, time_ns: int, origin: Origin) -> by_name.Times:
+    per_step, mean_us = count / profile.steps.divisor, round(time_ns / count / NS_PER_US, 3)
+    return filled(by_name.Times, origin, name=name, count=per_step, ms=_ms(profile, time_ns), mean_us=mean_us)
+
+
+def _ms(profile: Profile, time_ns: int) -> float:
+    """Return a time of the complete steps together as ms per step."""
+    return ms(time_ns / profile.steps.divisor)
+
+
+def _launches(launches: Launches, forbids: Sequence[Blocker] | None) -> by_name.Launches:
+    """Return how kernels are launched, as traced; `forbids` is what a CUDA graph of the step cannot hold."""
+    return filled(
+        by_name.Launches,
+        launches,
+        median_kernel_us=launches.median_kernel_ns / NS_PER_US,
+        host_us_per_launch=launches.host_ns / NS_PER_US,
+        phases=[filled(by_name.Phase, phase, phase=phase.name) for phase in launches.phases],
+        ops=[filled(by_name.Launcher, op) for op in launches.ops],
+        modules=[filled(by_name.Launcher, module) for module in launches.modules],
+        blockers=None if forbids is None else blockers(forbids),
+    )
+
+
+def _host_profile(profile: Profile) -> by_name.HostProfile | None:
+    """Return the sampled stacks and their sums; None where the recording has none, not even the reason."""
+    recorded, sums = profile.info.host, profile.host
+    if recorded is None:
+        return None
+    return filled(
+        by_name.HostProfile,
+        recorded,
+        kinds=[by_name.Kind(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
+        called=[
+            by_name.Called(*row.place, **_samples(profile, sums, row.count), kinds=dict(row.kinds))
+            for row in sums.called[:MOST_PLACES]
+        ]
+        if sums
+        else [],
+        lines=[_host_line(profile, sums, row) for row in sums.lines[:MOST_PLACES]] if sums else [],
+        functions=[_host_line(profile, sums, row) for row in sums.functions[:MOST_PLACES]] if sums else [],
+    )
+
+
+def _host_line(profile: Profile, sums: HostSums, row: HostPlace) -> by_name.HostLine:
+    samples = _samples(profile, sums, row.own)
+    return filled(by_name.HostLine, row, **samples, total_share=sums.share(row.total))
+
+
+def _samples(profile: Profile, sums: HostSums, count: int) -> dict[str, Any]:
+    """Return samples as a share with its error, both fractions, and as a time of the step without the profiler."""
+    step = measured_step_ns(profile)
+    time = ms(sums.share(count) * step) if step else None
+    return {"samples": count, "share": sums.share(count), "error": sums.error(count), "per_step_ms": time}
+
+
 def _hta(breakdown: Breakdown) -> documents.Hta:
-    """Return what HTA tells of a trace; its figures have the names of the document."""
+    """Return HTA's figures on a trace, which have the names of the document."""
     times, launches = breakdown.times, breakdown.launches
     return filled(
         documents.Hta,
