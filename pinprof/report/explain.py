@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.report.layout import laid_out, section, table
+from pinprof.report.layout import laid_out, section
 from pinprof.rules import Rule
 from pinprof.rules.rule import FAMILIES
 
@@ -40,16 +41,38 @@ ORDER = (
 )
 """As they are best read."""
 
-PIECES = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(([^)]+)\)")
-"""What stands in a line beside plain text: code, bold, italic, a link."""
-GUIDE = re.compile(r"([\w-]+)\.md(?:#.*)?")
-"""A link to another guide."""
+LINK = re.compile(r"\[([^\]]+)\]\((?:([\w-]+)\.md(?:#[^)]*)?|(?:\.\./)*([^)]+))\)")
+"""A link in Markdown: its text, and the guide or the other address that it leads to."""
 FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 """What programs read of a text before its title."""
 EMPTY = re.compile(r"\n{3,}")
 """Two empty lines or more."""
-RULE = re.compile(r"\|[\s:|-]+\|")
-"""The line between the head and the rows of a table."""
+
+
+class _Heading(Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a heading as reports have it; the first is the title."""
+        yield Text(self.text.plain, "bold") if self.tag == "h1" else section(self.text.plain)
+
+
+class _Code(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield code without colours, a broken line where it is too long."""
+        yield Padding(Text(str(self.text).rstrip(), overflow="fold"), (0, 0, 0, 4))
+
+
+class _Text(Markdown):
+    """A text in Markdown whose links are commands and addresses that can be typed."""
+
+    elements = {**Markdown.elements, "heading_open": _Heading, "fence": _Code}  # noqa: RUF012  as in rich
+
+    def __init__(self, text: str) -> None:
+        super().__init__(LINK.sub(_typed, text), hyperlinks=False)
+
+
+def _typed(link: re.Match[str]) -> str:
+    text, guide, address = link.groups()
+    return f"{text} (`pinprof explain {guide}`)" if guide else f"{text} ({address})"
 
 
 @dataclass(frozen=True)
@@ -79,80 +102,15 @@ def guides() -> tuple[Guide, ...]:
 
 def to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str:
     """Return a guide for a terminal of this width."""
-    return EMPTY.sub("\n\n", laid_out(_blocks(guide.text.splitlines()), width=width, color=color))
+    return EMPTY.sub("\n\n", laid_out([_Text(guide.text)], width=width, color=color))
 
 
 def to_list(all_of_them: Sequence[Guide], *, width: int = 100, color: bool = False) -> str:
     """Return the guides, a line each, for a terminal of this width."""
     rows = Table.grid(padding=(0, 2))
     for guide in all_of_them:
-        rows.add_row(Text(f"  {guide.name}", "bold"), _inline(guide.summary))
+        rows.add_row(Text(f"  {guide.name}", "bold"), _Text(guide.summary))
     return laid_out((Text("Guides", "bold"), rows, Text()), width=width, color=color)
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[RenderableType]:
-    """Yield the blocks of a text: headings, code, tables, points of lists, and paragraphs."""
-    at = 0
-    while at < len(lines):
-        end = _end(lines, at)
-        yield from _block(lines[at:end], first=at == 0)
-        at = end
-
-
-def _end(lines: Sequence[str], at: int) -> int:
-    """Return where the block ends that begins here."""
-    first = lines[at]
-    if first.startswith("```"):
-        return lines.index("```", at + 1) + 1
-    if not first or first.startswith(("#", "<!--")):
-        return at + 1
-    stop = ("|",) if not first.startswith("|") else ()
-    following = range(at + 1, len(lines))
-    new = (place for place in following if not lines[place] or lines[place].startswith(("#", "```", "- ", *stop)))
-    return next(new, len(lines))
-
-
-def _block(lines: Sequence[str], *, first: bool) -> Iterator[RenderableType]:
-    """Yield one block as the terminal shows it."""
-    begin = lines[0]
-    if begin.startswith("```"):
-        yield from (Padding(Text(code, overflow="fold"), (0, 0, 0, 4)) for code in lines[1:-1])
-    elif begin.startswith("|"):
-        yield _table(lines)
-    elif begin.startswith("#"):
-        title = begin.lstrip("# ").replace("`", "")
-        yield Text(title, "bold") if first else section(title)
-    elif begin.startswith("- "):
-        yield Padding(_inline(" ".join(map(str.strip, lines))), (0, 0, 0, 2))
-    elif not begin.startswith("<!--"):
-        yield _inline(" ".join(lines))
-
-
-def _table(lines: Sequence[str]) -> RenderableType:
-    head, *rows = (
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if not RULE.fullmatch(line)
-    )
-    grid = table(*(_inline(cell).plain for cell in head), text_columns=len(head))
-    for row in rows:
-        grid.add_row(*map(_inline, row))
-    return grid
-
-
-def _inline(text: str) -> Text:
-    """Return a line with its code, its bold and italic words, and what its links lead to."""
-    line, at = Text(), 0
-    for piece in PIECES.finditer(text):
-        code, bold, italic, link, target = piece.groups()
-        line.append(text[at : piece.start()])
-        line.append(code or bold or italic or link, "bold" if bold else "italic" if italic else "cyan" if code else "")
-        line.append(_leads_to(target) if target else "")
-        at = piece.end()
-    return line.append(text[at:])
-
-
-def _leads_to(target: str) -> str:
-    guide = GUIDE.fullmatch(target)
-    return f" (pinprof explain {guide[1]})" if guide else f" ({target.removeprefix('../../')})"
 
 
 def to_page(rule: Rule, changes: Sequence[tuple[str, str]] = (), *, width: int = 100, color: bool = False) -> str:
@@ -182,7 +140,7 @@ def _page(rule: Rule, changes: Sequence[tuple[str, str]]) -> Iterator[Renderable
     if changes:
         yield Text("\nWhat pinprof fix changes, where that is certain", "bold")
         for what, numbers in changes:
-            yield Padding(_inline(f"{what}; the program's numbers: {numbers}"), (0, 0, 0, 4))
+            yield Padding(_Text(f"{what}; the program's numbers: {numbers}"), (0, 0, 0, 4))
     yield _titled("Safe if", rule.safe_if)
     yield from _code("What only looks like it, and is fine", rule.near_miss)
     if rule.causes:
