@@ -248,10 +248,9 @@ def site_line(site: FoundSite) -> str:
     return ": ".join(filter(None, (place(site.evidence.place), site_figures(site))))
 
 
-def places_of(finding: Finding) -> str:
-    """Return where a finding is at its costliest, and how many more sites it has; nothing if the place is not known."""
-    where, more = place(finding.evidence.place), len(finding.sites) - 1
-    return f"{where} and {counted(more, 'more site')}" if where and more else where
+def with_more_sites(where: str, sites: int) -> str:
+    """Return the costliest of so many sites, and how many more there are; nothing if its place is not known."""
+    return f"{where} and {counted(sites - 1, 'more site')}" if where and sites > 1 else where
 
 
 def at_sites(finding: Finding) -> str:

@@ -15,7 +15,7 @@ from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, ending, layout, points
 from pinprof.report.elements import Markup
-from pinprof.report.job.words import COLUMNS, PAUSED, longest_alone_first, slowest_of, spread
+from pinprof.report.job.view import PAUSED, TIMES, longest_alone_first, slowest_of, spread
 from pinprof.units import NS_PER_MS, duration, percent
 
 NEGLIGIBLE = 0.01
@@ -34,7 +34,7 @@ STEPS, LINE, BELOW = 130, 24, 60
 LONGEST_NAME = 48
 """Characters of a file's name that fit a label."""
 
-TIMES = dict(COLUMNS)
+TIME_OF = {time.title: time.of for time in TIMES}
 """Times of a rank by what the tables call them."""
 STEP = Key("step", BLUE, "circle-open")
 ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
@@ -90,13 +90,14 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     """Yield what each rank spends its step on: its own work and waits, idle time, and waits for others."""
     yield _times_of("GPU: own work", rows, _own)
-    yield from (_times_of(name, rows, TIMES[name]) for name in ("copies exposed", "input", PAUSED))
+    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSED))
     yield from _stalls(rows)
     for name, cause in IDLE.items():
         times = (None if row.idle_ns is None else _of(row.idle, name) for row in rows)
         yield Line(f"idle: the GPU {cause.does}", tuple(times))
-    yield from (_times_of(name, rows, TIMES[name]) for name in ("NCCL overlapped", "NCCL exposed"))
-    yield _times_of("waited for others", rows, TIMES["waited"])
+    yield from (
+        _times_of(name, rows, TIME_OF[name]) for name in ("NCCL overlapped", "NCCL exposed", "waited for others")
+    )
 
 
 def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], float | None]) -> Line:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import NOTHING, places_of, saved, step_known, whole_place
+from pinprof.report.words import NOTHING, place, saved, step_known, whole_place, with_more_sites
 from pinprof.rules import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
@@ -225,7 +225,12 @@ def pair(figure: ComparedFigure) -> str:
 def where(change: WaitChange | FindingChange) -> str:
     """Return the place of waits or findings, before and after where it differs."""
     sides = [
-        _places(places_of(member) if isinstance(member, Finding) else whole_place(member) for member in members)
+        _places(
+            with_more_sites(place(member.evidence.place), len(member.sites))
+            if isinstance(member, Finding)
+            else whole_place(member)
+            for member in members
+        )
         for members in (change.before, change.after)
     ]
     shown = [side for side in dict.fromkeys(sides) if side]

@@ -12,16 +12,23 @@ from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.charts import ranks_chart, shown
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
-from pinprof.report.job.view import collectives, columns_of, doubts, findings, notes_on, summary
-from pinprof.report.job.words import (
+from pinprof.report.job.view import (
+    GPU_IDLE,
     MAX_ROWS,
-    RankColumn,
+    STALLS,
+    RankTime,
     below,
     clocks,
+    collectives,
+    columns_of,
+    doubts,
     finding_in,
+    findings,
     longest_alone_first,
+    notes_on,
     numbers,
     slowest_of,
+    summary,
     title,
     verdict_line,
     why,
@@ -132,30 +139,31 @@ def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
 
 
 def _table(
-    caption: str, rows: Sequence[RankRow], times: Sequence[RankColumn], slowest: int | None, drawn: Collection[int]
+    caption: str, rows: Sequence[RankRow], times: Sequence[RankTime], slowest: int | None, drawn: Collection[int]
 ) -> Markup:
-    columns = [Column("rank"), *number_columns(*(name for name, _ in times), "came last"), Column("file")]
+    columns = [Column("rank"), *number_columns(*(time.title for time in times), "came last"), Column("file")]
     return table(caption, columns, (_cells(row, times, drawn, is_slowest=row.rank == slowest) for row in rows))
 
 
-def _cells(row: RankRow, times: Sequence[RankColumn], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
+def _cells(row: RankRow, times: Sequence[RankTime], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
     button = Markup('<button type="button" class="see to-rank" data-rank="{0}" title="its timeline">{0}</button>')
     number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
         Markup('<span class="together">{},&nbsp;slowest</span>').format(number) if is_slowest else number,
-        *(unbroken(_time(title, time_of(row), row)) for title, time_of in times),
+        *(unbroken(_time(time, row)) for time in times),
         unbroken(percent(row.last)),
         Markup(".<wbr>").join(PurePath(row.path).name.split(".")),
     )
 
 
-def _time(title: str, ns: float | None, row: RankRow) -> str:
+def _time(time: RankTime, row: RankRow) -> str:
     """Return a time of a rank, with its main cause."""
     causes = {
-        "GPU idle": [IDLE[cause].does for cause, _ in row.idle],
-        "stalls": [WAITS[cause].label for cause, _ in row.stalls],
+        GPU_IDLE: [IDLE[cause].does for cause, _ in row.idle],
+        STALLS: [WAITS[cause].label for cause, _ in row.stalls],
     }
-    return ", ".join((NOTHING if ns is None else duration(ns), *causes.get(title, [])[:1]))
+    ns = time.of(row)
+    return ", ".join((NOTHING if ns is None else duration(ns), *causes.get(time.title, [])[:1]))
 
 
 def ranks_to_draw(ranks: Ranks) -> tuple[int, ...]:

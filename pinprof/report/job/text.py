@@ -6,13 +6,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.ranks.rank import RankPart, RankRow, Ranks
-from pinprof.report.job.view import collectives, columns_of, doubts, findings, notes_on, summary
-from pinprof.report.job.words import (
+from pinprof.report.job.view import (
     MAX_ROWS,
     PAUSED,
     below,
+    collectives,
+    columns_of,
+    doubts,
     doubts_by_rank,
+    findings,
     longest_alone_first,
+    notes_on,
+    summary,
     title,
     verdict_line,
     why,
@@ -64,18 +69,18 @@ def _unless_empty(part: Section) -> Iterator[RenderableType]:
 
 
 def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    columns = [(name, time_of) for name, time_of in columns_of(ranks) if name != PAUSED]  # it is in the verdict
-    rows = table("rank", *(name for name, _ in columns), "came last", text_columns=1)
+    columns = [time for time in columns_of(ranks) if time.title != PAUSED]  # it is in the verdict
+    rows = table("rank", *(time.title for time in columns), "came last", text_columns=1)
     if width < NARROW:
         rows.padding, rows.show_edge = 0, False
     for column in rows.columns:
         column.header = str(column.header).replace(" ", "\n")
     many = len(ranks.rows) > MAX_ROWS
     for row in longest_alone_first(ranks.rows)[:LISTED] if many else ranks.rows:
-        times = (time_of(row) for _, time_of in columns)
+        times = (time.of(row) for time in columns)
         rows.add_row(
             f"{row.rank} *" if row.rank == ranks.slowest_rank else str(row.rank),
-            *(NOTHING if time is None else milliseconds(time) for time in times),
+            *(NOTHING if ns is None else milliseconds(ns) for ns in times),
             percent(row.last),
         )
     yield rows

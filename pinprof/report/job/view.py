@@ -1,27 +1,216 @@
-"""What the ranks of a job show together, for the terminal and the page."""
+"""What the ranks of a job show together, for the terminal and the page: who holds up the others, times, findings."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
 
-from pinprof.ranks.rank import RankPart, RankRow, Ranks
+from pinprof.ranks.compare import SKEWED
+from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.job.words import (
-    BEHIND,
-    COLUMNS,
-    PER_STEP,
-    RankColumn,
-    clocks,
-    doubts_by_rank,
-    finding_in,
-    group,
-    numbers,
-    spread,
-)
+from pinprof.report.trace.headline import why_long
 from pinprof.report.view import Fact, Section, Table
-from pinprof.report.words import NOTHING
-from pinprof.units import duration, percent
+from pinprof.report.words import NOTHING, begun, consequence, place, with_more_sites
+from pinprof.units import between, counted, duration, percent
 
+LONGEST_GROUP = 32
+"""Characters of a process group's list of ranks that are shown."""
+MAX_ROWS = 32
+"""More ranks than this are folded on the page; those that need longest alone come first."""
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """More are not listed in a terminal."""
+MAX_RUNS = 6
+"""Runs of ranks that are named before the rest is counted."""
+WRONG_CLOCK_NS = 1_000_000
+"""Clocks of machines that are kept by NTP differ by less."""
+NOBODY = "no rank holds up the others"
+PER_STEP = (
+    "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
+    "times: per complete step, with the profiler's cost in them"
+)
+BEHIND = (
+    "a rank loses nothing by waiting if its own host would be no faster: compare the steps that each would have alone"
+)
+
+
+class RankTime(NamedTuple):
+    """A time of each rank, in ns per step."""
+
+    title: str
+    of: Callable[[RankRow], float | None]
+    meaning: str = ""
+    """What it is, on a card with its range over the ranks; empty for a column only."""
+    is_column: bool = True
+    """Whether the table of ranks has it."""
+
+
+def _idle_or_waiting(row: RankRow) -> float | None:
+    """Return what is left of the step, in ns: a collective that waits for another rank is not work of this one."""
+    if row.step_ns is None or row.work_ns is None:
+        return None
+    waited = min(row.waited_ns, row.exposed_communication_ns)
+    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
+
+
+PAUSED = "host runs no op"
+STALLS, GPU_IDLE = "stalls", "GPU idle"
+TIMES = (
+    RankTime("step", lambda row: row.step_ns, "per step, without the profiler"),
+    RankTime("alone", lambda row: row.alone_ns, "a step, if the rank waited for no other"),
+    RankTime("traced", lambda row: row.traced_ns),
+    RankTime("GPU busy", lambda row: row.gpu_busy_ns),
+    RankTime(GPU_IDLE, lambda row: row.idle_ns),
+    RankTime(
+        "GPU idle or waiting",
+        _idle_or_waiting,
+        "per step, without the profiler: time without work of the rank's busiest GPU",
+        is_column=False,
+    ),
+    RankTime("copies exposed", lambda row: row.exposed_copies_ns),
+    RankTime(STALLS, lambda row: row.stall_ns, "of the host per traced step, in calls that can block"),
+    RankTime("input", lambda row: row.input_ns, "per traced step, the host waits for the next batch"),
+    RankTime(PAUSED, lambda row: row.pause_ns),
+    RankTime("NCCL overlapped", lambda row: row.overlapped_communication_ns),
+    RankTime("NCCL exposed", lambda row: row.exposed_communication_ns, "per traced step, while no other kernel runs"),
+    RankTime("waited", lambda row: row.waited_ns, "for others per traced step, in kernels of collectives"),
+)
+"""What a report shows of each rank."""
+
+
+def title(ranks: Ranks) -> str:
+    """Return how many ranks there are, and of how many."""
+    if ranks.world_size and ranks.world_size != len(ranks.rows):
+        return f"{len(ranks.rows)} of {counted(ranks.world_size, 'rank')} of one job"
+    return f"{counted(len(ranks.rows), 'rank')} of one job"
+
+
+def slowest_of(ranks: Ranks) -> RankRow | None:
+    """Return the rank that holds up the others; None if none does."""
+    return next((row for row in ranks.rows if row.rank == ranks.slowest_rank), None)
+
+
+def verdict_line(ranks: Ranks) -> str:
+    """Return who holds up the others, by how much and why, without the last full stop."""
+    slowest = slowest_of(ranks)
+    if slowest is None:
+        return begun(nobody(ranks))
+    return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
+
+
+def nobody(ranks: Ranks) -> str:
+    """Return why no rank is named: none holds up the others, or nothing tells."""
+    alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
+    without = len(ranks.rows) - len(alone)
+    if len(alone) <= 1:
+        return "the traces do not show what the ranks would need alone, so it is unknown who holds up whom"
+    longest = longest_alone_first(ranks.rows)[0]
+    others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
+    if (longest.alone_ns or 0.0) > (1 + SKEWED) * others:
+        needs = f"rank {longest.rank} may hold up the others: alone it would need {duration(longest.alone_ns or 0.0)}"
+        least = duration(longest.surely_ns or 0.0)
+        return f"{needs}, the others {duration(others)}; given what the profiler may have cost, it could be {least}"
+    unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
+    return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
+    """Return why the step of the job is as long as it is: that of the rank that is shown; None if that is not known."""
+    of_shown = next((part for place, part in enumerate(parts) if number_of(part, place) == ranks.shown_rank), None)
+    reason = why_long(of_shown.profile, of_shown.findings.verdict) if of_shown else None
+    return f"on rank {ranks.shown_rank}, {reason}" if reason else None
+
+
+def below(ranks: Ranks) -> str:
+    """Return of which rank the report is that follows, and why of this one."""
+    why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
+    return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
+
+
+def clocks(ranks: Ranks) -> str | None:
+    """Return how the clocks of the ranks were brought together; None if nothing tells."""
+    if ranks.clocks_within_ns is None:
+        return None
+    off = max(ranks.rows, key=lambda row: abs(row.clock_ahead_ns))
+    wrong = f"; rank {off.rank}'s is {duration(abs(off.clock_ahead_ns))} "
+    wrong += "ahead" if off.clock_ahead_ns > 0 else "behind"
+    within = f"clocks agree within {duration(ranks.clocks_within_ns)}, by the ends of collectives"
+    return within + (wrong + ", which is corrected" if abs(off.clock_ahead_ns) > WRONG_CLOCK_NS else "")
+
+
+def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
+    """Return the ranks, those first that need longest alone, then those of which that is not known."""
+    return sorted(rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank))
+
+
+def spread(times: Sequence[float]) -> tuple[str, str]:
+    """Return from where to where times of ranks go, and how many these are or what the median rank's is."""
+    least, most = min(times), max(times)
+    if least == most:
+        return duration(most), f"the same on {counted(len(times), 'rank')}"
+    middle = f"the median rank's {duration(median(times))}, " if len(times) > 2 else ""  # noqa: PLR2004  two have none
+    return _range(least, most), f"{middle}{duration(most - least)} apart"
+
+
+def _range(least: float, most: float) -> str:
+    return duration(most) if duration(least) == duration(most) else between(least, most)
+
+
+def numbers(ranks: Sequence[int], of: int) -> str:
+    """Return ranks in words, ascending ones joined: "ranks 0 to 3, 8"; `of` is how many there are in all."""
+    if len(ranks) == of:
+        return "all ranks" if of > 1 else f"rank {ranks[0]}"
+    runs: list[tuple[int, int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], rank
+        else:
+            runs.append((rank, rank))
+    named = ", ".join(_run(*run) for run in runs[:MAX_RUNS])
+    rest = sum(last - first + 1 for first, last in runs[MAX_RUNS:])
+    more = f" and {rest} more" if rest else ""
+    return f"rank{'s' * (len(ranks) > 1)} {named}{more}"
+
+
+def _run(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
+
+
+def group(collective: CollectiveRow) -> str:
+    """Return the ranks of a collective, as recorded; of a long list the beginning."""
+    ranks = collective.group or NOTHING
+    return ranks if len(ranks) <= LONGEST_GROUP else f"{ranks[: LONGEST_GROUP - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
+    """Return what takes figures of some ranks away or makes them uncertain, each reason once with its ranks."""
+    of_ranks: dict[str, list[int]] = defaultdict(list)
+    texts: dict[str, str] = {}
+    for position, part in enumerate(parts):
+        for entry in part.profile.doubts:
+            if entry.withholds or entry.check == "no_step_marks":
+                of_ranks[entry.check].append(number_of(part, position))
+                texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
+    doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
+    apart = _apart(ranks)
+    return [f"{apart}: how long each waited, and who came last, is uncertain", *doubts] if apart else doubts
+
+
+def _apart(ranks: Ranks) -> str | None:
+    """Return in words at which steps the ranks were recorded, None if that is the same or not known."""
+    after: dict[int, list[int]] = defaultdict(list)
+    for row in ranks.rows:
+        if row.steps_before is not None:
+            after[row.steps_before].append(row.rank)
+    if len(after) <= 1:
+        return None
+    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RUNS]
+    listed = "; ".join(f"{numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
+    return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RUNS)})"
+
+
+# Sections
 
 
 def doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Section:
@@ -30,40 +219,23 @@ def doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Section:
 
 
 def summary(ranks: Ranks) -> Iterator[Fact]:
-    """Yield each figure from the least to the most of all ranks; what is none on all is left out."""
-    named: tuple[tuple[str, str, Callable[[RankRow], float | None]], ...] = (
-        ("step", "per step, without the profiler", lambda row: row.step_ns),
-        ("alone", "a step, if the rank waited for no other", lambda row: row.alone_ns),
-        ("waited for others", "per traced step, in kernels of collectives", lambda row: row.waited_ns),
-        ("NCCL exposed", "per traced step, with no other kernel beside it", lambda row: row.exposed_communication_ns),
-        ("GPU idle or waiting", "per step, without the profiler: time without work of the rank's busiest GPU", _idle),
-        ("host stalls", "per traced step, in calls that can block", lambda row: row.stall_ns),
-        ("input", "per traced step, the host waits for the next batch", lambda row: row.input_ns),
-    )
-    for name, meaning, time_of in named:
-        times = [time for row in ranks.rows if (time := time_of(row)) is not None]
-        if any(times):
+    """Yield the times that have a card, from the least to the most of all ranks; what is 0 on all is left out."""
+    for time in TIMES:
+        times = [ns for row in ranks.rows if (ns := time.of(row)) is not None]
+        if time.meaning and any(times):
             length, apart = spread(times)
-            yield Fact(name, length, f"{meaning}; {apart}")
+            yield Fact(time.title, length, f"{time.meaning}; {apart}")
 
 
-def _idle(row: RankRow) -> float | None:
-    """Return what is left of the step, in ns: a collective that waits for another rank is no work of this one."""
-    if row.step_ns is None or row.work_ns is None:
-        return None
-    waited = min(row.waited_ns, row.exposed_communication_ns)
-    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
-
-
-def columns_of(ranks: Ranks) -> list[RankColumn]:
-    """Return the columns of the table of ranks: those of which a rank has some time."""
-    return [column for column in COLUMNS if any(column[1](row) for row in ranks.rows)]
+def columns_of(ranks: Ranks) -> list[RankTime]:
+    """Return the columns of the table of ranks: the times that are not 0 on all of them."""
+    return [time for time in TIMES if time.is_column and any(map(time.of, ranks.rows))]
 
 
 def notes_on(ranks: Ranks) -> list[str]:
     """Return what to know of the table of ranks."""
-    shown = [name for name, _ in columns_of(ranks)]
-    nothing = [name for name, _ in COLUMNS if name not in shown]
+    shown = columns_of(ranks)
+    nothing = [time.title for time in TIMES if time.is_column and time not in shown]
     notes = [PER_STEP, f"none on any rank: {', '.join(nothing)}" if nothing else ""]
     notes += [BEHIND] if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows) else []
     return list(filter(None, notes))
@@ -95,6 +267,11 @@ def collectives(ranks: Ranks) -> Section:
         notes=[aligned] if aligned and rows else [],
         name="job-collectives",
     )
+
+
+def finding_in(shared: SharedFinding) -> str:
+    """Return where a finding is at its costliest, and how many more sites it has; nothing if that is not known."""
+    return with_more_sites(place(shared.finding.evidence.place), len(shared.sites))
 
 
 def findings(ranks: Ranks) -> Section:

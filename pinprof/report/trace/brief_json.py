@@ -11,8 +11,8 @@ from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.ranks.rank import Ranks
-from pinprof.report.job.words import longest_alone_first
-from pinprof.report.job.words import verdict_line as verdict_of_job
+from pinprof.report.job.view import longest_alone_first
+from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, next_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of

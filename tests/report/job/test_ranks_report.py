@@ -20,8 +20,7 @@ from pinprof.report.charts import Chart, ranks_chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, to_brief, to_text
-from pinprof.report.job.view import MAX_FINDINGS
-from pinprof.report.job.words import MAX_ROWS, clocks, nobody, numbers, spread
+from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks, nobody, numbers, spread
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text as console_text
 from pinprof.rules import Finding, Findings
@@ -394,7 +393,7 @@ def test_waiting_for_another_rank_is_no_work_of_the_gpu(tmp_path: Path) -> None:
     ranks = replace(ranks, rows=tuple(replace(row, step_ns=900e3) for row in ranks.rows))
     text = Page(page(parts, trace, ranks)).text.replace("\N{NO-BREAK SPACE}", " ")
     assert "GPU idle or waiting 670 µs per step, without the profiler" in text  # of both
-    assert "Waited for others 0 to 590 µs per traced step" in text
+    assert "Waited 0 to 590 µs for others per traced step" in text
 
 
 def test_the_traced_step_stands_before_what_is_part_of_it(tmp_path: Path) -> None:
