@@ -88,7 +88,7 @@ def range_ms(range_ns: Sequence[float] | None) -> list[float] | None:
 
 
 def filled(document: type[Filled], *sources: object, **fields: Any) -> Filled:
-    """Return a document of these fields; each other field is what the first source that has it holds.
+    """Return a document of these fields; each other field is taken from the first source with that name.
 
     `x_ms` is a source's `x_ns` in milliseconds, `ms` its `ns`, and file, line and function are those of its `place`.
     Fields that no source has are null where a source is None.

@@ -249,7 +249,7 @@ def site_line(site: FoundSite) -> str:
 
 
 def with_more_sites(where: str, sites: int) -> str:
-    """Return the costliest of so many sites, and how many more there are; nothing if its place is not known."""
+    """Return where the costliest of N sites is, and how many more there are; nothing if its place is not known."""
     return f"{where} and {counted(sites - 1, 'more site')}" if where and sites > 1 else where
 
 

@@ -41,7 +41,7 @@ class RankTime(NamedTuple):
     meaning: str = ""
     """What it is, on a card with its range over the ranks; empty for a column only."""
     is_column: bool = True
-    """Whether the table of ranks has it."""
+    """Whether it is a column of the table of ranks."""
 
 
 def _idle_or_waiting(row: RankRow) -> float | None:
