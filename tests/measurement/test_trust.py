@@ -542,7 +542,7 @@ def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
     assert "        -  where it goes: not shown (no GPU work of 4 launches (25 %))" in text
     assert "copy time is overlapped: not shown" in text
     assert "- why copies are exposed: not shown" in text
-    assert "Not searched in full: no GPU work of 4 launches (25 %)" in text
+    assert "Some rules were not checked: no GPU work of 4 launches (25 %)" in text
     assert page.index("Before you trust this trace") < page.index('<dl class="facts">')
     assert '<span class="number">-</span><br><span class="meaning">not shown (no GPU work' in page
     assert document["gpu"][0] == dict.fromkeys(("busy_ms", "kernel_ms", "memcpy_ms", "idle_ms", "span_ms")) | {
@@ -636,8 +636,8 @@ def test_of_several_reasons_the_gravest_is_given(tmp_path: Path) -> None:
     assert without_launch
     assert [doubt.check for doubt in profile.doubts[:2]] == [lost.check, without_launch.check]
     assert unsearched(profile) == lost
-    assert f"Not searched in full: {lost.what}" in text
-    assert f"Not searched in full: {lost.what}." in page
+    assert f"Some rules were not checked: {lost.what}" in text
+    assert f"Some rules were not checked: {lost.what}." in page
 
 
 def test_why_the_timeline_has_no_band_of_overlap_is_the_gravest_reason(tmp_path: Path) -> None:

@@ -95,9 +95,8 @@ def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     for name, cause in IDLE.items():
         times = (None if row.idle_ns is None else _of(row.idle, name) for row in rows)
         yield Line(f"idle: the GPU {cause.does}", tuple(times))
-    yield from (
-        _times_of(name, rows, TIME_OF[name]) for name in ("NCCL overlapped", "NCCL exposed", "waited for others")
-    )
+    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("NCCL overlapped", "NCCL exposed"))
+    yield _times_of("waited for others", rows, TIME_OF["waited"])
 
 
 def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], float | None]) -> Line:

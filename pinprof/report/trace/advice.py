@@ -21,7 +21,7 @@ LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 ALSO = 0.05
 """Further causes that cost at least this share of the step are named."""
 CLEARLY = 1.1
-"""A fix that saves this many times the cost of the verdict's cause removes other causes, too."""
+"""A fix that saves this many times the cost of the verdict's cause also saves time of other causes."""
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
 SLOW_MEANING = (
@@ -47,19 +47,27 @@ def advice(profile: Profile, findings: Findings) -> Advice:
     """Return the change with the largest predicted saving; where none is predicted, what answers the verdict."""
     if not profile.gpus:
         line = first_line(profile)
-        return _to_do(line) if line else _remark(way_to_gpu(profile))
+        return _first(line) if line else _remark(way_to_gpu(profile))
     place = _place(profile, findings)
     if place is not None:
-        return _to_do(_change(profile, findings, place), place)
+        return _first(_change(profile, findings, place), place)
     verdict = findings.verdict
-    alone = host_alone(profile) if verdict.cause in {None, *BY_HOST} else ""
+    alone = _long_pause(profile) or _slow_launches(profile) if verdict.cause in {None, *BY_HOST} else ""
     if alone:
         return _remark(alone)
     if verdict.cause is not None:
-        return _to_do(_of_limit(profile, verdict.cause))
+        return _first(_answer(profile, verdict.cause))
     if verdict.between:
-        return _to_do("; ".join([*way_to_ranks(verdict), MEASURE]))
+        return _first("; ".join([*way_to_ranks(verdict), MEASURE]))
     return Advice(unfound(profile, findings) or NONE_ALONE, None)
+
+
+def _first(what: str, finding: int | None = None) -> Advice:
+    return Advice(f"First: {what}.", what, finding)
+
+
+def _remark(sentence: str) -> Advice:
+    return Advice(sentence, sentence.removesuffix("."))
 
 
 def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
@@ -77,14 +85,6 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
         yield from way_to_ranks(verdict)
 
 
-def _to_do(what: str, finding: int | None = None) -> Advice:
-    return Advice(f"First: {what}.", what, finding)
-
-
-def _remark(sentence: str) -> Advice:
-    return Advice(sentence, sentence.removesuffix("."))
-
-
 def _place(profile: Profile, findings: Findings) -> int | None:
     """Return the place of the finding to mend first; None where none saves much and none answers the verdict."""
     least, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
@@ -99,34 +99,24 @@ def _place(profile: Profile, findings: Findings) -> int | None:
 
 def _change(profile: Profile, findings: Findings, place: int) -> str:
     """Return what to mend and what that saves, joined with the verdict where it is about another cause."""
-    finding = findings[place]
-    what = f"{finding.title}{printable(at_sites(finding))} ({finding.rule.id})"
-    return (
-        f"{what}; {_brings(finding, profile)}{_together(finding, findings, profile)}{_joined(profile, findings, place)}"
-    )
-
-
-def _brings(finding: Finding, profile: Profile) -> str:
+    finding, joint, least = findings[place], findings.joint, WORTH * (profile.step_ns or 0.0)
     if finding.saving:
-        return f"fixing it {worth(finding, profile, in_short=True)}"
-    return untold(finding) or f"it {worth(finding, profile)}"
-
-
-def _together(finding: Finding, findings: Findings, profile: Profile) -> str:
-    """Return what all fixes save where the first saves too little alone."""
-    joint, least = findings.joint, WORTH * (profile.step_ns or 0.0)
-    if finding.saving is None or finding.saving.saving_ns >= least or not joint or joint.saving_ns < least:
-        return ""
-    return f", {all_together(joint)} {duration(joint.saving_ns)}"
+        saves = f"fixing it {worth(finding, profile, in_short=True)}"
+    else:
+        saves = untold(finding) or f"it {worth(finding, profile)}"
+    if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
+        saves += f", {all_together(joint)} {duration(joint.saving_ns)}"
+    at = printable(at_sites(finding))
+    return f"{finding.title}{at} ({finding.rule.id}); {saves}{_joined(profile, findings, place)}"
 
 
 def _joined(profile: Profile, findings: Findings, place: int) -> str:
     """Return how a change goes with the verdict: it may remove more than its cause, or be about another one."""
     cause, finding = findings.verdict.cause, findings[place]
     if cause is None or is_of_verdict(findings, finding):
-        return ", as it removes other causes, too" if removes_more(findings, finding) else ""
+        return "; that includes time of other causes" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)
-    other = _of_limit(profile, cause) if answer is None else f"{findings[answer].title} ({findings[answer].rule.id})"
+    other = _answer(profile, cause) if answer is None else f"{findings[answer].title} ({findings[answer].rule.id})"
     return f", the largest predicted saving; as for {LIMITS[cause].lost}: {other}"
 
 
@@ -136,7 +126,7 @@ def is_of_verdict(findings: Findings, finding: Finding) -> bool:
 
 
 def removes_more(findings: Findings, finding: Finding) -> bool:
-    """Return whether a fix saves more than the verdict's cause costs, because it removes other causes, too."""
+    """Return whether a fix saves more than the verdict's cause costs, and so time of other causes, too."""
     cost, saving = findings.verdict.cost, finding.saving
     if cost is None or saving is None or cost.cause not in finding.rule.answers:
         return False
@@ -144,10 +134,10 @@ def removes_more(findings: Findings, finding: Finding) -> bool:
 
 
 def unfound(profile: Profile, findings: Findings) -> str:
-    """Return why rules are silent, or that all were asked and found nothing; nothing where some found something."""
+    """Return why rules are silent, or that none of them holds; nothing where some hold."""
     reason, mean, whole = unsearched(profile), busiest(profile), profile.steps.whole
     if reason:
-        return f"Not searched in full: {reason.what}."
+        return f"Some rules were not checked: {reason.what}."
     if findings:
         return ""
     if mean is None:
@@ -155,12 +145,7 @@ def unfound(profile: Profile, findings: Findings) -> str:
     return NO_RULE_FITS if lost(profile, mean) else f"No copy or wait costs the {whole} a measurable time."
 
 
-def host_alone(profile: Profile) -> str:
-    """Return what holds up the host where it is the limit and no rule found anything; nothing where that is unknown."""
-    return long_pause(profile) or _slow_launches(profile)
-
-
-def long_pause(profile: Profile) -> str:
+def _long_pause(profile: Profile) -> str:
     """Return that the host runs nothing for most of the time in which the GPU is idle; nothing else."""
     pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
     if pause is None or not late or pause.time_ns < PAUSED * late:
@@ -198,13 +183,13 @@ def way_to_gpu(profile: Profile) -> str:
     return f"{begun(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
 
 
-def _of_limit(profile: Profile, cause: LimitName) -> str:
-    """Return what to do about a cause of a long step where no finding tells more."""
-    return _of_copies(profile) if cause == COPY else LIMITS[cause].advice
+def _answer(profile: Profile, cause: LimitName) -> str:
+    """Return what to do about a cause of a long step where no finding says more.
 
-
-def _of_copies(profile: Profile) -> str:
-    """Return what to do about the copies that there are: where most of their time goes, and whether any is pageable."""
+    Of copies: by the direction of most of their time, and whether any is of pageable memory.
+    """
+    if cause != COPY:
+        return LIMITS[cause].advice
     times = dict.fromkeys((DIRECTIONS[HTOD], DIRECTIONS[DTOH]), 0)
     for group in profile.copies:
         copied = given(group.copied)

@@ -6,7 +6,7 @@ from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.host import time_of_host
-from pinprof.report.trace.step import AT_WORK, of_step, unit, where_it_goes, while_idle
+from pinprof.report.trace.step import at_work, of_step, unit, while_idle
 from pinprof.report.trace.whole_run import of_runs
 from pinprof.report.words import either, step_known
 from pinprof.units import between, duration, how_many, percent
@@ -40,23 +40,17 @@ def why_long(profile: Profile, verdict: Verdict) -> str | None:
 
 
 def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
-    why, cost, mean = _because(verdict, cause), verdict.cost, busiest(profile)
+    why, cost, mean = LIMITS[cause].why, verdict.cost, busiest(profile)
+    if cause == COPY and verdict.awaited:
+        why = AWAITED.format("each copy" if verdict.awaited <= 1 else f"each of {how_many(verdict.awaited)} copies")
     if cost is None or not verdict.step_ns or (cause == GPU and mean is None):
         return why
     if cause == GPU and mean:
         works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it"
         return works + (", and waits for the host" if profile.bound == "host" else "")
     if cause == IRREGULAR:
-        return f"{why}. That adds {duration(cost.ns)} to each step on average"
+        return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
     return f"{why}. That costs {duration(cost.ns)} of it ({percent(cost.ns / verdict.step_ns)})"
-
-
-def _because(verdict: Verdict, cause: LimitName) -> str:
-    """Return why the step is long, without what it costs."""
-    if cause != COPY or not verdict.awaited:
-        return LIMITS[cause].why
-    several = verdict.awaited > 1
-    return AWAITED.format(f"each of {how_many(verdict.awaited)} copies" if several else "each copy")
 
 
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
@@ -90,14 +84,12 @@ def length_of(profile: Profile) -> str:
 
 def lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
-    idle = while_idle(profile, mean)
-    it = "it" if unit(profile, mean) == profile.steps.whole else f"the {unit(profile, mean)}"
+    idle, whole = while_idle(profile, mean), unit(profile, mean)
+    it = "it" if whole == profile.steps.whole else f"the {whole}"
+    is_idle = f"{_named(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}"
     times = [
-        (
-            mean.idle_ns,
-            f"{_named(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}{f' ({idle})' if idle else ''}",
-        ),
-        (mean.copy_ns, f"exposed copies, beside which no kernel runs, take {of_step(mean.copy_ns, mean)} of {it}"),
+        (mean.idle_ns, f"{is_idle} ({idle})" if idle else is_idle),
+        (mean.copy_ns, f"copies that no kernel overlaps take {of_step(mean.copy_ns, mean)} of {it}"),
     ]
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
 
@@ -109,18 +101,12 @@ def _named(profile: Profile, mean: MeanStep) -> str:
 
 def _working(profile: Profile, mean: MeanStep | None) -> str:
     if not profile.gpus:
+        cut = "the end of the file is lost, and with it all work of the GPU"
         alone = time_of_host(profile)
-        return _without_gpu(profile) + (f". The host: {alone}" if alone else "")
-    work = next((fact for fact in where_it_goes(profile) if fact.name == AT_WORK), None)
-    if work:
-        return f"the GPU works for {work.number}, {work.meaning}"
+        return (cut if is_cut(profile) else "no GPU work was recorded") + (f". The host: {alone}" if alone else "")
+    for fact in at_work(profile) if profile.withheld.step else ():
+        return f"the GPU works for {fact.number}, {fact.meaning}"
     return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
-
-
-def _without_gpu(profile: Profile) -> str:
-    if is_cut(profile):
-        return "the end of the file is lost, and with it all work of the GPU"
-    return "no GPU work was recorded"
 
 
 def is_cut(profile: Profile) -> bool:

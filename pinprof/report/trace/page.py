@@ -56,7 +56,7 @@ def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
     most = MAX_EVENTS // max(len(entries), 1)
     sections = (section(number, entry, most, code) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else Markup()
-    return report_page(title, "what the host and its copies cost the step", overview + Markup().join(sections))
+    return report_page(title, "where the step's time goes", overview + Markup().join(sections))
 
 
 def report_page(title: str, subject: str, sections: Markup) -> Markup:

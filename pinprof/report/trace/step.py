@@ -1,6 +1,7 @@
 """The step and where its time goes: as facts, and as one bar for the terminal."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -34,20 +35,20 @@ WAITING = {
 """What the GPU does where neither it nor the host sets the pace."""
 MOST = 0.9
 """Where less of the idle time than this share has the cause that is named, others matter too."""
-WORTH_NAMING = 0.005
-"""Memsets of a smaller share of the step are left to the bar, and earlier work of a smaller share of the stalls out."""
+SMALLEST = 0.005
+"""A part of a smaller share of the whole is neither drawn nor named."""
 LONGER = 1.005
 """Work that is longer than the step by less than this reads the same."""
 LONGER_WORK = "the GPU's work, which takes longer in the trace than the step without the profiler"
 """What the parts of a step are that add up to more than the step."""
-AT_WORK = "GPU work"
-"""What a GPU does where the step is not known."""
 
 WIDEST = 96
-"""Columns of a bar; a wider one tells no more."""
+"""Columns of the widest bar."""
 INDENT = 2
 KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
 """What draws the parts of a step."""
+AT_LEAST = KERNEL + IDLE
+"""The parts that a full report always names."""
 LATE_PYTHON = "waits for Python code"
 """What the GPU does where launches come late because the host runs no op."""
 CAUSES = {name: cause.does for name, cause in CAUSES_OF_IDLE.items()} | {
@@ -55,19 +56,20 @@ CAUSES = {name: cause.does for name, cause in CAUSES_OF_IDLE.items()} | {
 }
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
 """Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
-SMALLEST = 0.005
-"""A part of a smaller share of the whole is not named."""
 BETWEEN = "   "
 """Stands between the entries of a legend."""
 
 
 class Part(NamedTuple):
-    """A part of a bar: what it is, the character that draws it, how long it is in ns, and what is to be said of it."""
+    """A part of a step, of this length in ns, and the character that draws it."""
 
     name: str
     mark: str
     ns: float
     more: str = ""
+    """What else to know of it, also where there is little room."""
+    overlap: str = ""
+    """The time that it shares with another part."""
 
 
 def unit(profile: Profile, mean: MeanStep) -> str:
@@ -105,55 +107,34 @@ def _why_idle(profile: Profile) -> str:
 
 
 def where_it_goes(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
-    """Yield how the step divides on the busiest GPU, and how long the host stands still beside that.
+    """Yield how the step divides on the busiest GPU, and, apart from that, how long the host stands still.
 
     `limit` is the cause of the verdict.
     """
     mean, why = busiest(profile), profile.withheld
-    if mean is None:
-        reason = why_not(why.step, why.per_step, why.busy, why.overlap)
-        if profile.gpus and reason:
-            yield Fact("where it goes", NOTHING, reason)
-            yield from _at_work(profile) if why.step else ()
-    else:
-        yield from _on_gpu(profile, mean, limit)
+    if mean is not None:
+        yield from map(partial(_of_part, profile, mean), _named(step_parts(profile, mean, limit), AT_LEAST))
+    elif profile.gpus and (reason := why_not(why.step, why.per_step, why.busy, why.overlap)):
+        yield Fact("where it goes", NOTHING, reason)
+        yield from at_work(profile) if why.step else ()
     yield from stalls(profile)
 
 
-def stalls(profile: Profile) -> Iterator[Fact]:
-    """Yield how long the host stands still, if its calls were recorded."""
-    if profile.has_sums and profile.gpus:
-        yield _stalls(profile, busiest(profile))
+def _of_part(profile: Profile, mean: MeanStep, part: Part) -> Fact:
+    name = part.name
+    if len(profile.parts) > 1:
+        name = f"{name.removeprefix('GPU ')} on GPU {mean.device}"
+    words = (f"{of_step(part.ns, mean)} of the {unit(profile, mean)}", part.overlap, part.more)
+    return Fact(name, duration(part.ns), ", ".join(filter(None, words)), mark=part.mark)
 
 
-def _at_work(profile: Profile) -> Iterator[Fact]:
+def at_work(profile: Profile) -> Iterator[Fact]:
     """Yield how long the GPU that works most does so: known without the step, which lacks what came before."""
     times = [time for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     most = max(times, key=lambda time: time.busy_ns, default=None)
     if most:
         share = f"{percent(most.busy_ns / most.span_ns)} of the time from its first work to its last"
-        yield Fact(AT_WORK, duration(most.busy_ns), f"{share}, as traced; it idles for {duration(most.idle_ns)} of it")
-
-
-def _on_gpu(profile: Profile, mean: MeanStep, limit: str | None) -> Iterator[Fact]:
-    whose = f" on GPU {mean.device}" if len(profile.parts) > 1 else ""
-
-    def fact(mark: str, name: str, time: float, more: str = "") -> Fact:
-        of_it = f"{of_step(time, mean)} of the {unit(profile, mean)}{more}"
-        return Fact(name + whose, duration(time), of_it, mark=mark)
-
-    overlapped = f", {duration(mean.both_ns)} of it beside copies" if mean.both_ns else ""
-    yield fact(KERNEL, "kernels", mean.compute_ns + mean.both_ns, overlapped)
-    if mean.collective_ns:
-        yield fact(COLLECTIVE, "collectives alone", mean.collective_ns, ", in the kernels' time")
-    if mean.both_ns + mean.copy_ns:
-        beside = ", with no kernel beside them" if mean.copy_ns else ""
-        overlapped = f"; {duration(mean.both_ns)} of copy time is overlapped" if mean.both_ns else ""
-        yield fact(COPY, "exposed copies", mean.copy_ns, beside + overlapped)
-    if mean.memset_ns >= WORTH_NAMING * mean.length_ns:
-        yield fact(MEMSET, "memsets", mean.memset_ns)
-    why = while_idle(profile, mean, limit) if mean.idle_ns else ""
-    yield fact(IDLE, "idle" if whose else "GPU idle", mean.idle_ns, why and f", {why}")
+        yield Fact("GPU work", duration(most.busy_ns), f"{share}, as traced; idle for {duration(most.idle_ns)} of it")
 
 
 def of_step(time: float, mean: MeanStep) -> str:
@@ -161,39 +142,28 @@ def of_step(time: float, mean: MeanStep) -> str:
     return percent(time / mean.length_ns) if mean.length_ns else NOTHING
 
 
-def cause_of_idle(profile: Profile, mean: MeanStep) -> tuple[str, bool]:
-    """Return the cause of most idle time of the GPU of this mean step, and whether hardly any has another.
-
-    The cause is empty where it is not known. The trace may show late launches where the step without the profiler
-    waits for workers: their queues are full when the recording begins.
-    """
-    times = idle_times_of(profile, mean)
-    if profile.withheld.causes or not any(times.values()):
-        return "", True
-    cause = max(times, key=lambda cause: times[cause])
-    if cause == "host_wait" and profile.bound == INPUT:
-        return "input_wait", False
-    return cause, times[cause] >= MOST * sum(times.values())
-
-
-def _stalls(profile: Profile, mean: MeanStep | None) -> Fact:
-    """Return the host's part, which is not in addition to the GPU's: it says how much of it is no loss."""
+def stalls(profile: Profile) -> Iterator[Fact]:
+    """Yield how long the host stands still, if its calls were recorded, and for how much of it the GPU works."""
+    if not profile.has_sums or not profile.gpus:
+        return
     name, stall = "host stalls", STALL.of(profile)
     if isinstance(stall, Withheld):
-        return Fact(name, NOTHING, why_not(stall.reason))
+        yield Fact(name, NOTHING, why_not(stall.reason))
+        return
     time, count = stall.value or 0.0, given(SYNCS.of(profile)) or 0.0
     if not count:
-        return Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
-    meaning = f"{_share_of_stalls(profile, time, mean)}in {counted(count, 'wait')}"
+        yield Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
+        return
+    meaning = f"{_share_of_stalls(profile, time)}in {counted(count, 'wait')}"
     worked = given(WORKED.of(profile)) or 0.0
-    if worked and worked >= WORTH_NAMING * time:
+    if worked and worked >= SMALLEST * time:
         meaning += f"; for {duration(worked)} of it the GPU runs earlier work, which no fix shortens"
-    return Fact(name, duration(time), meaning)
+    yield Fact(name, duration(time), meaning)
 
 
-def _share_of_stalls(profile: Profile, time: float, mean: MeanStep | None) -> str:
+def _share_of_stalls(profile: Profile, time: float) -> str:
     """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
-    whole = profile.steps.whole
+    mean, whole = busiest(profile), profile.steps.whole
     in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
     for length, name in ((mean.length_ns, unit(profile, mean)), in_trace) if mean else ():
         if length and time <= length:
@@ -248,22 +218,32 @@ def step_bar(
 
 
 def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:
-    """Return the parts of a mean step, which add up to it."""
-    division = divide(profile, mean)
+    """Return the parts of a mean step, which add up to it; `cause` is that of the verdict."""
+    division, both = divide(profile, mean), duration(mean.both_ns)
+    overlaps = (f"{both} of it overlaps copies", f"another {both} overlaps kernels") if mean.both_ns else ("", "")
     return [
-        Part("kernels", KERNEL, division.kernels_ns),
+        Part("kernels", KERNEL, division.kernels_ns, overlap=overlaps[0]),
         Part("collectives alone", COLLECTIVE, division.collectives_ns),
-        Part("exposed copies", COPY, division.copies_ns),
+        Part("exposed copies", COPY, division.copies_ns, overlap=overlaps[1]),
         Part("memsets", MEMSET, division.memsets_ns),
-        Part("GPU idle", IDLE, mean.idle_ns, while_idle(profile, mean, cause)),
+        Part("GPU idle", IDLE, mean.idle_ns, while_idle(profile, mean, cause) if mean.idle_ns else ""),
     ]
 
 
 def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
-    """Return what the GPU does while it is idle; nothing where that is not known."""
-    cause, is_all = cause_of_idle(profile, mean)
-    words = LATE_PYTHON if (cause, limit) == ("host_wait", "python") else CAUSES.get(cause, "")
-    return f"mostly {words}" if words and not is_all else words
+    """Return what the GPU does during most of its idle time; nothing where that is not known.
+
+    The trace may show late launches where the step without the profiler waits for workers: their queues are full when
+    the recording begins.
+    """
+    times = idle_times_of(profile, mean)
+    if profile.withheld.causes or not any(times.values()):
+        return ""
+    cause = max(times, key=lambda cause: times[cause])
+    if cause == "host_wait" and profile.bound == INPUT:
+        return f"mostly {CAUSES['input_wait']}"
+    words = LATE_PYTHON if (cause, limit) == ("host_wait", "python") else CAUSES[cause]
+    return words if times[cause] >= MOST * sum(times.values()) else f"mostly {words}"
 
 
 def bar_of(parts: Sequence[Part], width: int) -> str:
@@ -292,6 +272,7 @@ def legend_of(parts: Sequence[Part], width: int) -> list[str]:
     return lines
 
 
-def _named(parts: Sequence[Part]) -> list[Part]:
+def _named(parts: Sequence[Part], always: str = "") -> list[Part]:
+    """Return the parts that are long enough to be named, and those whose marks are in `always`."""
     whole = sum(part.ns for part in parts)
-    return [part for part in parts if part.ns > 0 and part.ns >= SMALLEST * whole]
+    return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= SMALLEST * whole)]

@@ -156,7 +156,7 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diff
 def _of_first(findings: Findings, first: Finding) -> str:
     """Return how the first change goes with the verdict."""
     if removes_more(findings, first):
-        return " (the first change also removes other causes)"
+        return " (the first change saves more than this cause costs)"
     is_other = first.saving and not is_of_verdict(findings, first)
     return " (the largest predicted saving first)" if is_other else ""
 

@@ -6,7 +6,7 @@ from pinprof.analyses.whole_run.irregular_work import Irregular
 from pinprof.analyses.whole_run.ledger import Entry, WholeRun
 from pinprof.analyses.whole_run.regular_step import Runs
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.step import WORTH_NAMING
+from pinprof.report.trace.step import SMALLEST
 from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
@@ -50,7 +50,7 @@ def precision(course: WholeRun) -> Iterator[Fact]:
     if timed is None or timed.range_ns is None:
         return
     share = timed.input_fraction
-    in_loader = f"; {percent(share)} of it in the DataLoader" if share >= WORTH_NAMING else ""
+    in_loader = f"; {percent(share)} of it in the DataLoader" if share >= SMALLEST else ""
     lies = f"{between(*timed.range_ns)} with 95 % confidence in this run"
     if course.runs is None:
         in_loader += "; another process may differ by 15 % (pinprof run --repeat 3)"
