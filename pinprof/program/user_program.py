@@ -71,7 +71,7 @@ class UserProgram:
         try:
             yield main
         finally:
-            atexit.register(_give_back, sys.argv, sys.path[:], main)
+            atexit.register(_give_back, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted its words
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
             with suppress(OSError):  # the program removed its folder, or took its rights to it
                 atexit.register(os.chdir, Path.cwd())

@@ -130,6 +130,7 @@ PLAINLY = {
     "its hook fails": "import sys\nsys.excepthook = lambda *_: 1 / 0\nraise ValueError('own')",
     "its hook exits": "import sys\nsys.excepthook = lambda *_: sys.exit(5)\nraise ValueError('own')",
     "without standard error": "import sys\nsys.stderr = None\nsys.exit('a text')",
+    "without its words": "import sys\ndel sys.argv\nsys.exit('a text')",
     "a text": "import sys\nsys.exit('a text')",
     "a closed standard error": "import sys\nsys.stderr.close()\nsys.exit('a text')",
 }

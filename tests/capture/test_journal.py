@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Compilations, Journal, noticing_work
+from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Journal, noticing_work
 from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import Clock, CudaClock, Mark
@@ -239,11 +239,12 @@ def test_torch_is_as_before_afterwards(journal: Journal) -> None:
     assert (torch.save, torch.nn.Module.eval, DataLoader.__iter__) == before
 
 
-def test_compiling_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_is_noted_in_the_step_that_does_it(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     utils = pytest.importorskip("torch._dynamo.utils")
     monkeypatch.setitem(utils.counters, "frames", Counter())  # other tests ask whether anything was compiled
-    compilations = Compilations()
-    assert not compilations.any_new()
+    journal = Journal(lambda: clock)
+    step(journal, clock, 1)
     utils.counters["frames"]["total"] += 1
-    assert compilations.any_new()
-    assert not compilations.any_new()
+    step(journal, clock, 1)
+    step(journal, clock, 1)
+    assert [(work.step, work.kind) for work in journal.log().work] == [(1, "compile")]

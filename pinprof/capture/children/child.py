@@ -111,7 +111,7 @@ def _change(given: dict[str, Any]) -> ChildConfig | None:
     """Change the command among the arguments of a `Popen` if it is to be followed; return its config then."""
     words = words_of(given["args"])
     if words is None or given.get("shell") or given.get("executable") is not None:
-        _note_unfollowed(as_line(given["args"]), "a shell or another program starts it")
+        _note_unfollowed(given["args"], "a shell or another program starts it")
         return None
     environment = given["env"] if given.get("env") is not None else os.environ
     command = to_follow(words, _as_text(environment), Path(os.fsdecode(given.get("cwd") or Path.cwd())))
@@ -125,17 +125,14 @@ def _change(given: dict[str, Any]) -> ChildConfig | None:
 def _noting_line(system: Callable[[Any], int]) -> Callable[[Any], int]:
     @wraps(system)
     def noted(command: Any) -> int:
-        contained(_note_line)(command)
+        contained(_note_unfollowed)(command, "a shell starts it")
         return system(command)
 
     return noted
 
 
-def _note_line(command: Any) -> None:
-    _note_unfollowed(as_line(command), "a shell starts it")
-
-
-def _note_unfollowed(line: str, why: str) -> None:
+def _note_unfollowed(command: Any, why: str) -> None:
+    line = as_line(command)
     if _config is not None and may_train(line):
         Notes(_config.notes).remark(
             f"Not followed: {line} ({why}); run pinprof on it, or start it with a list of arguments"

@@ -23,7 +23,7 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.machine import Clock, Mark
 from pinprof.step_statistics import Times
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
 
 MOST_STEPS: Final = 20_000
 """Steps after these are only summed: a run may have millions."""
@@ -70,6 +70,7 @@ class Journal:
         self._later = Later()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
         self._waited_ns = 0
+        self._compiled = _compiled()
         self._times_gpu = False
         self._opened: Mark = None
         self._untimed: deque[tuple[_Step, Mark, Mark]] = deque()
@@ -95,6 +96,9 @@ class Journal:
 
     def end_step(self, window: str) -> None:
         """Note the end of a step, which pinprof used for this window; call `resume` when the next one begins."""
+        compiled_before, self._compiled = self._compiled, _compiled()
+        if self._compiled > compiled_before:
+            self.worked(COMPILE)
         now = self.clock.now_ns()
         took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
         self._ended_ns, self._waited_ns = now, 0
@@ -323,18 +327,7 @@ def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int
     return note
 
 
-class Compilations:
-    """Counts the frames that torch.compile compiles."""
-
-    def __init__(self) -> None:
-        self._seen = _compiled()
-
-    def any_new(self) -> bool:
-        """Return whether there are more compiled frames than before."""
-        before, self._seen = self._seen, _compiled()
-        return self._seen > before
-
-
 def _compiled() -> int:
+    """Return how many frames torch.compile has compiled."""
     utils = sys.modules.get("torch._dynamo.utils")
     return int(utils.counters["frames"]["total"]) if utils is not None else 0

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from threading import get_ident
 
 from pinprof.capture.job import (
@@ -51,12 +50,7 @@ class Membership:
     def leave(self) -> None:
         """Tell the other ranks where this one has written its trace."""
         if self.agreement is not None:
-            self.agreement.leave(self.path)
-
-    @property
-    def path(self) -> Path | None:
-        """The trace, if one was written."""
-        return self.recording.path if self.recording.recorded_steps else None
+            self.agreement.leave(self.recording.path if self.recording.recorded_steps else None)
 
 
 class Stepper:

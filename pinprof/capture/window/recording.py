@@ -14,7 +14,7 @@ import msgspec
 
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.capture.job import Agreement
-from pinprof.capture.observe.journal import Compilations, Journal, noticing_work
+from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.options import (
     FEWEST_STEPS,
     IN_CODE,
@@ -25,7 +25,7 @@ from pinprof.capture.options import (
 )
 from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.timing import PlainWindow, await_regular, more_plain, plain_window, warm_up
+from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
 from pinprof.capture.window.trace_file import (
     as_capture_error,
     description,
@@ -37,7 +37,7 @@ from pinprof.capture.window.trace_file import (
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
-from pinprof.trace.run_log import COMPILE, PLAIN, RUN_KEY
+from pinprof.trace.run_log import PLAIN, RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
 SPARE = 3
@@ -124,7 +124,6 @@ class Recording:
         self._lean = LeanWindow(self.journal, make_profiler, self._sections)
         self._timed_steps = 0
         self._window = ""
-        self._compilations = Compilations()
         self._watched = ExitStack()
         self._watching = False
         self._stored = False
@@ -181,8 +180,6 @@ class Recording:
 
     def step(self) -> None:
         """Mark the end of a training step; after `done` it is only noted."""
-        if self._compilations.any_new():
-            self.journal.worked(COMPILE)
         self.journal.end_step(AFTER if self.done else self._window)
         if not self.done:
             self.steps_seen += 1
@@ -260,7 +257,7 @@ class Recording:
             yield from line_window(options.line_steps, self.path, with_stack=options.line_stack)
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
-            yield from more_plain(self.journal, options)
+            yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
         self.done = True
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:

@@ -124,21 +124,16 @@ def _plain_steps(
         def is_over(steps: int, seconds: float) -> bool:
             return (steps >= LONGER * options.plain_steps and seconds >= ENOUGH_S) or is_short()
 
-        yield from _until_precise(journal, options, is_over)
+        yield from until_precise(journal, options, is_over)
 
 
-def more_plain(journal: "Journal", options: RecordingOptions) -> Generator[Progress, None, None]:
-    """Wait at every step boundary until the steps of all plain windows make the regular step precise enough.
-
-    For programs without a GPU: after the other windows, since nobody knows how many steps a program will make.
-    """
-    yield from _until_precise(journal, options, lambda _, __: False)
-
-
-def _until_precise(
-    journal: "Journal", options: RecordingOptions, is_over: Callable[[int, float], bool]
+def until_precise(
+    journal: "Journal", options: RecordingOptions, is_over: Callable[[int, float], bool] = lambda _, __: False
 ) -> Generator[Progress, None, None]:
-    """Wait until the regular step is precise, `is_over` of the plain steps and seconds says so, or the time is up."""
+    """Wait at every step boundary until the steps of all plain windows make the regular step precise.
+
+    It ends before that where `is_over` says so of their number and seconds, or where their time is up.
+    """
     seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
     before = journal.steps_in(PLAIN)
     while options.plain_precision < 1 and not journal.is_full:
