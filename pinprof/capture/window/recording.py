@@ -69,14 +69,16 @@ def profile(
                 train(batch)
                 p.step()
 
-    It has the windows that its `options` describe, with the `changes` by name: it skips `warmup` steps, or more until
-    their time is steady, but at most `max_warmup`. Then it times `plain_steps` steps or more without a profiler. Then
-    torch.profiler records `steps` steps, which are the trace. On a GPU, `line_steps` more steps show which source line
-    calls each wait; the trace stores these lines. Then torch's sync debug mode alone shows over `watch_steps` more
-    steps, or 30 s, which other lines wait and how often. Outside the windows the program runs at its own speed.
+    Its options are the fields of `RecordingOptions`: an object, and `changes` of it by name. The windows are:
 
-    Where the mean of the plain steps is not certain enough, it times more steps: with a GPU at once, otherwise after
-    the other windows.
+    - warm-up: `warmup` steps, or more until their time is steady, but at most `max_warmup`;
+    - plain: `plain_steps` steps or more are timed without a profiler;
+    - recorded: torch.profiler records `steps` steps, which are the trace;
+    - lines, on a GPU: `line_steps` more steps show which source line calls each wait, and the trace stores these;
+    - watch, on a GPU: torch's sync debug mode alone shows over `watch_steps` more steps which other lines wait.
+
+    Outside the windows the program runs at its own speed. Where the mean of the plain steps is not certain enough, more
+    steps are timed: with a GPU at once, otherwise after the other windows.
 
     Raises TypeError for an unknown option, CaptureError at once if `path` cannot be written or exists (and `force` is
     not set), and at the end of the block if it recorded no step.
