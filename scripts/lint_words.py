@@ -26,22 +26,22 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 77),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 221),
+    Phrase(r"\bso many\b", "N, or the name of the number", 74),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 189),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 26),
-    Phrase(r"\bis no\b", "is not a", 75),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 146),
-    Phrase(r"\bhas it\b", "the noun", 21),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 67),
+    Phrase(r"\bis no\b", "is not a", 70),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 130),
+    Phrase(r"\bhas it\b", "the noun", 18),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 61),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
-    Phrase(r"\bthe first change also removes other causes\b", "which causes", 1),
+    Phrase(r"\bthe first change also removes other causes\b", "which causes"),
     Phrase(r"\balone it may only move\b", "what moves where", 1),
-    Phrase(r"\bNot searched in full\b", "what was left out, and why", 5),
+    Phrase(r"\bNot searched in full\b", "what was left out, and why"),
     Phrase(r"\bcommunication is the limit\b", "Communication-bound: …"),
     Phrase(r"\bcannot tell the step, the step without\b", "a sentence for each figure"),
-    Phrase(r"\bits copies cost the step\b", "host and copies by name", 1),
+    Phrase(r"\bits copies cost the step\b", "host and copies by name"),
 )
 ANY_OF_THEM = re.compile("|".join(phrase.pattern for phrase in PHRASES), re.IGNORECASE | re.MULTILINE)
 
