@@ -38,7 +38,7 @@ SETTINGS = (
     "maintenance.auto=false",
     "submodule.recurse=false",
 )
-"""What of a repository's configuration never counts, as it starts programs, or as one goes on after the call."""
+"""Settings of a repository that never count: they start programs, or let one go on after the call."""
 PLAIN = {
     "diff": ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty"),
     "show": ("--no-ext-diff", "--no-textconv"),
@@ -49,7 +49,7 @@ CONVERTING = {"diff", "status"}
 """Commands that pass files through the repository's filters."""
 FILTERS = r"^filter\..*\.(clean|smudge|process|required)$"
 NO_FETCHING = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Else git fetches the objects that a partial clone lacks, by the ssh or the helper that the repository names."""
+"""Without these, git fetches objects that a partial clone lacks, by the ssh or the helper that the repository names."""
 
 
 class GitError(PinprofError):

@@ -28,7 +28,7 @@ LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
 ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
 BLUE, PURPLE = "#0072B2", "#CC79A7"
 SLATE, PALE = "#7A8799", "#B8BEC6"
-"""For series that are no kinds of things. Masataka Okabe and Kei Ito, Color Universal Design (2008),
+"""For series that are not kinds of things. Masataka Okabe and Kei Ito, Color Universal Design (2008),
 https://jfly.uni-koeln.de/color/."""
 
 TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"
@@ -43,7 +43,7 @@ ON_IDLE = "#6E7780"
 
 
 def shades(colour: str) -> tuple[str, ...]:
-    """Return the shades of a colour that tell neighbours of different names apart, as CSS colours, itself first."""
+    """Return the shades of a colour that distinguish neighbours of different names, as CSS colours, itself first."""
     if colour == IDLE:
         return (IDLE,) * 3
     channels = _channels(colour)

@@ -61,7 +61,7 @@ def pcie(generation: int | None, lanes: int | None) -> Link | None:
 
 
 def link_of_gpus(names: Iterable[str | None]) -> Link | None:
-    """Return the link of GPUs by their names; None where one of them does not tell it, or they have several.
+    """Return the link of GPUs by their names; None if a name does not show it, or if they have several.
 
     GPUs that are joined with their CPU by a link of their own (GH200, GB200) have no PCI Express to tell of.
     """

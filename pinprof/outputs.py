@@ -24,7 +24,7 @@ Identity: TypeAlias = tuple[int, int] | str
 
 
 def shortest(path: str | Path) -> str:
-    """Return how to name a file to a person: from the working directory where that is shorter, else absolutely."""
+    """Return how to name a file to a person: from the working directory, or absolutely if that is shorter."""
     absolute = os.path.abspath(path)  # noqa: PTH100  without its links
     try:
         return min(os.path.relpath(absolute), absolute, key=len)

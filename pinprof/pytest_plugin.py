@@ -213,7 +213,7 @@ def _add_sections(item: pytest.Item) -> None:
 
 
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
-    """Yield the reasons why a test fails: what found each, and its text."""
+    """Yield the reasons why a test fails: the name of the check, and its text."""
     watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
     if watch and watch.too_many:
         yield MARKER, _text(watch, item.config)

@@ -65,7 +65,7 @@ def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | Non
 
 
 def returning(times: Times, number: Times) -> Times:
-    """Return the indices of somewhat longer times that come back after the same number of others; none if none does.
+    """Return the indices of somewhat longer times that recur after the same number of others; empty if none do.
 
     `number` counts them, in order, with those that are left out. Of several periods it is the shortest whose times are
     all longer than nearly all others.

@@ -44,7 +44,7 @@ class _Kept:
             self._copy = _copied(descriptor)
 
     def stream(self) -> Any:
-        """Return the stream if it still leads where it did; else one to the same place, or to nowhere."""
+        """Return the stream if it still leads where it did; otherwise one to the same place, or to nowhere."""
         if self._is_usable():
             return self._stream
         if self._reopened is None:
@@ -116,7 +116,7 @@ def _give_back(name: str, own: Any, of_program: Any) -> None:
 
 
 def _leave_in_fork() -> None:
-    """Close the copies in a fork: who waits for the end of what a program writes waits for all who have it open."""
+    """Close the copies in a fork: a reader of the output sees its end only when all processes have closed it."""
     for kept in _kept.values():
         kept.close()
     _kept.clear()

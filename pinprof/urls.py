@@ -69,7 +69,7 @@ def redacted(text: str) -> str:
     return ENDING.sub(rf"\1{HIDDEN}", USER.sub(f"{HIDDEN}@", text))
 
 
-def tells(text: str, url: str) -> bool:
+def has_secret_of(text: str, url: str) -> bool:
     """Return whether a text contains a part of a URL that `shown` hides, and so must not be shown."""
     kept = re.split(r"\W+", shown(url))
     return any(part in text for part in re.split(r"\W+", url) if len(part) >= LEAST and part not in kept)

@@ -49,7 +49,7 @@ def advice(bench: Bench) -> list[Advice]:
 
 
 def _figures(result: Result | None, *names: str) -> list[Figure]:
-    """Return the figures of these names; none if one of them is missing."""
+    """Return the figures of these names; empty if one of them is missing."""
     found = [result.figure(name) if result else None for name in names]
     known = [figure for figure in found if figure is not None]
     return known if len(known) == len(names) else []
@@ -215,7 +215,7 @@ def _workers(bench: Bench) -> Iterator[Advice]:
 
 
 def _link(bench: Bench) -> Iterator[Advice]:
-    """Yield what copies of pinned memory reach of the link."""
+    """Yield the share of the rate of the link that copies of pinned memory reach."""
     best = [max(rates, key=lambda figure: figure.median) for rates in _pinned(bench) if rates]
     if not best:
         return

@@ -21,18 +21,18 @@ from pinprof.bench.results import Figure
 from pinprof.units import counted, percent
 
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
-"""The ways of a batch to the GPU."""
+"""The ways to copy a batch to the GPU."""
 LONGER = "cost of a pinned copy"
 """By how many milliseconds a step with a pinned, non_blocking copy is longer than the next one without a copy."""
 SMALL = "small network, "
-"""What begins the names of the steps of a network that computes little for each byte."""
+"""Begins the names of steps of a network that computes little for each byte."""
 BYTES_PER_MS_AT_1_GBPS = 1e6
 
 
 def make_or_break(of: Measured) -> Judgement:
-    """Judge whether "can": a step takes twice as long the worst way of copying as the best way, somewhere.
+    """Judge whether the way of copying "can" double a step: somewhere the worst way takes twice as long as the best.
 
-    Nowhere is said only if a step was measured that has much to copy and little to compute.
+    The claim is refuted only if a step was measured that has much to copy and little to compute.
     """
     outcome, why = _doubles(of, "")
     if outcome == "confirmed":
@@ -126,7 +126,7 @@ def undo_the_lead(of: Measured) -> Judgement:
 
 
 def waits_for_the_output(of: Measured) -> Judgement:
-    """Judge whether the host queues the next copy only when the output is computed: by how far it is ahead of it."""
+    """Judge whether the host queues the next copy only when the output is computed: by the lead over the GPU."""
     ahead = of("ahead, plain loop")
     why = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
     return decide(why, confirmed=ahead.high <= 0, refuted=ahead.low > 0)
@@ -159,7 +159,7 @@ def needs_non_blocking(of: Measured) -> Judgement:
 
 
 def _needed(why: str, whole: Figure, *lacking: Figure) -> Judgement:
-    """Judge a need by the share that kernels hide, with all that is said to be needed and where one thing lacks."""
+    """Judge a need by what kernels hide: with everything that is said to be needed, and with one thing missing."""
     return decide(
         why,
         confirmed=whole.low >= HIDDEN and all(share.high <= BARELY for share in lacking),

@@ -27,12 +27,12 @@ class Size:
 
     name: str
     default: int
-    """What it runs with if nothing else is chosen."""
+    """The size if no other is chosen."""
     means: str
     quick: int | None = None
-    """What `--quick` takes, where the default takes too long."""
+    """The size with `--quick`, if the default takes too long."""
     of_text: bool = True
-    """Whether the default is what the text has; else the text has no such size, or another one."""
+    """Whether the text has this default; otherwise it has another size, or none."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Experiment:
         return {size.name: size.quick if quick and size.quick is not None else size.default for size in self.sizes}
 
     def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the sizes of the text, and so of what it publishes, that these are not."""
+        """Return the text's own sizes, with which its figures were measured, where these sizes differ."""
         return {
             size.name: size.default
             for size in self.sizes

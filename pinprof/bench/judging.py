@@ -16,7 +16,7 @@ MOSTLY = 0.5
 TWICE = 2.0
 """How many times "twice" is, which several texts say."""
 GAIN = "times as fast in turn, "
-"""What begins the name of a figure that says how many times as fast a way is as the one that ran in turn with it."""
+"""Begins the name of a figure: how many times as fast a way is as the way that ran in turn with it."""
 FEW = 0.1
 """Waits that are at most this share of the others are gone."""
 
@@ -39,7 +39,7 @@ def decide(why: str, *, confirmed: bool, refuted: bool) -> Judgement:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """Stands in place of what judges a claim that no figure of one machine decides."""
+    """Why no figure of one machine decides a claim, in place of its judge."""
 
     why: str
 
@@ -147,7 +147,7 @@ def judged(measured: Measured, judge: Judge | NotJudged) -> Judgement:
 
 
 def _left_out(figures: Sequence[Figure]) -> str:
-    """Return what was not used where others of other sizes were; empty if nothing."""
+    """Return what was left out because its rounds differ too much; empty if nothing was."""
     rates = counted(len(figures), "rate")
     return f"; {rates} of other sizes left out, as their rounds differ too much" if figures else ""
 
@@ -330,7 +330,7 @@ def _waits_of(figure: Figure) -> str:
 
 
 def beyond(name: str, limit: float) -> Judge:
-    """Judge the claim that a figure is at least so much."""
+    """Judge the claim that a figure is at least the limit."""
 
     def judge(of: Measured) -> Judgement:
         figure = of(name)

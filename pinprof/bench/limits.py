@@ -111,17 +111,17 @@ def is_more_limited(of: Measured) -> Judgement:
 
 
 def always_anew(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs as much again as the first time."""
+    """Judge whether pinned memory costs as much the next time as the first time."""
     return reverse(again_is_cheap(of))
 
 
 def costs_more(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs more to get than pageable memory, at most sizes."""
+    """Judge whether pinned memory costs more to get than pageable memory, at most of the sizes."""
     return _at_most_sizes(of, "allocate, pinned", "allocate, pageable", "more")
 
 
 def again_is_cheap(of: Measured) -> Judgement:
-    """Judge whether pinned memory costs less again than the first time, at most sizes."""
+    """Judge whether pinned memory costs less the next time than the first time, at most of the sizes."""
     return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
 
 

@@ -23,8 +23,8 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    It is if their medians differ by more than their spreads allow together. They are the `same` if their medians hardly
-    differ and no difference that their spreads allow matters. All else is `unsure`.
+    It is so if their medians differ by more than their spreads allow together. They are the `same` if their medians
+    hardly differ and no difference that their spreads allow matters. All else is `unsure`.
     """
     least, most = _apart(first, second)
     if not alike(first, second):
@@ -50,7 +50,7 @@ def _apart(first: Figure, second: Figure) -> tuple[float, float]:
 
 
 def ratios(first: Figure, second: Figure) -> tuple[float, float]:
-    """Return how many times the second figure the first is, at least and at most, as their spreads allow.
+    """Return the first figure divided by the second, at least and at most, as their spreads allow.
 
     The most is infinite where the second may be nothing.
     """
@@ -58,7 +58,7 @@ def ratios(first: Figure, second: Figure) -> tuple[float, float]:
 
 
 def ratios_of_ratios(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> tuple[float, float]:
-    """Return how many times the ratio of the second two figures that of the first two is, at least and at most."""
+    """Return the ratio of the first two figures divided by that of the second two, at least and at most."""
     return _quotient((first[0], second[1]), (first[1], second[0]))
 
 

@@ -68,7 +68,7 @@ LOG_DEVIATION = {
 }
 """By number of rounds: mean and variance of the logarithm of that standard deviation, where the true one is 1."""
 POOLED_FROM = 10
-"""Figures of one unit: of fewer one cannot say how much the rounds of a figure usually differ."""
+"""Fewer figures of one unit do not show how much the rounds of a figure usually differ."""
 POOLED_REACH = {2: 2.3, 3: 2.0, 4: 1.9, 5: 1.9, 6: 1.7, 7: 1.6}
 """By number of rounds: within how many pooled standard deviations the median of another bench lies.
 
@@ -76,10 +76,10 @@ In nine of ten cases, in simulated pairs of benches: rounds as different as thos
 three figures), one in ten of them disturbed, and all those of a bench off by a third of that. Of two rounds, in 86 %.
 """
 LEAST_VARIANCE = 0.5
-"""Of the logarithms of the figures' true standard deviations: figures are never taken to be all alike."""
+"""The least variance of the logarithms of true standard deviations: figures are never taken to be all alike."""
 TIMES_AND_RATES = {"ms", "GB/s"}
 DIGITS = 7
-"""Of a value that is kept."""
+"""Significant digits of a value that is kept."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _deviation(medians: Sequence[float]) -> float:
 
 
 def _log_deviation(medians: Sequence[float]) -> tuple[float, float]:
-    """Return the logarithm of the standard deviation that the medians show, without bias, and its variance."""
+    """Return the logarithm of the standard deviation of the medians, without bias, and its variance."""
     bias, uncertainty = LOG_DEVIATION[min(len(medians), max(LOG_DEVIATION))]
     return log(_deviation(medians)) - bias, uncertainty
 

@@ -41,25 +41,25 @@ TEXTS_KERNELS = ", text's kernels"
 KERNELS_FIRST = "side stream, pageable, kernels first"
 """The case in which the kernels are launched before the copy, which holds the host."""
 AT_ONCE, EARLY = "copies at once, ", "copies asked for early, "
-"""What begins the names of two shares: of the time of copies that of several at once, and of the copies those that the
-host asks for before the one before has ended."""
+"""Begin the names of two shares: of the time of copies, the part in which several run; of the copies, those that the
+host asks for before the previous one has ended."""
 AS_MANY = "pinned, non_blocking"
 """The case of E3 whose trace shows how many tensors are on their way."""
 TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
 TENSORDICT = "TensorDict, "
 FRESH = ", fresh memory"
-"""What ends the name of a figure of pinned memory that torch did not have before."""
+"""Ends the name of a figure of pinned memory that torch did not have before."""
 PINNED_AND_SENT = "pageable.pin_memory().to, non_blocking"
 """What the text warns of: a tensor is pinned, and the host does not wait for its copy."""
 LARGER_TIMES = 4
 LARGER = f", {LARGER_TIMES} times as large"
-"""What ends the name of a figure of a tensor larger than that of the experiment."""
+"""Ends the name of a figure of a tensor larger than that of the experiment."""
 CALL = "call of "
-"""What begins the name of the time that a call holds the host."""
+"""Begins the name of the time that a call holds the host."""
 IN_TURN = "pin and copy in turn"
 """The case of E7 in which the main thread copies each tensor as soon as it has pinned it."""
 OF_FEW = "few, "
-"""What begins the names of figures of few tensors."""
+"""Begins the names of figures of few tensors."""
 KEPT_BUFFER = "kept buffer, refilled and sent"
 MADE = ("made in pageable memory, pinned and sent", "made in pinned memory and sent")
 """Numbers are written to a tensor and sent: to a pageable one that is pinned then, or to a pinned one."""
@@ -67,11 +67,11 @@ PORTED = "transfers of one kernel"
 """The share of the time that the copies to and from the GPU take if one kernel runs between them."""
 SENT = ("pageable, sent and read on the GPU", "pinned, sent and read on the GPU")
 ENDED, THREADS = "ended when its call returned, ", "CPU time of other threads, "
-"""What begins the names of two figures of a copy: whether it had ended, and how busy other threads were meanwhile."""
+"""Begin the names of two figures of a copy: whether it had ended, and how busy other threads were meanwhile."""
 FEW_TENSORS, SMALL_FLOATS = 4, 1000
-"""A few tensors, as many as threads pin them; and how many numbers a small one has, as in E2."""
+"""How many tensors are few: one for each thread that pins; and how many numbers a small one has, as in E2."""
 COULD, COULD_NOT = 0.5, 0.1
-"""Of the copy time that the kernels are long enough to hide: from the first on it is hidden, up to the second not."""
+"""Shares of the copy time that kernels could hide: from the first on it is hidden, up to the second it is not."""
 
 
 def _pinned_on_the_way(of: Measured) -> list[tuple[Figure, Figure]]:
@@ -93,9 +93,9 @@ def usually_slower(of: Measured) -> Judgement:
 
 
 def can_be_slower(of: Measured) -> Judgement:
-    """Judge what "can be slower": it is seen to be so somewhere, or nowhere.
+    """Judge what "can be slower": whether it is slower anywhere.
 
-    Nowhere is said only if the case was measured in which it costs most: with fresh memory.
+    The claim is refuted only if the case was measured in which it costs most: with fresh memory.
     """
     pairs = _pinned_on_the_way(of)
     orders = {order(*pair) for pair in pairs}
@@ -215,7 +215,7 @@ def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Lite
 
 
 def _could(of: Measured, case: str) -> tuple[float, float]:
-    """Return which share of the copy time that the kernels could hide they do hide, at least and at most."""
+    """Return the share that kernels hide of the copy time that they could hide, at least and at most."""
     overlapped, possible = of(f"overlapped, {case}"), of(f"possible, {case}")
     if possible.low <= 0:
         raise MissingError(f"possible, {case}")

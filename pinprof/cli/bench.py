@@ -269,13 +269,13 @@ def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
 
 
 def _traces(known: Experiment, file: str) -> list[str]:
-    """Return the files of a case: one for each process, where several record it."""
+    """Return the files of a case: one for each process that records it."""
     processes = next((size.default for size in known.sizes if size.name == "processes"), None)
     return [file] if processes is None else [str(path) for path in traces_of(Path(file), processes)]
 
 
 def _slug(case: str) -> str:
-    """Return a case's name as part of a file's."""
+    """Return the name of a case without what file names should not have."""
     return re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
 
 

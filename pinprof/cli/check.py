@@ -181,7 +181,7 @@ def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> st
 
 
 def _next(checked: "Sequence[Checked]", traces: tuple[str, ...]) -> str:
-    """Return the next command: explain the first rule behind a failure, else the whole report."""
+    """Return the next command: explain the first rule behind a failure, or report if no rule is behind one."""
     failing = (verdict for trace in checked for verdict in trace.verdicts if verdict.failed)
     rules = (place.rule for verdict in failing for place in verdict.places if place.rule)
     rule = next(rules, None)

@@ -24,7 +24,7 @@ WIDEST = 110
 
 
 def _complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the rules and guides that begin so."""
+    """Return the rules and guides that begin like this."""
     from pinprof.report.explain import guides
     from pinprof.rules import RULES
 
@@ -89,7 +89,7 @@ def _named(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str
 
 
 def _page(text: str) -> None:
-    """Show a text, page by page where it is longer than the terminal."""
+    """Show a text, page by page if it is longer than the terminal."""
     if is_terminal(sys.stdout) and is_terminal(sys.stdin) and text.count("\n") >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text)
     else:
@@ -99,7 +99,8 @@ def _page(text: str) -> None:
 def chosen(name: str, known: Iterable[str], what: str) -> str:
     """Return the known name that is meant: this one, the only one that begins so, or the one most like it.
 
-    Upper and lower case are alike, and so are `-`, `_` and spaces. `what` says in the error what there should be.
+    Upper and lower case are alike, and so are `-`, `_` and spaces. `what` names in the error what such a name stands
+    for.
     """
     names = meant(name, known)
     if not names:
@@ -111,7 +112,7 @@ def chosen(name: str, known: Iterable[str], what: str) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that this one may mean, best one alone."""
+    """Return the known names that this one may mean: one, unless several begin like it."""
     names = {_plain(original): original for original in known}
     asked = _plain(name)
     if asked in names:
@@ -125,7 +126,7 @@ def _plain(name: str) -> str:
 
 
 def _complete_schema(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the schemas that begin so."""
+    """Return the schemas that begin like this."""
     from pinprof.report.schema import DOCUMENTS, to_schema
 
     return [

@@ -37,7 +37,7 @@ SECTIONS = {
 }
 """The commands by use; `short_help` of each says what it does."""
 OTHERS = "More"
-"""Where commands stand that have no section."""
+"""The section of all other commands."""
 TRACE_NAMES = (".json", ".gz", ".zst")
 OPTIONS = {"help": "--help", "version": "--version"}
 """Words that other tools take for commands, and what they are here."""
@@ -47,7 +47,7 @@ ALIKE = 0.6
 OUTPUTS = {"json_file", "html_file", "output"}
 """Parameters that name a file to write."""
 PAGE = {"-o", "--output", "-f", "--out"}
-"""What people try for the file to write, where it has another name."""
+"""Options that people try for the file to write, where it has another name."""
 BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 
@@ -85,7 +85,7 @@ class Pinprof(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
     def _asked(self, error: click.UsageError, args: Sequence[str] | None) -> str:
-        """Return the command that was used wrongly, which click does not say of an option without its value."""
+        """Return the command that was used wrongly; click does not name it for an option without its value."""
         if error.ctx:
             return error.ctx.command_path
         words = sys.argv[1:] if args is None else args
@@ -120,7 +120,7 @@ class Pinprof(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command with its arguments; where a file stands instead of its name, the one for this file."""
+        """Return the command with its arguments; if a file stands in place of its name, the command for that file."""
         word = args[0]
         if self.get_command(ctx, word) or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -142,12 +142,12 @@ class Pinprof(click.Group):
                     formatter.write_dl(commands)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so; where none does, files."""
+        """Return the commands that begin like this; if there are none, files."""
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def command_for(word: str) -> str | None:
-    """Return the command that a word means which is none: a script's or a trace's; None if it is neither."""
+    """Return the command for a word that is not a command but names a script or a trace; None if it names neither."""
     if word.endswith(".py") and local_path(word) is not None:
         return "run"
     is_pattern = any(sign in word for sign in "*?[")
@@ -157,7 +157,7 @@ def command_for(word: str) -> str | None:
 
 
 def _meant(word: str, commands: list[str]) -> str:
-    """Return the command that a word is most like, as a question; nothing where it is like none."""
+    """Return the most similar command as a question; empty if none is similar."""
     if word.lower() in OPTIONS:
         return f"; did you mean pinprof {OPTIONS[word.lower()]}?"
     close = get_close_matches(word.lower(), commands, n=1, cutoff=ALIKE)
@@ -165,7 +165,7 @@ def _meant(word: str, commands: list[str]) -> str:
 
 
 def _way_out(error: click.UsageError) -> str:
-    """Return what mends a wrong usage, to follow what click says of it; nothing where that says it all."""
+    """Return how to mend a wrong usage, to append to the message of click; empty if that message is enough."""
     ctx = error.ctx
     if ctx is None:
         return ""
@@ -179,7 +179,7 @@ def _way_out(error: click.UsageError) -> str:
 
 
 def _took_a_file(ctx: click.Context, param: click.Parameter) -> bool:
-    """Return whether the value of an option for an output is a file that is there."""
+    """Return whether an option for an output got the name of a file that exists."""
     value = ctx.params.get(param.name or "")
     given = param.name in OUTPUTS and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
     return given and isinstance(value, str) and Path(value).exists()

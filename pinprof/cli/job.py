@@ -83,7 +83,7 @@ def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:
 
 
 def say_where(output: str, local_rank: str | None) -> None:
-    """Say once on each machine except the first where its ranks wrote."""
+    """On each machine but the first, say once where its ranks wrote."""
     if local_rank == "0":
         say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs next to it")
 

@@ -168,7 +168,7 @@ class _Wanted(NamedTuple):
         return "-" not in self.files
 
     def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
-        """Return HTA's figures as `hta_of` does; none if it is not asked."""
+        """Return HTA's figures as `hta_of` does; empty if HTA is not asked."""
         return hta_of(files, ranks) if self.with_hta else {}
 
     def write_json(
@@ -194,7 +194,7 @@ class _Wanted(NamedTuple):
 
 
 def _report_several(measured: "MeasuredFiles", job: JobOptions, wanted: _Wanted) -> None:
-    """Report on several files: as the ranks of a job if they are that, else one by one."""
+    """Report on several files: as the ranks of a job, or one by one if they are not."""
     of_job = chosen_job(measured, job)
     if of_job:
         _report_job(*of_job, wanted)

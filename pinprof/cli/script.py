@@ -26,7 +26,7 @@ LAUNCHERS = {
     "accelerate": "pinprof run -m accelerate.commands.launch {script}",
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
 }
-"""Programs that start scripts, and how they go together with pinprof."""
+"""Programs that start scripts, and how to start them with pinprof."""
 ALIKE = 0.7
 """A file whose name is less like the given one is not taken for it."""
 
@@ -75,7 +75,7 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
 
 
 def _like(word: str) -> str:
-    """Return the script in the same folder with the most similar name; nothing where none is similar."""
+    """Return the script in the same folder with the most similar name; empty if none is similar."""
     folder = Path(word).parent
     scripts = [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
     close = get_close_matches(Path(word).name, scripts, n=1, cutoff=ALIKE)
@@ -83,7 +83,7 @@ def _like(word: str) -> str:
 
 
 def sent_to_script(args: tuple[str, ...], script: str, status: int) -> str:
-    """Return that options of pinprof stand behind a script that refused its arguments; nothing if none does."""
+    """Return advice if an option of pinprof follows a script that refused its arguments; empty if none does."""
     own = {name for param in click.get_current_context().command.params for name in param.opts}
     wrong = next((word for word in args if word.partition("=")[0] in own), None)
     if status != WRONG_USAGE or wrong is None:
@@ -103,7 +103,7 @@ class Outputs(NamedTuple):
 
 
 def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
-    """Return the files of this process; makes their folder, where the user names one."""
+    """Return the files of this process; make their folder if the user names one."""
     base, rank = _base(output, name), rank_of_job()
     trace = _path_of(base, rank)
     again = command_for(base, is_folder=_is_folder(output))
@@ -111,7 +111,7 @@ def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
 
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
-    """Return what to call the outputs after: the script, also where a launcher starts it, or the module."""
+    """Return the name for the outputs: that of the script, also if a launcher starts it, or of the module."""
     from pinprof.capture.children.commands import LAUNCHERS
 
     started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None

@@ -20,21 +20,21 @@ WINDOW_NAMES = {
 }
 
 WAITS_FOR = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
-"""For what a window goes on beyond its number of steps."""
+"""Why a window goes on after its number of steps."""
 
 RECORDED = "recorded"
 NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
 """The windows that a trace of measured steps needs."""
 
 LONG_S = 30.0
-"""A run that takes longer than this beyond the steps it needs says on what."""
+"""If a run takes longer than this beyond the steps that it needs, it says what for."""
 
 SHORT_S = 3.0
-"""What took less than this is not worth a word."""
+"""What took less than this is not named."""
 
 
 class Spent:
-    """How long a run did what beyond the steps that it needs."""
+    """The time that a run takes beyond the steps that it needs, by what it does."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -57,7 +57,7 @@ class Spent:
         self._doing, self._since = doing, now
 
     def summary(self) -> str:
-        """Return what took long, with its seconds, if all of it together did; else nothing."""
+        """Return what took long, with its seconds; empty if all of it together was short."""
         self.begin(None)
         total = sum(self._seconds.values())
         if total <= LONG_S:

@@ -29,11 +29,11 @@ NARROWEST, WIDEST = 40, 10_000
 PLAIN = str.maketrans(
     {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
 )
-"""What stands for our characters where a stream cannot encode them."""
+"""Plain characters in place of ours, for a stream that cannot encode these."""
 OUR_ERRORS = "backslashreplace"
 """What standard output and error do with characters that they cannot encode, while pinprof writes."""
 _errors_before: dict[str, tuple[Any, str]] = {}
-"""By name, the standard streams that did otherwise, and what."""
+"""The standard streams that handled them in another way, by name, each with that way."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a program to end."""
 
@@ -77,7 +77,7 @@ def users_program() -> Iterator[None]:
 
 @contextmanager
 def _usual_errors() -> Iterator[None]:
-    """Let standard output and error treat what they cannot encode in the block as python set them up to."""
+    """In the block, let standard output and error handle characters that they cannot encode as python set them up."""
     ours = [(stream, errors) for name, (stream, errors) in _errors_before.items() if stream is getattr(sys, name)]
     for stream, errors in ours:
         stream.reconfigure(errors=errors)

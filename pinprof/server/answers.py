@@ -11,7 +11,7 @@ from pinprof.errors import PinprofError
 from pinprof.report.schema import DOCUMENTS
 
 MOST_CHARACTERS = 12_000
-"""An answer has no more, as JSON: some 3,000 to 4,000 tokens of a language model."""
+"""The most characters of an answer as JSON: some 3,000 to 4,000 tokens of a language model."""
 STEPS = (256, 128, 64, 32, 16, 8, 4, 2, 1, 0)
 """How many items lists keep: the first that fits is taken."""
 MOST_LISTS = 8
@@ -31,7 +31,7 @@ Notes: TypeAlias = Annotated[Sequence[Words], doc("what the command said besides
 
 
 def answer_of(name: str) -> type[Struct]:
-    """Return what a tool answers that gives a document."""
+    """Return the type of the answer of a tool that gives a document."""
     document = DOCUMENTS[name]
     about = str(document.__doc__)
     fields = [("document", Annotated[document, doc(about.removesuffix("."))]), ("left_out", NoRoom), ("notes", Notes)]
@@ -62,7 +62,7 @@ class ExplainAnswer(Document):
 
 
 def listed(lost: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what was lost in few entries."""
+    """Return what was lost, in at most `MOST_LISTS` entries and one for all others."""
     rest = sum(loss["count"] for loss in lost[MOST_LISTS:])
     return [*lost[:MOST_LISTS], *([{"list": "others", "count": rest}] if rest else [])]
 

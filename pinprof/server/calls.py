@@ -91,7 +91,7 @@ def _from(value: Any, skip: int) -> Any:
 
 
 def _lines(text: str, first: int) -> dict[str, Any]:
-    """Return as many whole lines of a text as have room."""
+    """Return the whole lines of a text that have room."""
     lines = text.splitlines()
     kept = lines[first:]
     while kept and length("\n".join(kept)) > MOST_CHARACTERS - ROOM:

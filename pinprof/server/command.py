@@ -1,4 +1,4 @@
-"""Runs a command of pinprof for a call: in a process of its own, which can be ended, and prints into no protocol."""
+"""Runs a command of pinprof for a call, in a process of its own, which can be ended."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from pinprof.server.import_path import import_path
 from pinprof.trace.sources import WITHIN
 
 PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.cli import main; main()"
-"""Runs this very pinprof, and imports nothing from the folder, in which it works."""
+"""Runs this very pinprof, which works in the folder and imports nothing from it."""
 MODULES = "PYTHONPATH"
 """It may name the folder, where Python would look for `sitecustomize` as it starts."""
 EVERY_S = 2.0
@@ -56,7 +56,7 @@ class Runner:
         self._entrance = anyio.Lock()
 
     async def run(self, words: Sequence[str], tell: Tell, most_s: float, *, runs_program: bool = False) -> Done:
-        """Return what a command gives. Raises PinprofError with its one line of error, or if it takes too long."""
+        """Return what a command prints. Raises PinprofError with its one line of error, or if it takes too long."""
         await tell(0.0, f"pinprof {words[0]}")
         async with AsyncExitStack() as stack:
             async with self._entrance:  # else two that measure would each hold a place and wait for the other's

@@ -1,4 +1,4 @@
-"""The folder that a server was given: what is outside of it, however a name leads there, is not for its tools."""
+"""The folder that a server was given: no name leads its tools outside of it."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from pinprof.trace.files import trace_files
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 MOST_FILES = 256
-"""Traces that one call may name: what a job of more ranks needs is a terminal."""
+"""The most traces of a call; a job of more ranks needs a terminal."""
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 PYTHONS = ("python", "python3")
 PLAIN_OPTIONS = {"-u", "-O", "-B"}
@@ -27,7 +27,7 @@ class Folder:
     root: Path
 
     def inside(self, name: str) -> Path:
-        """Return where a name leads, links followed. Raises PinprofError if that is not in the folder, or no file."""
+        """Return where a name leads, links followed. Raises PinprofError if that is outside of the folder or absent."""
         if name == STANDARD_INPUT or is_url(name):
             raise PinprofError(f"{shown(name)}: name a file in the folder of this server, not a URL or standard input")
         try:

@@ -46,7 +46,7 @@ async def _serve(folder: Path, allow_running: bool) -> None:
 
 
 def server_of(calls: Calls) -> Server[Any]:
-    """Return what speaks the protocol for these calls."""
+    """Return the server that speaks the protocol for these calls."""
 
     async def list_tools(_context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_listed(tool) for tool in TOOLS])

@@ -17,9 +17,9 @@ from pinprof.server.answers import MOST_CHARACTERS
 from pinprof.server.folder import Folder
 
 Arguments = Mapping[str, Any]
-"""What a tool was given, which its schema allows."""
+"""The arguments of a call, which the schema of its tool allows."""
 NOT_OPTIONS = {"traces", "of", "ids", "trace", "scripts", "topic", "command", "against", "diff", "causes", "verify"}
-"""Arguments that are no options of their command under the same name."""
+"""Arguments that are not options of their command under the same name."""
 OPTION_NAMES = {"rules": "rule"}
 """Options that have another name than their argument."""
 BOUND = f"At most {MOST_CHARACTERS:,} characters; `left_out` counts what had no room."

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any, BinaryIO, cast
 
 from pinprof.errors import TraceError
-from pinprof.urls import redacted, tells
+from pinprof.urls import has_secret_of, redacted
 
 SILENCE_S = 60.0
 """A web server that sends nothing for so long is given up. aiohttp's own limit is five minutes for a whole file."""
@@ -193,7 +193,7 @@ def _is_of_the_web(cause: BaseException | None) -> bool:
 def _one_line(error: object, url: str) -> str:
     """Return the text of an error; nothing if it quotes what is secret of the URL."""
     text = redacted(" ".join(str(error).split()))
-    return "" if tells(text, url) else text
+    return "" if has_secret_of(text, url) else text
 
 
 def open_url(url: str) -> BinaryIO:
