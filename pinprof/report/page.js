@@ -25,8 +25,10 @@ const drawLegend = (timeline) => {
   const kinds = Object.assign({}, ...drawnWith(timeline).map(({ data }) => data.kinds));
   for (const [code, { group, label, shades, pattern, ink }] of Object.entries(kinds)) {
     if (!groups.has(group)) groups.set(group, made("li", "", `${group} `));
-    const button = made("button", "");
-    button.type = "button";
+    const button = pressable("", () => {
+      toggleInAll(timeline, Number(code));
+      button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
+    });
     button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     const swatch = made("span", "swatch");
     swatch.style.backgroundColor = shades[0];
@@ -34,10 +36,6 @@ const drawLegend = (timeline) => {
     swatch.style.setProperty("--angle", `${HATCHES[pattern] ?? 0}deg`);
     swatch.style.setProperty("--ink", ink);
     button.append(swatch, label);
-    button.addEventListener("click", () => {
-      toggleInAll(timeline, Number(code));
-      button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
-    });
     groups.get(group).append(button);
   }
   timeline.root.querySelector(".legend").replaceChildren(...groups.values());
@@ -77,7 +75,6 @@ const steer = (timeline, number) => {
     const its = linkedOf(timeline);
     copyLink(its, roots().indexOf(its.root) + 1);
   });
-  on(".save", "click", () => savePicture(seenWith(timeline)));
   on(".help", "click", showKeys);
   root.querySelector(".link").hidden = !isAddressed();
   timeline.pointers = new Pointers(timeline);
@@ -130,17 +127,8 @@ const showFinding = async (button) => {
   timeline.plot.focus({ preventScroll: true });
 };
 
-const observer = new IntersectionObserver(
-  (entries) => {
-    for (const entry of entries.filter((one) => one.isIntersecting)) {
-      observer.unobserve(entry.target);
-      drawOnce(entry.target);
-    }
-  },
-  { rootMargin: "600px" },
-);
 arrangeTools();
-for (const root of roots()) observer.observe(root);
+onceNear(roots(), drawOnce);
 for (const button of document.querySelectorAll("button[data-zoom]")) {
   button.addEventListener("click", () => showFinding(button));
 }

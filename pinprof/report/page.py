@@ -19,8 +19,8 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 CHART = '<figure class="chart'
 """How each chart begins."""
 PARTS = (
-    *("data", "words", "rows", "layout", "stage", "paint", "overview", "finder"),
-    *("related", "chosen", "sums", "sheet", "view", "motion", "pointer", "together", "keys", "share"),
+    *("data", "words", "rows", "stage", "paint", "overview"),
+    *("related", "chosen", "sums", "sheet", "view", "pointer", "together", "keys"),
 )
 SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""

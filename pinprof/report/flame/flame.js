@@ -136,10 +136,8 @@ class Flame {
     const path = this.path(this.zoomed);
     const shown = path.length > CRUMBS + 2 ? [path[0], ...path.slice(-CRUMBS)] : path;
     const crumbs = shown.flatMap((box, at) => {
-      const button = made("button", "", this.name(box));
-      button.type = "button";
+      const button = pressable(this.name(box), () => this.zoom(box));
       if (box === this.zoomed) button.setAttribute("aria-current", "true");
-      button.addEventListener("click", () => this.zoom(box));
       const between = shown.length < path.length && at === 1 ? " › … › " : " › ";
       return at ? [between, button] : [button];
     });

@@ -271,17 +271,8 @@ const drawTablesOnce = (root) => {
   return TABLES.get(root);
 };
 
-const tableObserver = new IntersectionObserver(
-  (entries) => {
-    for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
-      tableObserver.unobserve(target);
-      drawTablesOnce(target);
-    }
-  },
-  { rootMargin: "600px" },
-);
+onceNear(document.querySelectorAll(".grids"), drawTablesOnce);
 for (const root of document.querySelectorAll(".grids")) {
-  tableObserver.observe(root);
   for (const link of (root.closest("section") ?? document).querySelectorAll("a[data-tab]")) {
     link.addEventListener("click", async () => (await drawTablesOnce(root))?.chooseNamed(link.dataset.tab));
   }

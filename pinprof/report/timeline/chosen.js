@@ -62,19 +62,6 @@ const othersOf = (timeline, others) => {
 
 const SHOWN = 12; // related events, each with its button
 
-const pressable = (text, action, className = "") => {
-  const button = made("button", className, text);
-  button.type = "button";
-  button.addEventListener("click", action);
-  return button;
-};
-
-const closing = (text, action) => {
-  const button = pressable("×", action, "close");
-  button.setAttribute("aria-label", text);
-  return button;
-};
-
 const eventButton = (timeline, { lane, at }) => {
   const length = lane.end[at] - lane.start[at];
   const name = labelOf(timeline.data, { lane, first: at, last: at }, lane.count?.[at] ?? 1);

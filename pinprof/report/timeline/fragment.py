@@ -50,7 +50,6 @@ TOOLBAR = Markup("""\
 <output class="found"></output>
 <span class="set last">
 <button type="button" class="link common" aria-label="copy link" title="Copy a link to what is shown">link</button>
-<button type="button" class="save" aria-label="save PNG" title="Save what is shown as a picture">PNG</button>
 <button type="button" class="help common" aria-label="keys" title="All keys (?)">?</button>
 </span>
 </div>

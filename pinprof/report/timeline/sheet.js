@@ -175,15 +175,14 @@ class Sheet {
   // The name of a group: a button that folds its lanes.
   headingOf({ group, top, lanes }) {
     const isFolded = this.folded.has(group);
-    const button = made("button", "", `${isFolded ? "▸" : "▾"} ${group}${isFolded ? `: ${lanes} ${lanes === 1 ? "lane" : "lanes"} folded` : ""}`);
-    button.type = "button";
-    button.dataset.group = group;
-    button.setAttribute("aria-expanded", String(!isFolded));
-    button.style.top = `${top + HEADING / 2}px`;
-    button.addEventListener("click", () => {
+    const folded = isFolded ? `: ${howMany(lanes, "lane")} folded` : "";
+    const button = pressable(`${isFolded ? "▸" : "▾"} ${group}${folded}`, () => {
       if (!this.folded.delete(group)) this.folded.add(group);
       this.draw();
     });
+    button.dataset.group = group;
+    button.setAttribute("aria-expanded", String(!isFolded));
+    button.style.top = `${top + HEADING / 2}px`;
     return button;
   }
 

@@ -18,6 +18,33 @@ const setText = (element, text) => {
   if (element.textContent !== text) element.textContent = text;
 };
 
+const pressable = (text, action, className = "") => {
+  const button = made("button", className, text);
+  button.type = "button";
+  button.addEventListener("click", action);
+  return button;
+};
+
+const closing = (text, action) => {
+  const button = pressable("×", action, "close");
+  button.setAttribute("aria-label", text);
+  return button;
+};
+
+// Calls `action` with each element when it comes near the window.
+const onceNear = (elements, action) => {
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+        observer.unobserve(target);
+        action(target);
+      }
+    },
+    { rootMargin: "600px" },
+  );
+  for (const element of elements) observer.observe(element);
+};
+
 class Stage {
   constructor(plot) {
     this.plot = plot;
@@ -90,3 +117,146 @@ class Stage {
     return [-top - 200, window.innerHeight - top + 200];
   }
 }
+
+// Where things are: the lanes from the top, the window of time on their width, the ticks of the axis; and the marks of a
+// finding or of what was clicked: outlines, their names, and a line from a launch to its work.
+
+const ROW = 20; // pixels of a lane
+const BAR = 16; // pixels of its rectangles
+const HEADING = 24; // pixels of a group's name
+const GUTTER = 92; // pixels for the names of lanes
+const NARROW = 600; // pixels; on a smaller timeline the names have less room
+const NARROW_GUTTER = 66;
+const RIGHT = 8; // pixels beside the lanes
+const BELOW = 18; // pixels under the last lane, for the name of a mark
+const TICK_PIXELS = 90;
+const TICK_ROOM = 46; // pixels; a tick that is nearer to the end has no text
+const NEAREST = 20; // ns; no view is shorter
+
+// Tops of all headings and lanes, in pixels: a heading for each group, then its lanes unless it is folded.
+const layOut = (data, folded) => {
+  const headings = [];
+  const tops = new Map();
+  let top = 0;
+  for (const lane of data.lanes) {
+    if (headings.at(-1)?.group !== lane.group) {
+      headings.push({ group: lane.group, top, lanes: 0 });
+      top += HEADING;
+    }
+    headings.at(-1).lanes += 1;
+    if (folded.has(lane.group)) continue;
+    tops.set(lane, top);
+    top += ROW;
+  }
+  return { headings, tops, height: top + BELOW };
+};
+
+// The groups that are folded until somebody looks into them.
+const foldedAtFirst = (data) => {
+  const open = new Set(data.lanes.filter((lane) => lane.folded !== true).map((lane) => lane.group));
+  return new Set(data.lanes.map((lane) => lane.group).filter((group) => !open.has(group)));
+};
+
+const clamped = ([from, to], [least, most]) => {
+  const span = Math.min(Math.max(to - from, NEAREST), most - least);
+  const start = Math.min(Math.max((from + to - span) / 2, least), most - span);
+  return [start, start + span];
+};
+
+const widenedBy = ([from, to], share) => [from - share * (to - from), to + share * (to - from)];
+
+const niceStep = (least) => {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
+};
+
+// The step that times are read from: the one in which the view begins, or the next if that is about to begin.
+const referenceStep = (data, [from, to]) => {
+  const { start } = data.steps;
+  const next = firstAbove(start, from);
+  return next < start.length && (next === 0 || start[next] <= from + 0.05 * (to - from)) ? next : Math.max(next - 1, 0);
+};
+
+// The ticks of the axis and what it is: [{ time, text }] and a title. Several recordings may count from one time, which
+// the data then names as `since`.
+const axisOf = (data, view, width) => {
+  const step = referenceStep(data, view);
+  const zero = data.since ? 0 : (data.steps.start[step] ?? 0);
+  const [from, to] = view.map((time) => time - zero);
+  const gap = niceStep(((to - from) * TICK_PIXELS) / Math.max(width, TICK_PIXELS));
+  const [scale, unit] = TIMES.find(([one]) => Math.max(Math.abs(from), Math.abs(to)) >= one) ?? TIMES.at(-1);
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / gap) - 1e-9));
+  const ticks = [];
+  for (let tick = Math.ceil(from / gap); tick * gap <= to; tick++) {
+    ticks.push({ time: tick * gap + zero, text: `${((tick * gap) / scale).toFixed(digits)} ${unit}` });
+  }
+  const fine = Math.max(0, Math.ceil(Math.log10((scale * width) / (to - from)))); // digits that tell pixels apart
+  const textOf = (time) => `${((time - zero) / scale).toFixed(Math.min(fine, Math.round(Math.log10(scale))))} ${unit}`;
+  return { ticks, textOf, title: `since the start of ${data.since ?? data.steps.names[step] ?? "the trace"}` };
+};
+
+const WIDE_MARK = 160; // pixels; on what is wider, the name of a mark stands in the middle
+const MARK_LINE = 2; // pixels
+
+// Top and bottom of some lanes, in pixels; nothing if none of them is shown.
+const reachOf = (tops, lanes) => {
+  const shown = lanes.filter((lane) => tops.has(lane)).map((lane) => tops.get(lane));
+  return shown.length ? [Math.min(...shown) - 1, Math.max(...shown) + BAR + 2] : undefined;
+};
+
+const paintMark = (painter, theme, { isIdle, start, end }, [top, bottom]) => {
+  const { context, ratio } = painter;
+  const [left, right] = [painter.x(start), Math.max(painter.x(end), painter.x(start) + 2 * ratio)];
+  const shape = [left - ratio, top * ratio, right - left + 2 * ratio, (bottom - top) * ratio];
+  if (isIdle) {
+    context.fillStyle = BUBBLE;
+    context.fillRect(...shape);
+  }
+  context.strokeStyle = theme.text;
+  context.lineWidth = MARK_LINE * ratio;
+  context.setLineDash(isIdle ? [6 * ratio, 4 * ratio] : []);
+  context.strokeRect(...shape);
+  context.setLineDash([]);
+};
+
+// An arrow from the end of one event to the start of another.
+const paintLink = (painter, theme, { from, to }, tops) => {
+  if (!tops.has(from.lane) || !tops.has(to.lane)) return;
+  const { context, ratio } = painter;
+  const [x0, x1] = [painter.x(from.lane.end[from.first]), painter.x(to.lane.start[to.first])];
+  const isDown = tops.get(from.lane) <= tops.get(to.lane);
+  const y0 = (tops.get(from.lane) + (isDown ? BAR : 0)) * ratio;
+  const y1 = (tops.get(to.lane) + (isDown ? 0 : BAR)) * ratio;
+  const bend = (y1 - y0) / 2;
+  context.strokeStyle = context.fillStyle = theme.text;
+  context.lineWidth = 1.5 * ratio;
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1);
+  context.stroke();
+  const tip = (isDown ? -6 : 6) * ratio;
+  context.beginPath();
+  context.moveTo(x1, y1);
+  context.lineTo(x1 - 4 * ratio, y1 + tip);
+  context.lineTo(x1 + 4 * ratio, y1 + tip);
+  context.fill();
+};
+
+// Names of marks, as text above the canvas.
+const nameMarks = (stage, view, marks, tops) => {
+  const [from, to] = view;
+  const scale = stage.width / (to - from);
+  const shown = marks
+    .map((mark) => ({ ...mark, reach: reachOf(tops, mark.lanes) }))
+    .filter(({ reach, start, end }) => reach && start < to && end > from);
+  filled(stage.labels, "span", shown, (span, { what, isIdle, lanes, start, end, reach }) => {
+    const [left, right] = [Math.max(start, from), Math.min(end, to)].map((time) => (time - from) * scale);
+    const isWide = right - left > WIDE_MARK;
+    const isBelow = lanes[0].source === "gpu" && !isIdle;
+    setText(span, what);
+    span.className = isWide ? "mark centred" : "mark";
+    const narrow = Math.max(0, Math.min(left, stage.width - WIDE_MARK / 2));
+    span.style.left = `${stage.gutter + (isWide ? (left + right) / 2 : narrow)}px`;
+    span.style.top = `${isBelow ? reach[1] + 8 : Math.max(reach[0] - 8, 8)}px`;
+  });
+};

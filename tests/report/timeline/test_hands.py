@@ -538,14 +538,6 @@ def test_a_stream_looks_as_busy_as_it_is(opened: Opened) -> None:
     assert hands.page.evaluate(SHARE, ["stream 7"]) == pytest.approx(0.4, abs=0.04)
 
 
-def test_a_picture_is_saved(opened: Opened) -> None:
-    hands = opened()
-    with hands.page.expect_download() as download:
-        hands.button("save PNG").click()
-    assert download.value.suggested_filename == "timeline.png"
-    assert Path(download.value.path()).stat().st_size > 5_000
-
-
 def test_two_timelines_of_a_page_do_not_fight_for_the_address(opened: Opened) -> None:
     hands = opened(lambda analysis: page_around("t", 2 * fragment(analysis)))
     hands.page.locator(".timeline").nth(1).scroll_into_view_if_needed()
