@@ -10,7 +10,16 @@ from pathlib import Path
 from pinprof.bench.results import Bench, from_json
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
-from pinprof.report.bench.view import OUTCOMES, claimed, grids, machine_line, ran, rows, said, why
+from pinprof.report.bench.view import (
+    OUTCOMES,
+    claimed_by,
+    experiments_run,
+    figure_rows,
+    machine_line,
+    other_published,
+    reason_of,
+    tables_by_size,
+)
 from pinprof.report.words import NOTHING
 
 
@@ -26,17 +35,16 @@ def _markdown(bench: Bench) -> Iterator[str]:
     yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
     figures = [
         (known.number, row.name, row.here, row.spread, row.published)
-        for known, result in ran(bench)
-        for row in rows(bench, known, result)
+        for known, result in experiments_run(bench)
+        for row in figure_rows(bench, known, result)
         if row.published != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
-    for known, result in ran(bench):
-        for grid in grids(bench, result):
-            yield f"\n{known.number} {known.name}" + (
-                f" (published: {said(known, result)})" if said(known, result) else ""
-            )
+    for known, result in experiments_run(bench):
+        published = other_published(known, result)
+        for grid in tables_by_size(bench, result):
+            yield f"\n{known.number} {known.name}" + (f" (published: {published})" if published else "")
             yield ""
             yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
 
@@ -44,7 +52,8 @@ def _markdown(bench: Bench) -> Iterator[str]:
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:
     for verdict in verdicts(bench):
         figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
-        yield verdict.number, verdict.claim, claimed(verdict), *figures, OUTCOMES[verdict.outcome], why(verdict)
+        outcome = OUTCOMES[verdict.outcome]
+        yield verdict.number, verdict.claim, claimed_by(verdict), *figures, outcome, reason_of(verdict)
 
 
 def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> Iterator[str]:

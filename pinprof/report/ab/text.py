@@ -187,7 +187,7 @@ def _changes(recorded: Recorded) -> Iterator[RenderableType]:
         return
     causes = recorded.changes.causes
     if not causes:
-        yield bullet("nothing that one run of each tells from noise: the same ops, kernels, copies and waits")
+        yield bullet("no difference beyond the noise of one run of each: the same ops, kernels, copies and waits")
     for number, change in enumerate(causes):
         likely = "likely cause: " if number == 0 and change.is_certain else ""
         yield bullet(printable(f"{likely}{cause(change)}"))

@@ -9,19 +9,18 @@ from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.view import (
     ADVICE,
     HOW,
-    claimed,
-    elsewhere,
+    advice_value,
+    claimants,
+    claimed_by,
     experiments,
+    experiments_run,
     machine_line,
     not_run,
     outcome_of,
-    ran,
-    texts,
-    value,
+    recorded_elsewhere,
 )
-from pinprof.report.charts.bench import picture_chart, times_chart
+from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
-from pinprof.report.charts.copies import bandwidth_chart
 from pinprof.report.elements import Column, Markup, lines, note, table, unbroken
 from pinprof.report.page import page
 from pinprof.report.view import marked_up, on_page
@@ -32,11 +31,11 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
     """Return the bench as one page that needs nothing else; `recorded` marks one that comes with pinprof."""
     pieces = [
         Markup("<h2>What to do on {}</h2>").format(bench.machine.gpu),
-        note(Markup("<strong>{}</strong>").format(elsewhere(bench))) if recorded else "",
+        note(Markup("<strong>{}</strong>").format(recorded_elsewhere(bench))) if recorded else "",
         note(machine_line(bench)),
         _advice(bench),
         Markup('<h3 id="claims">What holds of the published claims</h3>'),
-        note(f"Claimed by: {texts()}."),
+        note(f"Claimed by: {claimants()}."),
         _claims(bench),
         *(
             on_page(section, lines(map(shown, _charts(bench, known, result))))
@@ -59,7 +58,7 @@ def _advice(bench: Bench) -> Markup:
     if not pieces:
         return Markup('<p class="headline">The experiments that advice is made of did not run or failed.</p>')
     card = Markup('<li><span class="cost">{}: {}</span><span>{}</span></li>')
-    cards = (card.format(ADVICE[piece.name], unbroken(value(piece)), unbroken(piece.text)) for piece in pieces)
+    cards = (card.format(ADVICE[piece.name], unbroken(advice_value(piece)), unbroken(piece.text)) for piece in pieces)
     return Markup('<ol class="best">\n{}\n</ol>').format(lines(cards))
 
 
@@ -68,14 +67,14 @@ def _claims(bench: Bench) -> Markup:
     columns = [
         Column(title) for title in ("claim", "verdict", "program", "claimed by", "published", "measured (spread)")
     ]
-    numbers = {known.number for known, _ in ran(bench)}
+    numbers = {known.number for known, _ in experiments_run(bench)}
     link = Markup('<a href="#{0}">{0}</a>')
     rows = (
         (
             verdict.claim,
             marked_up(outcome_of(verdict)),
             link.format(verdict.number) if verdict.number in numbers else verdict.number,
-            claimed(verdict),
+            claimed_by(verdict),
             verdict.published or NOTHING,
             verdict.measured or NOTHING,
         )

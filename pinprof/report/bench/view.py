@@ -62,7 +62,7 @@ HOW = (
 def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
     """Yield the experiments that ran, each with what is shown of it."""
     judged = verdicts(bench)
-    for known, result in ran(bench):
+    for known, result in experiments_run(bench):
         of_this = [verdict for verdict in judged if verdict.number == known.number]
         yield known, result, _section(bench, known, result, of_this)
 
@@ -74,12 +74,18 @@ def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[C
     sentences += [Styled(f"Problem: {result.problem}", "problem")] if result.problem else []
     columns = [Column("figure"), *number_columns("here", "spread", "published")]
     notes: list[Sentence] = [f"not used: {reason}" for reason in not_used(bench, result)]
-    notes += [f"published: {said(known, result)}"] if said(known, result) else []
-    notes += [(outcome_of(verdict), f"  {verdict.claim} ({claimed(verdict)}): {why(verdict)}.") for verdict in judged]
+    published = other_published(known, result)
+    notes += [f"published: {published}"] if published else []
+    notes += [
+        (outcome_of(verdict), f"  {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}.") for verdict in judged
+    ]
     return Section(
         f"{known.number} {known.name}",
         sentences,
-        tables=[Table(f"Figures of {known.number}", columns, rows(bench, known, result)), *grids(bench, result)],
+        tables=[
+            Table(f"Figures of {known.number}", columns, figure_rows(bench, known, result)),
+            *tables_by_size(bench, result),
+        ],
         notes=notes,
         name=known.number,
     )
@@ -98,9 +104,9 @@ def to_text(bench: Bench, *, width: int = 100, color: bool = False, recorded: bo
 def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     yield Text(printable(machine_line(bench)), "bold")
     if recorded:
-        yield Text(printable(elsewhere(bench)), "bold yellow")
+        yield Text(printable(recorded_elsewhere(bench)), "bold yellow")
     yield Text(SPREAD, "dim")
-    yield Text(f"Claimed by: {texts()}.", "dim")
+    yield Text(f"Claimed by: {claimants()}.", "dim")
     for _, _, part in experiments(bench):
         yield from in_terminal(part)
     if not_run(bench):
@@ -113,7 +119,7 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 
 
 class Row(NamedTuple):
-    """A figure beside the published one."""
+    """A figure with the published one."""
 
     name: str
     here: str
@@ -138,7 +144,7 @@ def machine_line(bench: Bench) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def elsewhere(bench: Bench) -> str:
+def recorded_elsewhere(bench: Bench) -> str:
     """Return the mark of results that come with pinprof."""
     return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
 
@@ -148,13 +154,13 @@ def sentence(text: str) -> str:
     return f"{begun(text)}."
 
 
-def ran(bench: Bench) -> list[tuple[Experiment, Result]]:
+def experiments_run(bench: Bench) -> list[tuple[Experiment, Result]]:
     """Return the experiments that ran, in the order of the catalogue."""
     return [(known, result) for known in EXPERIMENTS if (result := bench.result(known.number)) is not None]
 
 
-def rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
-    """Return the figures without a size, each beside the published one of the same name."""
+def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
+    """Return the figures without a size, each with the published one of the same name."""
     marks = _marks(bench, result)
     published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
     return [
@@ -168,8 +174,8 @@ def _published(figure: Figure, values: Mapping[str, float]) -> str:
     return amount(figure.unit, values[figure.name]) if figure.name in values else NOTHING
 
 
-def said(known: Experiment, result: Result) -> str:
-    """Return the published figures that stand beside none in the table; empty if there are none."""
+def other_published(known: Experiment, result: Result) -> str:
+    """Return the published figures that have no row in the table; empty if there are none."""
     units = {figure.name: figure.unit for figure in result.figures if figure.size is not None}
     of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in known.texts_sizes(result.sizes).items())
     parts = [
@@ -181,17 +187,17 @@ def said(known: Experiment, result: Result) -> str:
     return "; ".join(parts)
 
 
-def claimed(verdict: ClaimVerdict) -> str:
+def claimed_by(verdict: ClaimVerdict) -> str:
     """Return who claims it, by short names."""
     return ", ".join(verdict.sources)
 
 
-def texts() -> str:
+def claimants() -> str:
     """Return whom the short names mean."""
     return "; ".join(f"{name}: {title}" for name, title in SOURCES.items())
 
 
-def why(verdict: ClaimVerdict) -> str:
+def reason_of(verdict: ClaimVerdict) -> str:
     """Return why the verdict is what it is, and where that is not what the text says, what it turns on."""
     return f"{verdict.text}. Why it may differ: {verdict.differs}" if verdict.differs else verdict.text
 
@@ -207,7 +213,7 @@ def not_used(bench: Bench, result: Result) -> list[str]:
     return [rate.text for rate in refused(bench) if rate.number == result.number]
 
 
-def grids(bench: Bench, result: Result) -> list[Table]:
+def tables_by_size(bench: Bench, result: Result) -> list[Table]:
     """Return the figures with sizes, those of the same sizes together: a row by size, a column by figure."""
     names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
     by_sizes: dict[tuple[int, ...], list[str]] = {}
@@ -242,7 +248,7 @@ def sizes_line(known: Experiment, result: Result) -> str:
     return "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
 
 
-def value(piece: Advice) -> str:
+def advice_value(piece: Advice) -> str:
     """Return the value of a piece of advice as it reads large, above its sentence."""
     if piece.value is None:
         return {"bytes": "at no size", "copies": "never"}.get(piece.unit, NOTHING)

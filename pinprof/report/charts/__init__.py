@@ -3,8 +3,7 @@
 from pinprof.report.charts.chart import Chart, Key, shown
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.ranks import ranks_chart
-from pinprof.report.charts.steps import outliers, overlap_chart, steps_chart
-from pinprof.report.charts.waits import idle_chart, syncs_chart
+from pinprof.report.charts.steps import idle_chart, outliers, overlap_chart, steps_chart, syncs_chart
 
 __all__ = [
     "Chart",

@@ -1,17 +1,21 @@
-"""What the bench measured: times as bars beside published ones, and what ran beside what in a step."""
+"""What the bench measured: times as bars with published ones, rates by size, and what overlapped in a step."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.order import amount, shown, spread
-from pinprof.bench.results import Bar, Figure, Picture
-from pinprof.hues import BLUE, GREEN, ORANGE, SLATE, VERMILLION
-from pinprof.report.charts.chart import Chart, Key, bars, key_of, labelled_rows, layout, points
+from pinprof.bench.order import amount, by_size, shown, spread
+from pinprof.bench.results import Bar, Figure, Picture, Result
+from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
+from pinprof.links import Link
+from pinprof.report.charts.chart import Chart, Key, bars, key_of, labelled_rows, layout, line_across, points
+from pinprof.report.charts.copies import SMALL, size_axis
 from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
 from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
 from pinprof.trace.tables import UNKNOWN
-from pinprof.units import NS_PER_MS, duration
+from pinprof.units import NS_PER_MS, duration, rate, size
 
 PAGEABLE = Key("pageable", VERMILLION, pattern="/")
 PINNED = Key("pinned", GREEN)
@@ -19,6 +23,15 @@ PINNING = Key("pinned for the copy", ORANGE, pattern="\\")
 OTHER = Key("other", BLUE)
 PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
 
+OF_LINES = 16
+"""From one label of a size to the next below the lines of a bench, as a factor."""
+BENCHED = {
+    "HtoD pageable": Key("HtoD pageable", VERMILLION, "x"),
+    "HtoD pinned": Key("HtoD pinned", ORANGE, "circle"),
+    "DtoH pageable": Key("DtoH pageable", PURPLE, "x-open"),
+    "DtoH pinned": Key("DtoH pinned", GREEN, "circle-open"),
+}
+"""Rates that the bench measures at many sizes."""
 HOST, STALLS = "host", "stalls"
 """Rows of a picture that are of no stream."""
 STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
@@ -108,3 +121,39 @@ def _kind(bar: Bar) -> int:
     if bar.row == STALLS:
         return STALL + CAUSES.index(bar.name if bar.name in CAUSES else "other")
     return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)
+
+
+def bandwidth_chart(result: Result, link: Link | None) -> Chart | None:
+    """Return a chart of the rates that the bench measured, with those of the link; None if there are none."""
+    lines = {key: figures for name, key in BENCHED.items() if (figures := by_size(result, name))}
+    if not lines:
+        return None
+    figures = [figure for line in lines.values() for figure in line]
+    drawn = sorted({figure.size for figure in figures if figure.size})
+    ticks = [drawn[0]]
+    while ticks[-1] * OF_LINES <= drawn[-1]:
+        ticks.append(ticks[-1] * OF_LINES)
+    top = max(*(figure.median for figure in figures), link.theoretical if link else 0.0) * 1.12
+    xaxis = size_axis(ticks) | {"range": [float(np.log10(drawn[0] / 1.5)), float(np.log10(drawn[-1] * 1.5))]}
+    shape = layout(340, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **_link_lines(link))
+    best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
+    carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
+    data = [_rates_line(key, line) for key, line in lines.items()]
+    return Chart(f"At best {best}.{carries} {SMALL}", data, shape, tuple(lines))
+
+
+def _link_lines(link: Link | None) -> dict[str, Any]:
+    """Return lines at the rates of a link, with labels at the left, where the rates are low."""
+    if link is None:
+        return {}
+    theory = line_across(link.theoretical, f"{link.name} in theory: {rate(link.theoretical)}", left=True)
+    usual = line_across(link.usual, f"usual: {rate(link.usual)}", below=True, left=True)
+    return {part: theory[part] + usual[part] for part in theory}
+
+
+def _rates_line(key: Key, figures: Sequence[Figure]) -> dict[str, Any]:
+    x, y = [figure.size for figure in figures], [round(figure.median, 4) for figure in figures]
+    hover = [f"{key.label}, {size(figure.size or 0)}: {shown(figure)}; {spread(figure)}" for figure in figures]
+    line = {"color": key.colour, "width": 2, "dash": "dot" if key.symbol.startswith("x") else "solid"}
+    marker = {"line": {"width": 2, "color": key.colour}}
+    return points(key.label, key, x, y, hover, size=9, mode="lines+markers", line=line, marker=marker)

@@ -28,7 +28,7 @@ AROUND_ROWS = 70
 
 
 class Key(NamedTuple):
-    """An entry of a legend: a colour, and a mark or a pattern that tells it apart without the colour.
+    """An entry of a legend: a colour, and a mark or a pattern for those who do not see colours.
 
     The colour may be a gradient of CSS: a scale.
     """
@@ -56,7 +56,7 @@ class View(NamedTuple):
 
 
 class ChartChoice(NamedTuple):
-    """Views of which one holds at a time, at first the first."""
+    """Views; one holds at a time, at first the first."""
 
     label: str
     views: tuple[View, ...]
@@ -80,7 +80,7 @@ class Chart:
 
 
 def ending(text: str, longest: int) -> str:
-    """Return the end of a text, which tells most of a path, if it has more characters than `longest`."""
+    """Return the end of a text (of a path the part that matters) if it has more characters than `longest`."""
     return text if len(text) <= longest else f"\u2026{text[1 - longest :]}"
 
 
@@ -127,7 +127,7 @@ def bars(name: str, key: Key, *, hover: Sequence[str] = (), **more: Any) -> dict
 
 
 def stacked(key: Key, times_ns: Sequence[float], rows: Sequence[str], hover: Sequence[str]) -> dict[str, Any]:
-    """Return a series of times, given in ns, that lie beside those of the other series of their rows."""
+    """Return a series of times, given in ns, that are stacked on those of the other series of their rows."""
     return bars(key.label, key, x=[ms(time) for time in times_ns], y=list(rows), orientation="h", hover=hover)
 
 

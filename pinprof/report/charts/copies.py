@@ -1,13 +1,10 @@
-"""Copies: how much of their time is overlapped; and their rates by size, of a trace and of a bench."""
+"""Copies of a trace: how much of their time is overlapped, and their rates by size."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pinprof.bench.order import by_size, shown, spread
-from pinprof.bench.results import Figure, Result
-from pinprof.hues import GREEN, ORANGE, PURPLE, VERMILLION
 from pinprof.links import Link, link_of_gpus
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
@@ -28,15 +25,6 @@ WIDE = 4**8
 """A wider range of sizes has room for every other label only."""
 TICKS = tuple(4**power for power in range(1, 18))
 """Sizes in bytes that have a label, where they are in the range."""
-OF_LINES = 16
-"""From one label of a size to the next below the lines of a bench, as a factor."""
-BENCHED = {
-    "HtoD pageable": Key("HtoD pageable", VERMILLION, "x"),
-    "HtoD pinned": Key("HtoD pinned", ORANGE, "circle"),
-    "DtoH pageable": Key("DtoH pageable", PURPLE, "x-open"),
-    "DtoH pinned": Key("DtoH pinned", GREEN, "circle-open"),
-}
-"""Rates that the bench measures at many sizes."""
 SMALL = "Small copies are slower: their start takes most of the time."
 
 
@@ -59,7 +47,7 @@ def copy_times_chart(profile: Profile) -> Chart | None:
     keys = key_of(BOTH), key_of(COPY_ONLY)
     times = [hidden.overlapped_ns for *_, hidden in groups], [hidden.exposed_ns for *_, hidden in groups]
     data = [stacked(key, of_kind, rows, hover) for key, of_kind in zip(keys, times, strict=True)]
-    return Chart("Copies beside kernels are overlapped.", data, stacked_layout(len(rows)), keys)
+    return Chart("A copy is overlapped while a kernel runs.", data, stacked_layout(len(rows)), keys)
 
 
 def copies_chart(trace: Trace) -> Chart | None:
@@ -120,11 +108,11 @@ def _copies_shape(lengths: Int64s, best: float, link: Link | None) -> dict[str, 
         ticks = [tick for tick in TICKS if low <= tick <= high][:: 2 if high / low > WIDE else 1]
     across = line_across(link.usual, f"{link.name}: {rate(link.usual)}") if link else {}
     top = max(best, link.usual if link else 0.0) * 1.15
-    xaxis = _sizes(ticks) | {"range": [float(np.log10(low)), float(np.log10(high))]}
+    xaxis = size_axis(ticks) | {"range": [float(np.log10(low)), float(np.log10(high))]}
     return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
 
 
-def _sizes(ticks: Sequence[int]) -> dict[str, Any]:
+def size_axis(ticks: Sequence[int]) -> dict[str, Any]:
     """Return an axis of sizes with these labels."""
     labels = [size(tick).replace(".00", "").replace(".0", "") for tick in ticks]
     return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": labels, "tickangle": 0}
@@ -144,39 +132,3 @@ def _named(direction: str, memory: str) -> str:
 
 def _copies(count: int) -> str:
     return counted(count, "copy", "copies")
-
-
-def bandwidth_chart(result: Result, link: Link | None) -> Chart | None:
-    """Return a chart of the rates that the bench measured, with those of the link; None if there are none."""
-    lines = {key: figures for name, key in BENCHED.items() if (figures := by_size(result, name))}
-    if not lines:
-        return None
-    figures = [figure for line in lines.values() for figure in line]
-    drawn = sorted({figure.size for figure in figures if figure.size})
-    ticks = [drawn[0]]
-    while ticks[-1] * OF_LINES <= drawn[-1]:
-        ticks.append(ticks[-1] * OF_LINES)
-    top = max(*(figure.median for figure in figures), link.theoretical if link else 0.0) * 1.12
-    xaxis = _sizes(ticks) | {"range": [float(np.log10(drawn[0] / 1.5)), float(np.log10(drawn[-1] * 1.5))]}
-    shape = layout(340, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **_across(link))
-    best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
-    carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
-    data = [_line(key, line) for key, line in lines.items()]
-    return Chart(f"At best {best}.{carries} {SMALL}", data, shape, tuple(lines))
-
-
-def _across(link: Link | None) -> dict[str, Any]:
-    """Return lines at the rates of a link, with labels at the left, where the rates are low."""
-    if link is None:
-        return {}
-    theory = line_across(link.theoretical, f"{link.name} in theory: {rate(link.theoretical)}", left=True)
-    usual = line_across(link.usual, f"usual: {rate(link.usual)}", below=True, left=True)
-    return {part: theory[part] + usual[part] for part in theory}
-
-
-def _line(key: Key, figures: Sequence[Figure]) -> dict[str, Any]:
-    x, y = [figure.size for figure in figures], [round(figure.median, 4) for figure in figures]
-    hover = [f"{key.label}, {size(figure.size or 0)}: {shown(figure)}; {spread(figure)}" for figure in figures]
-    line = {"color": key.colour, "width": 2, "dash": "dot" if key.symbol.startswith("x") else "solid"}
-    marker = {"line": {"width": 2, "color": key.colour}}
-    return points(key.label, key, x, y, hover, size=9, mode="lines+markers", line=line, marker=marker)

@@ -41,7 +41,7 @@ ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
 
 MORE, LESS = VERMILLION, BLUE
 STRENGTHS = [(part / 10, see_through(MORE, math.sqrt(part / 10))) for part in range(11)]
-"""Darker with the root of the time: short times are seen beside long ones."""
+"""Darker with the root of the time: short times stay visible next to long ones."""
 ENDS = ((0, LESS, 1), (0.5, LESS, 0), (0.5, MORE, 0), (1, MORE, 1))
 DIFFERENCES = [(part, see_through(colour, alpha)) for part, colour, alpha in ENDS]
 

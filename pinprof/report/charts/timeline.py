@@ -52,7 +52,7 @@ SAME = {
 }
 """Kinds of the overlap band that share the entry of the legend of what they are."""
 STEERING = {"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
-"""What plotly is told beside the figure: the wheel zooms."""
+"""The configuration of plotly: the wheel zooms."""
 HINT = (
     "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars. "
     "Bars thinner than a pixel are drawn as one: zoom in."
@@ -115,7 +115,7 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
 
 
 def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
-    """Return the axis of so many rows with texts beside some of them."""
+    """Return the axis of `count` rows, some of which have a text at the left."""
     return {
         "range": [count - 0.4, -0.6],  # the first on top
         "tickmode": "array",
@@ -130,7 +130,7 @@ def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
 
 
 def _rows(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
-    """Return the texts beside the rows, and the row of each lane; groups have a row for their name."""
+    """Return the texts at the left of the rows, and the row of each lane; groups have a row for their name."""
     places: list[int] = []
     texts: dict[int, str] = {}
     row = 0

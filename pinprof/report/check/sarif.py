@@ -26,10 +26,10 @@ Object: TypeAlias = dict[str, Any]
 
 
 def to_sarif(checked: Sequence[Checked]) -> str:
-    """Return a SARIF log with one run: a result per remark, on its line where the trace tells it.
+    """Return a SARIF log with one run: a result per remark, on its line where the trace has one.
 
     What has no file is a result on the trace itself. A fingerprint holds neither lines nor numbers, so that a result
-    is the same one after the code around it has moved. The invocation has the exit code, and is no success where
+    is the same one after the code around it has moved. The invocation has the exit code, and has failed where
     something could not be judged.
     """
     all_remarks = [(trace, remark) for trace in checked for remark in remarks(trace)]

@@ -86,7 +86,7 @@ def lines_of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
 
 def _saving_of(mend: Mend, step_ns: float | None) -> str:
     if mend.saving is None:
-        part = "this is a part of what the finding needs" if mend.part else "no replay tells"
+        part = "this is a part of what the finding needs" if mend.part else "it cannot be replayed"
         return f"predicted saving: not known, {part}"
     return _predicted(mend.saving, step_ns)
 

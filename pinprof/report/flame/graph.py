@@ -45,7 +45,7 @@ class FlameFrame(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What the width of a box tells; every path has a value of each measure."""
+    """What the width of a box stands for; every path has a value of each measure."""
 
     label: str
     of: str
@@ -84,7 +84,7 @@ class FlameGraph:
     title: str
     caption: str
     boxes: list[Box]
-    """The root first, each after the one above it, and beside each other the widest first."""
+    """The root first, each after the one above it, and of those under one box the widest first."""
     measures: tuple[Measure, ...]
 
     @property
@@ -120,7 +120,7 @@ def _add(sums: list[float], values: Sequence[float]) -> None:
 
 
 def _wide(boxes: list[Box]) -> list[Box]:
-    """Return the boxes that can be seen, the widest of those beside each other first."""
+    """Return the boxes that can be seen, of those under one box the widest first."""
     whole = boxes[0].total
     below: dict[int, list[int]] = {}
     for number, box in enumerate(boxes[1:], start=1):

@@ -28,7 +28,7 @@ def events(analysis: Analysis, missing: Sequence[str], first: int) -> Iterator[b
 
     Times are those of the trace, in µs with three decimals. `missing` are sentences on what is not to be seen, which
     stand at the start of the trace. Nothing that the profile withholds is made into a slice. Texts of the trace are
-    encoded, and never read as anything else.
+    encoded, and never evaluated.
     """
     trace = analysis.trace
     tracks = [*finding_tracks(analysis), *_missing(trace, missing), *_steps(trace)]

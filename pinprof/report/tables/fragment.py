@@ -29,7 +29,7 @@ def grids_of(analysis: Analysis) -> list[Grid]:
 
 
 def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> Markup:
-    """Return the tables of a trace, the page's so many-th."""
+    """Return the tables of a trace; `number` says which of the page's traces."""
     tab = Markup(
         '<button type="button" role="tab" id="tab-{0}-{1}" data-grid="{1}" aria-controls="grid-{0}" '
         'aria-selected="{2}" tabindex="{3}">{4} <span class="many">{5:,}</span></button>'

@@ -61,7 +61,7 @@ def copies(analysis: Analysis) -> Grid | None:
     numbers = {"size": (sized, sized), "bytes": sums}
     exposed: tuple[Field, ...] = ()
     if not analysis.profile.withheld.overlap:
-        exposed = (Field("exposed", "exposed", TIME, "no kernel runs beside it", adds=True),)
+        exposed = (Field("exposed", "exposed", TIME, "while no kernel runs", adds=True),)
         numbers["exposed"] = work.groups.sums(overlap.exposed_ns)
     fields = (
         Field("name", "direction"),
@@ -92,7 +92,7 @@ def collectives(analysis: Analysis) -> Grid | None:
     exposed = work.groups.sums(_alone(trace, rows))
     fields = (
         Field("name", "collective"),
-        *timed(Field("exposed", "exposed", TIME, "no other kernel runs beside it", adds=True), *_share(analysis)),
+        *timed(Field("exposed", "exposed", TIME, "while no other kernel runs", adds=True), *_share(analysis)),
         Field("group", "ranks"),
         Field("kernel", "kernel"),
     )
@@ -101,7 +101,7 @@ def collectives(analysis: Analysis) -> Grid | None:
 
 
 def _alone(trace: Trace, rows: Int64s) -> Int64s:
-    """Return how long each kernel of a collective runs with no other kernel beside it."""
+    """Return how long each kernel of a collective runs alone."""
     gpu, alone = trace.gpu, np.zeros(len(rows), np.int64)
     others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
     for device, of_device in gpu.of_device.items():

@@ -165,7 +165,7 @@ class Groups:
 
 
 def short_name(name: str) -> str:
-    """Return a name as a table has it."""
+    """Return a name, shortened for a table."""
     return shortened(name, LONGEST_NAME)
 
 

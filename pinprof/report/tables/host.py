@@ -148,7 +148,7 @@ def waits(analysis: Analysis) -> Grid | None:
 
 
 def _together(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
-    """Return which waits are one by the line that calls them, and by library function, where that tells more."""
+    """Return which waits share the line that calls them, and the library function if several lines call one."""
     ways = {"by line": LINE, **({"by library function": LIBRARY} if called_from_several(sites) else {})}
     numbers = {id(site): number for number, site in enumerate(sites)}
     gathered = {

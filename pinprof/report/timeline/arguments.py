@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
 
 
 def in_words(args: Args) -> Recorded:
-    """Return what args say, those that a sentence tells and the others."""
+    """Return what args say: sentences, and the other args as they stand."""
     lines: list[str] = []
     in_lines: set[str] = set()
     for tell, keys in TELLERS:
@@ -168,13 +168,13 @@ TELLERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
     (_grid, frozenset(("grid", "block"))),
     (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
 )
-"""What says a line, and of which args; nothing where they are not there."""
+"""Functions that make a line, with the args that it is made of; they return nothing where those are missing."""
 
 
 OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
 """Args with another number in each event."""
 SIZE, RATE = "bytes", "memory bandwidth (GB/s)"
-"""Args of GPU work that the page tells anyway: the rate is the size by the length."""
+"""Args of GPU work that the page has already: the rate is the size by the length."""
 LARGEST = 1 << 52
 """Larger numbers are no whole numbers to a page, and stay with the texts."""
 LONGEST = 1 << 20

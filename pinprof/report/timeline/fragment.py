@@ -73,7 +73,7 @@ class Shared(NamedTuple):
     axis: str
     """A word that these timelines have in common."""
     name: str
-    """What tells one of them from the others, where there is little room."""
+    """The short name of one of them."""
     title: str
     """The same in full."""
 
@@ -139,7 +139,7 @@ def fragment(
         note(in_words(trace, analysis, detail, own_view, first_ns)),
         TOOLBAR,
         named,
-        escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", beside=bool(shared))),
+        escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", is_shared=bool(shared))),
     )
 
 

@@ -21,7 +21,7 @@ class Kind(NamedTuple):
     group: str
     colour: str
     pattern: str = ""
-    """A key of `HATCHES`: what tells it from its neighbours without the colour."""
+    """A key of `HATCHES`: it is distinguished from its neighbours without colours."""
     has_names: bool = False
     """Whether it has many events of different names, which shades tell apart."""
     short: str = ""
@@ -87,7 +87,7 @@ DECORATION = re.compile(
     r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "
     r"|^(?:ampere|volta|turing|maxwell|pascal|sm\d+_xmma|cutlass\d*_\d+(?:_tensorop|_simt|_wmma)?)_(?=\w)"
 )
-"""What many names begin with, so that what tells them apart would be cut off in a narrow rectangle."""
+"""What many names begin with; in a narrow rectangle it would push out what distinguishes them."""
 WRAPPER = re.compile(
     r"^(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|Kernel2?|device_kernel"
     r"|gpu_kernel_impl\w*|[AB]Unary\w*|BinaryFunctor|func_wrapper_t|ReduceOp|TensorList\w*"
@@ -102,7 +102,7 @@ ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
 def short(name: str) -> str:
     """Return what is left of a name in a narrow rectangle, as plain text.
 
-    Of a template it is its own name, or what tells which of many such kernels it is: of `elementwise_kernel<..,
+    Of a template it is its own name, or what distinguishes it among many such kernels: of `elementwise_kernel<..,
     CUDAFunctor_add<float>, ..>` the functor. Of a Python function it is its name without the file.
     """
     plain = DECORATION.sub("", printable(name))

@@ -12,7 +12,7 @@ from pinprof.trace.tables import NONE, Bools, Int64s
 
 
 class Names(NamedTuple):
-    """A column of texts, of which many are the same: which of the names each is."""
+    """A column of texts, many of them the same: names, and the code of each value."""
 
     names: Sequence[str]
     codes: np.ndarray
@@ -134,7 +134,7 @@ def fitted(
 ) -> tuple[tuple[Lane, ...], int]:
     """Return lanes that are thinned until they are few enough, and below how many ns events are merged in them.
 
-    `thin` returns the lanes for a number of ns, of which `finest_ns` is the first.
+    `thin` returns the lanes for a number of ns, which begins at `finest_ns` and doubles.
     """
     narrow, lanes = finest_ns, tuple(thin(finest_ns))
     while sum(map(len, lanes)) > max_rectangles and narrow < window.span_ns:

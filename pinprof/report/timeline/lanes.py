@@ -92,7 +92,7 @@ def why_no_band(analysis: Analysis) -> str:
 
 
 def _clipped(lane: Lane, window: Window) -> Lane:
-    if lane.source is FRAMES:  # its text says its own length, and most begin before all else
+    if lane.source is FRAMES:  # its text says its own length, and most begin before the steps
         return lane
     start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
     return replace(lane, start_ns=start, end_ns=end)
@@ -148,7 +148,7 @@ def _thread_lanes(
 
 
 class _Stack(NamedTuple):
-    """Rows of a table that are around each other, or on a stream beside each other."""
+    """Rows of a table that are nested, or that overlap on a stream."""
 
     group: str
     source: Source
@@ -198,7 +198,7 @@ def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterat
     kernel = np.where(is_collective_kernel(gpu)[rows], kinds.COLLECTIVE_KIND, kinds.KERNEL_KIND)
     kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kernel)
     stack = _Stack(group, WORK, gpu, rows, kind, (f"stream {stream}",))
-    return stack.lanes(range(STREAM_LEVELS), f"activities of stream {stream} beside {STREAM_LEVELS} others")
+    return stack.lanes(range(STREAM_LEVELS), f"activities of stream {stream} that overlap {STREAM_LEVELS} others")
 
 
 def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:

@@ -19,7 +19,7 @@ MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
 FOLDED_SHARE = 0.15
 """Of the rectangles that may be in a page, for lanes that are folded at first: a recording has far more Python frames
-than anything else."""
+than other events."""
 FULL_SHARE = 0.7
 """Of the rectangles that may be in a page, for the steps that are there in full."""
 FINEST_NS = 1_000
@@ -85,7 +85,7 @@ def detailed(
 def _thin(
     lanes: list[Lane], most: int, window: Window, trace: Trace, full_steps: Callable[[int], list[int]]
 ) -> _Thinned:
-    """Return lanes with no more rectangles than given, those of some steps in full: of so many as there is room for."""
+    """Return lanes with no more rectangles than given; as many steps as there is room for are there in full."""
     total = sum(map(len, lanes))
     if total <= most:
         return _Thinned(tuple(lanes), 0, tuple(range(len(trace.steps))))
@@ -106,7 +106,7 @@ def _first_seen(view: Window, limit: int) -> list[int]:
 
 
 def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
-    """Return about so many steps: those of the first sight, of the worst waits and copies, then the middle ones."""
+    """Return about `limit` steps: those of the first sight, of the worst waits and copies, then the middle ones."""
     if trace.steps.source == WHOLE_TRACE:
         return []
     syncs = analysis.details.syncs

@@ -70,12 +70,12 @@ class PackedColumns:
 
 
 def packed(
-    trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, since: str = "", beside: bool = False
+    trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, since: str = "", is_shared: bool = False
 ) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight.
 
-    What starts then is `since`, if the axis is to count from it in all views. With other timelines `beside` it, host
-    threads but the main one are folded at first.
+    What starts then is `since`, if the axis is to count from it in all views. Of a timeline that shares its axis with
+    others, host threads but the main one are folded at first.
     """
     block, names, facts, args = PackedColumns(), _Interned(), Facts(trace, analysis), Arguments(trace, detail.lanes)
     numbers = {table: _numbers(detail.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
@@ -83,7 +83,7 @@ def packed(
     for lane in detail.lanes:
         columns = {**_times(lane, view.start_ns), **lane.source.columns(facts, lane), **args.columns(lane)}
         added = {name: _added(block, names, numbers, column) for name, column in columns.items()}
-        lanes.append({**_about(trace, lane, beside=beside), "columns": added})
+        lanes.append({**_about(trace, lane, is_shared=is_shared), "columns": added})
     header = {
         **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
@@ -146,7 +146,7 @@ def _added(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], c
     return block.add_differences(column.values) if isinstance(column, Rising) else block.add(column)
 
 
-def _about(trace: Trace, lane: Lane, *, beside: bool) -> dict[str, Any]:
+def _about(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
     """Return what a lane is."""
     source = lane.source
     about = {
@@ -162,7 +162,7 @@ def _about(trace: Trace, lane: Lane, *, beside: bool) -> dict[str, Any]:
     if lane.thread != NONE:
         about["thread"] = lane.thread
     is_other = lane.thread != NONE and trace.threads[lane.thread].role != "main"
-    return {**about, "folded": True} if lane.folded or (beside and is_other) else about
+    return {**about, "folded": True} if lane.folded or (is_shared and is_other) else about
 
 
 def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:

@@ -21,7 +21,7 @@ from pinprof.units import counted, duration
 
 MAX_BARS = 20_000
 """Chromium without a GPU on two cores opens 20,000 bars in 0.7 s and zooms in 0.5 s; 50,000 take it 2 s each, 100,000
-4 and 6 s. WebGL (`scattergl`) is no faster there, and says what a bar is at its ends only."""
+4 and 6 s. WebGL (`scattergl`) is not faster there, and shows the hover text at the ends of a bar only."""
 PIXELS = 1200
 """Width of the plot on a laptop's screen."""
 FRACTION = 1 / 16
@@ -108,7 +108,7 @@ def _steps(analysis: Analysis, drawing: Drawing) -> str:
     usable, names = usable_steps(trace), step_names(trace)
     shown = usable[(usable >= window.first) & (usable <= window.last)]
     kind = "complete step" if trace.steps.complete.any() else "step"
-    but = "" if trace.steps.complete.any() else ", none of which is complete"
+    but = "" if trace.steps.complete.any() else ", none complete"
     left = len(usable) - len(shown)
     if not left:
         return f"{all_steps(len(shown), kind)}{but}, {duration(window.span_ns)}."
@@ -124,7 +124,7 @@ def _draws_all(analysis: Analysis) -> str:
 
 
 def with_copy_parts(trace: Trace, lane: Lane) -> Lane:
-    """Return the lane of a stream with each copy in its parts: as the report divides it, overlapped beside kernels."""
+    """Return the lane of a stream with each copy divided as in the report, overlapped while kernels run."""
     gpu = trace.gpu
     is_copy = gpu.category[lane.row] == MEMCPY
     if not is_copy.any():

@@ -8,7 +8,7 @@ from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, S
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import STANDOFF, Chart, escaped
 from pinprof.report.charts.copies import copy_times_chart
-from pinprof.report.charts.waits import idle_chart, syncs_chart
+from pinprof.report.charts.steps import idle_chart, syncs_chart
 from pinprof.report.flame import host_flame, icicle
 
 _AXIS = {

@@ -139,7 +139,7 @@ def _prediction(certificate: Certificate) -> Iterator[str]:
     predicted, within = certificate.predicted, certificate.is_as_predicted
     if predicted is None:
         why = f" ({certificate.why_not_verified})" if certificate.why_not_verified else ""
-        yield f"predicted: no replay tells what all of it saves{why}"
+        yield f"predicted: not known, all of it cannot be replayed{why}"
         return
     measured = "" if within is None else f"; {_against_prediction(certificate)}"
     yield f"predicted: saves {share(predicted[0])} ({share(predicted[1])} to {share(predicted[2])}){measured}"
@@ -172,15 +172,15 @@ def _numbers(compared: Comparison) -> str:
     of = f"{what} of the first {counted(compared.steps, 'step')}, under one seed"
     if compared.verdict == "equal":
         return f"equal bit for bit: {of}"
-    beside = _beside(compared)
+    distances = _distances(compared)
     if compared.verdict == "rounding":
-        return f"equal but for rounding: {of}; {beside}"
+        return f"equal but for rounding: {of}; {distances}"
     if compared.verdict == "different":
-        return f"DIFFERENT: {compared.why}; {beside}" if beside else f"DIFFERENT: {compared.why}"
+        return f"DIFFERENT: {compared.why}; {distances}" if distances else f"DIFFERENT: {compared.why}"
     return f"nobody can tell: {compared.why}"
 
 
-def _beside(compared: Comparison) -> str:
+def _distances(compared: Comparison) -> str:
     if compared.distance is None or compared.rounding is None:
         return ""
     again = "the same" if not compared.repeated else f"off by {compared.repeated:.2g}"

@@ -17,9 +17,8 @@ from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
-from pinprof.report.bench.view import ADVICE, OUTCOMES, claimed, experiments, value, why
-from pinprof.report.charts.bench import picture_chart, times_chart
-from pinprof.report.charts.copies import bandwidth_chart
+from pinprof.report.bench.view import ADVICE, OUTCOMES, advice_value, claimed_by, experiments, reason_of
+from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -38,7 +37,7 @@ def test_the_page_begins_with_what_to_do() -> None:
     text = words(page.text)
     for piece in advice(example()):
         assert words(piece.text) in text
-        assert f"{ADVICE[piece.name]}: {words(value(piece))}" in text
+        assert f"{ADVICE[piece.name]}: {words(advice_value(piece))}" in text
     assert text.index("What to do on NVIDIA H200") < text.index("What holds of the published claims")
     assert words(advice(example())[-1].text) in text[: text.index("What holds of the published claims")]
 
@@ -46,12 +45,13 @@ def test_the_page_begins_with_what_to_do() -> None:
 def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
-        said = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed(verdict))
+        said = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed_by(verdict))
         figures = (verdict.published or "-", verdict.measured or "-")
         assert words(" ".join((*said, *figures))) in text
     for known, _, _ in experiments(example()):
         for verdict in (verdict for verdict in verdicts(example()) if verdict.number == known.number):
-            reason = f"{OUTCOMES[verdict.outcome].capitalize()} {verdict.claim} ({claimed(verdict)}): {why(verdict)}."
+            outcome = OUTCOMES[verdict.outcome].capitalize()
+            reason = f"{outcome} {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}."
             assert text.count(words(reason)) == 1
 
 

@@ -32,8 +32,7 @@ from pinprof.report.charts import (
 )
 from pinprof.report.charts.chart import escaped, layout
 from pinprof.report.charts.copies import MAX_MARKS
-from pinprof.report.charts.steps import MAX_BARS
-from pinprof.report.charts.waits import MAX_SITES
+from pinprof.report.charts.steps import MAX_BARS, MAX_SITES
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.advice import advice, unfound

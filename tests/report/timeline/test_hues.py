@@ -17,7 +17,7 @@ Colours: TypeAlias = "dict[str, tuple[str, str]]"
 """Colour and pattern, by what has them."""
 
 LEAST, LEAST_GREY = 9.0, 3.5
-"""Distances in OKLab, of which black and white are 100 apart; one just sees about 2."""
+"""Distances in OKLab: black and white are 100 apart; people just see about 2."""
 VISIONS = {
     "all cones": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

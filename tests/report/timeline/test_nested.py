@@ -28,7 +28,7 @@ STACK = (
 
 
 def recorded(folder: Path, steps: int = 4, deep: int = 7, frames: int = 20) -> Analysis:
-    """Steps of 1000 µs with a kernel, ops that are nested so deep, and so many short frames inside of the stack."""
+    """Steps of 1000 µs with a kernel, ops nested `deep` levels, and `frames` short frames inside of the stack."""
     builder = TraceBuilder()
     for depth, name in enumerate(STACK):
         builder.function(name, depth, 1000 * steps - 2 * depth)

@@ -1,4 +1,4 @@
-"""What a page tells of the args of events: in words, each text once, and in a real Chromium on a click."""
+"""What a page says of the args of events: in words, each text once, and in a real Chromium on a click."""
 
 import base64
 import json
@@ -146,7 +146,7 @@ def columns(html: str) -> bytes:
 
 
 def told_of(html: str, source: str, at: int) -> tuple[list[str], dict[str, str]]:
-    """Return what the page tells of the args of an event: lines and others, as its script puts them together."""
+    """Return what the page says of the args of an event: lines and others, as its script puts them together."""
     args = packed(html)["args"]
     lane = next(lane for lane in packed(html)["lanes"] if lane["source"] == source)
 
