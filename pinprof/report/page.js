@@ -24,13 +24,13 @@ const drawLegend = (timeline) => {
   const groups = new Map();
   const kinds = Object.assign({}, ...drawnWith(timeline).map(({ data }) => data.kinds));
   for (const [code, { group, label, shades, pattern, ink }] of Object.entries(kinds)) {
-    if (!groups.has(group)) groups.set(group, made("li", "", `${group} `));
+    if (!groups.has(group)) groups.set(group, newElement("li", "", `${group} `));
     const button = pressable("", () => {
       toggleInAll(timeline, Number(code));
       button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     });
     button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
-    const swatch = made("span", "swatch");
+    const swatch = newElement("span", "swatch");
     swatch.style.backgroundColor = shades[0];
     if (pattern) swatch.classList.add("hatched");
     swatch.style.setProperty("--angle", `${HATCHES[pattern] ?? 0}deg`);
@@ -150,10 +150,10 @@ document.addEventListener("keydown", async (event) => {
   }
   if (!HELD[key] && !PRESSED[key]) return;
   if (OF_THE_PAGE.has(key) && !inFocus()) return;
-  const seen = inFocus() ?? roots().find(isSeen);
-  const root = seen ?? (OF_WHAT_IS_SEEN.has(key) ? undefined : roots().find(({ offsetParent }) => offsetParent));
+  const near = inFocus() ?? roots().find(isSeen);
+  const root = near ?? (OF_WHAT_IS_SEEN.has(key) ? undefined : roots().find(({ offsetParent }) => offsetParent));
   if (!root) return;
-  if (!seen) root.scrollIntoView({ block: "start" });
+  if (!near) root.scrollIntoView({ block: "start" });
   const known = DRAWN.get(root);
   if (known && event.altKey) onAlt(known, event);
   else if (known) press(known, event);

@@ -82,7 +82,7 @@ class Flame {
     let levels = 0;
     const add = (box) => {
       if (this.total[box] < NARROWEST * whole && box !== this.zoomed) return;
-      boxes.push(this.made(box, (this.start[box] - from) / whole, this.total[box] / whole));
+      boxes.push(this.newBox(box, (this.start[box] - from) / whole, this.total[box] / whole));
       levels = Math.max(levels, this.depth[box] - this.depth[this.zoomed] + 1);
       this.below[box].forEach(add);
     };
@@ -94,10 +94,10 @@ class Flame {
     this.tell(this.zoomed);
   }
 
-  made(box, left, width) {
+  newBox(box, left, width) {
     const [label, colour, ink] = this.kind(box);
     const pixels = (this.tree.clientWidth || 1000) * width;
-    const element = made("div", "box", pixels < READABLE ? "" : this.name(box));
+    const element = newElement("div", "box", pixels < READABLE ? "" : this.name(box));
     Object.assign(element.style, {
       left: `${100 * left}%`,
       width: `${100 * width}%`,
@@ -125,8 +125,7 @@ class Flame {
 
   tell(box) {
     const [name, place, total, own] = this.words(box);
-    const said = this.root.querySelector(".told");
-    said.replaceChildren(made("strong", "", name), ` ${place}`, made("br", ""), `${total}; ${own}`);
+    this.root.querySelector(".told").replaceChildren(newElement("strong", "", name), ` ${place}`, newElement("br", ""), `${total}; ${own}`);
     for (const other of this.tree.children) {
       other.classList.toggle("same", this.data.frame[other.dataset.box] === this.data.frame[box] && box !== this.zoomed);
     }
@@ -180,8 +179,8 @@ class Flame {
     for (const element of this.tree.children) {
       element.classList.toggle("found", this.wanted !== "" && this.isWanted(Number(element.dataset.box)));
     }
-    const said = this.root.querySelector("output.lit");
-    if (!this.wanted) return void (said.textContent = "");
+    const output = this.root.querySelector("output.lit");
+    if (!this.wanted) return void (output.textContent = "");
     let [count, sum] = [0, 0];
     const inside = new Uint8Array(this.size);
     for (let box = 0; box < this.size; box++) {
@@ -193,7 +192,7 @@ class Flame {
       if (above < 0 || !inside[above]) sum += this.total[box];
     }
     const { of } = this.data.measures[this.measure];
-    said.textContent = count ? `${counted(count)} found, ${percent(sum / (this.total[0] || 1))} of ${of}` : "not found";
+    output.textContent = count ? `${counted(count)} found, ${percent(sum / (this.total[0] || 1))} of ${of}` : "not found";
   }
 }
 

@@ -17,8 +17,8 @@ const drawRank = async (rank) => {
   const root = sectionOf(rank).querySelector(".timeline");
   if (!root) return undefined;
   const timeline = await drawOnce(root);
-  const seen = [...TIMELINES].find(([other]) => other !== root && other.dataset.shared === root.dataset.shared && other.offsetParent);
-  if (seen) await timeline.show((await seen[1]).view, true);
+  const shown = [...TIMELINES].find(([other]) => other !== root && other.dataset.shared === root.dataset.shared && other.offsetParent);
+  if (shown) await timeline.show((await shown[1]).view, true);
   return root;
 };
 

@@ -37,18 +37,18 @@ class Grid {
     const inGroups = new Set(groups.flat());
     const alone = [...this.longest[0].keys()].filter((row) => !inGroups.has(row));
     const members = [...groups, ...alone.map((row) => [row])];
-    const each = (column, as) => members.map((rows) => as(rows.map((row) => column[row])));
+    const gather = (column, as) => members.map((rows) => as(rows.map((row) => column[row])));
     const forEach = (columns, as) => Object.fromEntries(Object.entries(columns).map(([key, column]) => [key, as(column, key)]));
     const sum = (values) => values.reduce((all, value) => all + (value ?? 0), 0);
     const most = this.numbers.most[ALL];
     const longest = members.map((rows) => rows.reduce((one, row) => (most[row] > most[one] ? row : one)));
     return new Grid({
       ...this.data,
-      texts: forEach(this.texts, (column) => each(column, inOne)),
+      texts: forEach(this.texts, (column) => gather(column, inOne)),
       numbers: forEach(this.numbers, (scopes, key) =>
-        scopes.map((column) => each(column, (values) => (this.field.get(key).adds ? sum(values) : Math.max(...values))))),
-      seen: forEach(this.seen, (column) => each(column, (values) => values.flat())),
-      stacks: this.stacks.length ? each(this.stacks, (values) => values.flat()) : [],
+        scopes.map((column) => gather(column, (values) => (this.field.get(key).adds ? sum(values) : Math.max(...values))))),
+      seen: forEach(this.seen, (column) => gather(column, (values) => values.flat())),
+      stacks: this.stacks.length ? gather(this.stacks, (values) => values.flat()) : [],
       longest: this.longest.map((times) => longest.map((row) => times[row])),
       links: this.links.length ? members.map((rows) => (rows.length > 1 ? "" : this.links[rows[0]])) : [],
     }, this.steps);

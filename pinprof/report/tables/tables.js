@@ -95,7 +95,7 @@ class Tables {
     const rows = grid.rows(scope, this.words);
     this.rows = rows;
     const fields = grid.shown(rows.length ? rows : [...grid.longest[0].keys()], scope);
-    const table = made("table", "");
+    const table = newElement("table", "");
     table.append(this.head(fields), this.body(fields, rows, scope), this.foot(fields, rows, scope));
     this.sheet.replaceChildren(table);
     this.root.querySelector(".about").textContent = `${grid.note}.`;
@@ -113,29 +113,29 @@ class Tables {
   }
 
   head(fields) {
-    const row = made("tr", "");
+    const row = newElement("tr", "");
     for (const { key, title, kind, meaning } of fields) {
-      const cell = made("th", kind === "text" ? "" : "count");
+      const cell = newElement("th", kind === "text" ? "" : "count");
       cell.scope = "col";
       const { sort } = this.grid;
       if (sort.key === key) cell.setAttribute("aria-sort", sort.falls ? "descending" : "ascending");
-      const button = made("button", "", title);
+      const button = newElement("button", "", title);
       button.type = "button";
       button.dataset.sort = key;
       if (meaning) button.title = meaning;
       cell.append(button);
       row.append(cell);
     }
-    const head = made("thead", "");
+    const head = newElement("thead", "");
     head.append(row);
     return head;
   }
 
   body(fields, rows, scope) {
-    const body = made("tbody", "");
+    const body = newElement("tbody", "");
     const most = Math.max(...rows.map((row) => this.grid.value(row, "total", scope) ?? 0), 1);
     for (const row of rows.slice(0, MOST_SHOWN)) {
-      const line = made("tr", "");
+      const line = newElement("tr", "");
       line.dataset.row = String(row);
       for (const field of fields) line.append(this.cell(field, row, scope, most));
       body.append(line);
@@ -146,7 +146,7 @@ class Tables {
   cell({ key, kind }, row, scope, most) {
     const value = this.grid.value(row, key, scope);
     const text = value === undefined ? "-" : CELLS[kind](value);
-    const cell = made(key === "name" ? "th" : "td", kind === "text" ? `text ${key}` : "count");
+    const cell = newElement(key === "name" ? "th" : "td", kind === "text" ? `text ${key}` : "count");
     if (key === "name") {
       cell.scope = "row";
       const button = asButton(text.replace(DECORATION, ""), "places", `${text}: show its places in the timeline`);
@@ -155,7 +155,7 @@ class Tables {
     } else if (key === "most" && value) {
       cell.append(asButton(text, "longest", `${text}: show the longest in the timeline`));
     } else if (key === "line") cell.append(this.place(row, inShort(text)));
-    else if (kind === "text") cell.append(made("span", "", inShort(text)));
+    else if (kind === "text") cell.append(newElement("span", "", inShort(text)));
     else cell.textContent = text;
     if (kind === "text" && key !== "name") cell.title = text;
     if (key === "total") cell.style.setProperty("--share", `${(100 * (value ?? 0)) / most}%`);
@@ -165,30 +165,30 @@ class Tables {
   // The line of a row: a link where there is one, over its call stacks if they are known.
   place(row, text) {
     const link = this.grid.links[row];
-    const line = made(link ? "a" : "span", link ? "editor" : "", text);
+    const line = newElement(link ? "a" : "span", link ? "editor" : "", text);
     if (link) line.href = link;
     const stacks = this.grid.stacks[row] ?? [];
     if (!stacks.length) return line;
-    const [folded, summary] = [made("details", "stacks"), made("summary", "")];
+    const [folded, summary] = [newElement("details", "stacks"), newElement("summary", "")];
     summary.append(line);
     folded.append(summary, ...stacks.map((stack) => {
-      const list = made("ol", "");
-      for (const frame of stack) list.append(made("li", "", frame));
+      const list = newElement("ol", "");
+      for (const frame of stack) list.append(newElement("li", "", frame));
       return list;
     }));
     return folded;
   }
 
   foot(fields, rows, scope) {
-    const line = made("tr", "");
+    const line = newElement("tr", "");
     fields.forEach(({ key, kind }, at) => {
       const sum = at ? this.grid.sum(rows, key, scope) : undefined;
       const text = at ? (sum === undefined ? "" : CELLS[kind](sum)) : `all ${counted(rows.length)}`;
-      const cell = made(at ? "td" : "th", kind === "text" ? "" : "count", text);
+      const cell = newElement(at ? "td" : "th", kind === "text" ? "" : "count", text);
       if (!at) cell.scope = "row";
       line.append(cell);
     });
-    const foot = made("tfoot", "");
+    const foot = newElement("tfoot", "");
     foot.append(line);
     return foot;
   }
@@ -232,7 +232,7 @@ class Tables {
   }
 
   save() {
-    const link = made("a", "");
+    const link = newElement("a", "");
     link.href = URL.createObjectURL(new Blob([this.grid.csv(this.rows, this.chosenScope)], { type: "text/csv" }));
     link.download = `${this.grid.name}.csv`;
     link.click();
@@ -247,7 +247,7 @@ const DECORATION = /^void |\(anonymous namespace\)::|\b(?:at::native|at|c10|std)
 const inShort = (text) => text.replace(FOLDERS, "");
 
 const asButton = (text, name, label) => {
-  const button = made("button", name, text);
+  const button = newElement("button", name, text);
   button.type = "button";
   button.setAttribute("aria-label", label);
   return button;

@@ -45,18 +45,18 @@ const recordedOf = (data, lane, at) => {
 // A list of the other args, folded until it was opened once.
 const othersOf = (timeline, others) => {
   if (!others.length) return [];
-  const list = made("dl", "");
+  const list = newElement("dl", "");
   for (const [name, value] of others) {
-    const pair = made("div", "");
-    pair.append(made("dt", "", name), " ", made("dd", "", value));
+    const pair = newElement("div", "");
+    pair.append(newElement("dt", "", name), " ", newElement("dd", "", value));
     list.append(pair);
   }
-  const folded = made("details", "args");
+  const folded = newElement("details", "args");
   folded.open = Boolean(timeline.showsArgs);
   folded.addEventListener("toggle", () => {
     timeline.showsArgs = folded.open;
   });
-  folded.append(made("summary", "", `${counted(others.length)} other arg${others.length === 1 ? "" : "s"}`), list);
+  folded.append(newElement("summary", "", `${counted(others.length)} other arg${others.length === 1 ? "" : "s"}`), list);
   return [folded];
 };
 
@@ -71,38 +71,38 @@ const eventButton = (timeline, { lane, at }) => {
 };
 
 const relationLine = (timeline, { what, events, count, time, all }) => {
-  const line = made("li", "");
+  const line = newElement("li", "");
   const sum = count > 1 ? ` ${counted(count)}${time ? `, ${duration(time)}` : ""}` : "";
-  line.append(made("span", "relation", `${what}${sum}: `));
+  line.append(newElement("span", "relation", `${what}${sum}: `));
   line.append(...events.slice(0, SHOWN).map((event) => eventButton(timeline, event)));
   if (count > 1 && all) line.append(pressable("show all", () => timeline.showEvents(all)));
-  else if (count > SHOWN) line.append(made("span", "", " …"));
+  else if (count > SHOWN) line.append(newElement("span", "", " …"));
   return line;
 };
 
 const namesakesLine = (timeline, lane, at) => {
   const { count, time } = namesakes(timeline.data, lane, at);
   if (count < 2) return [];
-  const line = made("li", "");
+  const line = newElement("li", "");
   const name = lane.name[at];
   const isOne = (one, place) => one.source === lane.source && one.name?.[place] === name;
   line.append(
-    made("span", "relation", `${counted(count)} of this name, ${duration(time)} in all: `),
+    newElement("span", "relation", `${counted(count)} of this name, ${duration(time)} in all: `),
     pressable("show all", () => timeline.finder.light(isOne)),
   );
   return [line];
 };
 
 // An element that tells of what was clicked, or of one thing that a finding marks.
-const toldOf = (timeline, cell, what = "") => {
+const detailsOf = (timeline, cell, what = "") => {
   const { data } = timeline;
   const [heading, ...lines] = wordsOf(data, cell);
   const recorded = cell.count === 1 ? recordedOf(data, cell.lane, cell.first) : NOTHING_RECORDED;
   const item = asParagraphs([what ? `${what}: ${heading}` : heading, ...lines, ...recorded.lines]);
-  const list = made("ul", "related");
+  const list = newElement("ul", "related");
   const { lane, first: at } = cell;
   const zoom = pressable("zoom to it", () => timeline.show(widenedBy([cell.start, cell.end], AROUND)));
-  const line = made("li", "");
+  const line = newElement("li", "");
   line.append(zoom);
   if (cell.count === 1 && lane.source !== "overlap") {
     list.append(...relationsOf(data, lane, at).map((relation) => relationLine(timeline, relation)));

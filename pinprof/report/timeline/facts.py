@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import Stalls
 from pinprof.analysis import Analysis
-from pinprof.report.timeline.steps import choose_window, step_names
+from pinprof.report.timeline.steps import step_names
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import module_around, module_name, user_calls
 from pinprof.trace.frames import frame
@@ -32,16 +32,6 @@ class Facts:
     def steps(self) -> list[str]:
         """Names of the steps that the trace marks."""
         return [] if self.trace.steps.source == WHOLE_TRACE else step_names(self.trace)
-
-    @cached_property
-    def starts_ns(self) -> list[int]:
-        """When each step starts."""
-        return self.trace.steps.start_ns.tolist()
-
-    @cached_property
-    def zero_ns(self) -> int:
-        """When a trace without steps begins."""
-        return choose_window(self.trace).start_ns
 
     @cached_property
     def around(self) -> "Surroundings":

@@ -24,12 +24,12 @@ const showKeys = () => {
     old.showModal();
     return;
   }
-  const dialog = made("dialog", "help");
+  const dialog = newElement("dialog", "help");
   dialog.setAttribute("aria-label", "Keys of the timeline");
-  const list = made("dl", "");
-  for (const [keys, what] of KEYS) list.append(made("dt", "", keys), made("dd", "", what));
+  const list = newElement("dl", "");
+  for (const [keys, what] of KEYS) list.append(newElement("dt", "", keys), newElement("dd", "", what));
   const close = pressable("close", () => dialog.close());
-  dialog.append(made("h3", "", "The timeline with keys, mouse and fingers"), list, close);
+  dialog.append(newElement("h3", "", "The timeline with keys, mouse and fingers"), list, close);
   document.body.append(dialog);
   dialog.showModal();
 };

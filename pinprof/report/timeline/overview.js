@@ -26,9 +26,9 @@ class Overview {
 
   // What is drawn in it, from the top: a timeline and one of its lanes each.
   get lanes() {
-    const seen = seenWith(this.timeline);
-    const most = seen.length > 1 ? STRIPS_BESIDE : STRIPS;
-    return (seen.length ? seen : [this.timeline]).flatMap((one) => {
+    const timelines = seenWith(this.timeline);
+    const most = timelines.length > 1 ? STRIPS_BESIDE : STRIPS;
+    return (timelines.length ? timelines : [this.timeline]).flatMap((one) => {
       if (!this.lanesOf.has(one)) this.lanesOf.set(one, lanesOfStrip(one.data));
       return this.lanesOf.get(one).slice(0, most).map((lane) => [one, lane]);
     });

@@ -29,7 +29,7 @@ const showTip = (timeline, event) => {
   timeline.plot.classList.toggle("pointed", cell !== undefined);
   if (!cell) return;
   const [heading, ...lines] = wordsOf(timeline.data, cell);
-  tip.replaceChildren(made("strong", "", heading), ...lines.map((line) => made("div", "", line)));
+  tip.replaceChildren(newElement("strong", "", heading), ...lines.map((line) => newElement("div", "", line)));
   const box = body.getBoundingClientRect();
   const left = event.clientX - box.left;
   const onRight = left < box.width / 2;

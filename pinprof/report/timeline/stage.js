@@ -1,6 +1,6 @@
 // The elements that a timeline is drawn on: canvases, and above them what is text or can be pressed.
 
-const made = (tag, className, text = "") => {
+const newElement = (tag, className, text = "") => {
   const element = document.createElement(tag);
   element.className = className;
   element.textContent = text;
@@ -10,7 +10,7 @@ const made = (tag, className, text = "") => {
 // As many children as there are things, each filled by `fill`; elements are kept, since a frame has no time to make them.
 const filled = (parent, tag, things, fill) => {
   while (parent.children.length > things.length) parent.lastChild.remove();
-  while (parent.children.length < things.length) parent.append(made(tag, ""));
+  while (parent.children.length < things.length) parent.append(newElement(tag, ""));
   things.forEach((thing, at) => fill(parent.children[at], thing));
 };
 
@@ -19,7 +19,7 @@ const setText = (element, text) => {
 };
 
 const pressable = (text, action, className = "") => {
-  const button = made("button", className, text);
+  const button = newElement("button", className, text);
   button.type = "button";
   button.addEventListener("click", action);
   return button;
@@ -48,25 +48,25 @@ const onceNear = (elements, action) => {
 class Stage {
   constructor(plot) {
     this.plot = plot;
-    this.head = made("div", "head");
-    this.overview = made("canvas", "overview");
+    this.head = newElement("div", "head");
+    this.overview = newElement("canvas", "overview");
     this.overview.tabIndex = 0;
     const spoken = { role: "slider", "aria-label": "Window in the whole recording", "aria-valuemin": "0", "aria-valuemax": "100" };
     for (const [name, value] of Object.entries(spoken)) this.overview.setAttribute(name, value);
-    this.ticks = made("div", "ticks");
-    this.now = made("div", "now"); // the time at the pointer
+    this.ticks = newElement("div", "ticks");
+    this.now = newElement("div", "now"); // the time at the pointer
     this.now.setAttribute("aria-hidden", "true");
     this.head.append(this.overview, this.ticks, this.now);
-    this.body = made("div", "body");
-    this.canvas = made("canvas", "rows");
+    this.body = newElement("div", "body");
+    this.canvas = newElement("canvas", "rows");
     this.canvas.setAttribute("aria-hidden", "true");
-    this.names = made("div", "names");
-    this.labels = made("div", "labels");
-    this.headings = made("div", "headings");
-    this.rubber = made("div", "rubber");
-    this.cursor = made("div", "cursor");
-    this.tip = made("div", "tip");
-    this.title = made("div", "xtitle");
+    this.names = newElement("div", "names");
+    this.labels = newElement("div", "labels");
+    this.headings = newElement("div", "headings");
+    this.rubber = newElement("div", "rubber");
+    this.cursor = newElement("div", "cursor");
+    this.tip = newElement("div", "tip");
+    this.title = newElement("div", "xtitle");
     this.tip.hidden = this.rubber.hidden = this.cursor.hidden = this.now.hidden = true;
     this.body.append(this.canvas, this.names, this.rubber, this.cursor, this.labels, this.headings, this.tip);
     plot.replaceChildren(this.head, this.body, this.title);

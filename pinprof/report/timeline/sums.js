@@ -76,8 +76,8 @@ const gpuSums = (timeline, { from, to }) =>
       const part = length > 0 ? (Math.min(lane.end[at], to) - Math.max(lane.start[at], from)) / length : 0;
       for (const [kind, time] of Object.entries(addShares({}, lane, at, length))) add(Number(kind), time * part);
     }
-    const told = [...times].filter(([, time]) => time > 0).sort((one, other) => other[1] - one[1]);
-    const parts = told.map(([kind, time]) => {
+    const longest = [...times].filter(([, time]) => time > 0).sort((one, other) => other[1] - one[1]);
+    const parts = longest.map(([kind, time]) => {
       return `${timeline.data.kinds[kind].label} ${duration(time)} (${percent(time / (to - from))})`;
     });
     return `${lane.group}: ${parts.length ? parts.join(", ") : "no work in this time"}`;
@@ -94,10 +94,10 @@ const tableOfSums = (timeline, state, redraw) => {
   const columns = columnsOf(parts);
   if (!columns.some(([column]) => column === state.column)) state.column = columns[1][0];
   const sums = sortedBy(sumsBy(parts, state.by), state.column, state.isDown);
-  const table = made("table", "");
+  const table = newElement("table", "");
   const head = table.createTHead().insertRow();
   for (const [column, title] of columns) {
-    const cell = made("th", column === "name" ? "" : "count");
+    const cell = newElement("th", column === "name" ? "" : "count");
     cell.setAttribute("aria-sort", state.column === column ? (state.isDown ? "descending" : "ascending") : "none");
     const arrow = state.column === column ? (state.isDown ? " ▾" : " ▴") : "";
     cell.append(pressable((column === "name" ? state.by : title) + arrow, () => {
@@ -111,7 +111,7 @@ const tableOfSums = (timeline, state, redraw) => {
   for (const sum of sums.slice(0, ROWS)) {
     const row = body.insertRow();
     for (const [column, , format] of columns) {
-      const cell = made(column === "name" ? "th" : "td", column === "name" ? "" : "count");
+      const cell = newElement(column === "name" ? "th" : "td", column === "name" ? "" : "count");
       if (column === "name") cell.append(pressable(sum.name, () => lightSum(timeline, state.by, sum.name), "event"));
       else cell.textContent = format(sum[column]);
       row.append(cell);
@@ -145,8 +145,8 @@ const showSums = (timeline, parts = selectedWith(timeline)) => {
   const [table, sums] = tableOfSums(timeline, state, redraw);
   const events = sums.reduce((sum, { count }) => sum + count, 0);
   const what = `${howMany(events, "event")} in ${howMany(lanes.length, "lane")}`;
-  const heading = made("strong", "", `${duration(to - from)} selected, ${what}`);
-  const choice = made("div", "steer");
+  const heading = newElement("strong", "", `${duration(to - from)} selected, ${what}`);
+  const choice = newElement("div", "steer");
   for (const by of Object.keys(KEYS_OF_SUMS)) {
     const button = pressable(`by ${by}`, () => {
       state.by = by;
@@ -158,13 +158,13 @@ const showSums = (timeline, parts = selectedWith(timeline)) => {
   choice.append(
     pressable("zoom to it", () => timeline.show([from, to])),
   );
-  const frame = made("div", "frame");
+  const frame = newElement("div", "frame");
   frame.tabIndex = 0;
   frame.append(table);
   const ofPart = (one) => (parts.length > 1 ? `${one.root.dataset.name}, ` : "");
-  const told = parts.flatMap((one) => gpuSums(one, one.selection).map((line) => ofPart(one) + line));
-  const lines = told.map((line) => made("div", "", line));
-  const more = sums.length > ROWS ? [made("div", "drawn", `${counted(sums.length - ROWS)} more rows are not shown.`)] : [];
+  const linesOf = (one) => gpuSums(one, one.selection).map((line) => newElement("div", "", ofPart(one) + line));
+  const lines = parts.flatMap(linesOf);
+  const more = sums.length > ROWS ? [newElement("div", "drawn", `${counted(sums.length - ROWS)} more rows are not shown.`)] : [];
   const focused = panel.contains(document.activeElement) ? document.activeElement.textContent : undefined;
   panel.replaceChildren(heading, ...lines, choice, frame, ...more, closing("end selection", () => timeline.select(undefined)));
   if (focused) {

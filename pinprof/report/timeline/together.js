@@ -171,11 +171,11 @@ const writeFragment = (timeline, number) => {
 const copyLink = async (timeline, number) => {
   timeline.isLeading = true;
   writeFragment(timeline, number);
-  const said = timeline.root.querySelector(".found");
+  const output = timeline.root.querySelector(".found");
   try {
     await navigator.clipboard.writeText(location.href);
-    said.textContent = "link copied";
+    output.textContent = "link copied";
   } catch {
-    said.textContent = "copy the link from the address bar";
+    output.textContent = "copy the link from the address bar";
   }
 };

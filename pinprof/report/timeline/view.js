@@ -70,13 +70,13 @@ class Timeline extends Sheet {
     this.chosen = { lane, at: first };
     const column = cell.count === 1 ? Object.keys(LINKED).find((name) => lane[name]) : undefined;
     const other = column && linked(this.data, lane[column][first]);
-    if (!other) return this.mark([own], undefined, [toldOf(this, cell)]);
+    if (!other) return this.mark([own], undefined, [detailsOf(this, cell)]);
     this.folded.delete(other.lane.group);
     const its = { what: LINKED[column], lanes: [other.lane] };
     [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
     const link = lane.launch ? { from: other, to: cell } : undefined;
-    const told = toldOf(this, newCell(other.lane, other.first), LINKED[column]);
-    return this.mark([own, its], link, [toldOf(this, cell), told]);
+    const details = detailsOf(this, newCell(other.lane, other.first), LINKED[column]);
+    return this.mark([own, its], link, [detailsOf(this, cell), details]);
   }
 
   // Scrolls the page as far as marks are hidden, by what is told of them or by the axis; the first ones matter most.
@@ -124,9 +124,9 @@ class Timeline extends Sheet {
     });
     for (const { lanes } of found) for (const { group } of lanes) this.folded.delete(group);
     const events = found.filter(({ event }) => event);
-    const told = events.map(({ what, event }) => toldOf(this, newCell(event.lane, event.first), what));
+    const details = events.map(({ what, event }) => detailsOf(this, newCell(event.lane, event.first), what));
     this.chosen = events.length ? { lane: events[0].event.lane, at: events[0].event.first } : undefined;
-    this.mark(found, undefined, told);
+    this.mark(found, undefined, details);
     return this.show(widenedBy(range, AROUND));
   }
 
@@ -176,7 +176,7 @@ class Timeline extends Sheet {
 }
 
 const asParagraphs = ([heading, ...lines]) => {
-  const item = made("div", "");
-  item.append(made("strong", "", heading), ...lines.map((line) => made("div", "", line)));
+  const item = newElement("div", "");
+  item.append(newElement("strong", "", heading), ...lines.map((line) => newElement("div", "", line)));
   return item;
 };

@@ -127,12 +127,13 @@ const wordsOf = (data, cell) => {
   const span = cell.end - cell.start;
   if (events > 1 && times) {
     const parts = Object.entries(times).sort((one, other) => other[1] - one[1]);
-    const told = parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / busy)}, ${duration(time)}`);
-    return [`${duration(span)}, too short to be drawn one by one`, ...told];
+    const shares = parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / busy)}, ${duration(time)}`);
+    return [`${duration(span)}, too short to be drawn one by one`, ...shares];
   }
-  const lines = (LINES[lane.source] ?? linesOfEvent)(data, lane, at);
-  const told = [nameOf(data, { lane, first: at }), ...lines.filter(Boolean), ...around(data, lane, at)];
-  if (events === 1) return told;
+  const own = (LINES[lane.source] ?? linesOfEvent)(data, lane, at);
+  const name = nameOf(data, { lane, first: at });
+  const lines = [...own.filter(Boolean), ...around(data, lane, at)];
+  if (events === 1) return [name, ...lines];
   const most = cell.first === cell.last ? ", merged in this page" : `, most time in: ${data.kinds[cell.kind].label}`;
-  return [`${counted(events)} events${most}`, `${duration(busy)} in ${duration(span)}`, `the longest: ${told[0]}`, ...told.slice(1)];
+  return [`${counted(events)} events${most}`, `${duration(busy)} in ${duration(span)}`, `the longest: ${name}`, ...lines];
 };

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
-from pinprof.report.charts import waits
+from pinprof.report.charts import steps
 from pinprof.report.flame import graph
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, Kind
 
@@ -81,7 +81,7 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     "Python": {kind.label: (kind.colour, "") for kind in graph.OF_CODE.values()},
     "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
-        key.label: (key.colour, key.pattern) for key in (waits.DRAIN, waits.OWN, waits.OVERHEAD, waits.BUBBLE)
+        key.label: (key.colour, key.pattern) for key in (steps.DRAIN, steps.OWN, steps.OVERHEAD, steps.BUBBLE)
     },
 }
 
