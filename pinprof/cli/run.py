@@ -1,7 +1,5 @@
 """`pinprof run`: records a training script."""
 
-import os
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
-from pinprof.cli.job import (
-    give_up,
-    only_children_train,
-    report_children,
-    report_job,
-    say_where,
-    say_where_children,
-    traces_of,
-)
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
+from pinprof.cli.run_report import give_up, report_outcome, say_times
 from pinprof.cli.script import (
     BeforeScript,
     Outputs,
@@ -31,17 +21,12 @@ from pinprof.cli.script import (
 )
 from pinprof.cli.step_counter import Spent, step_counter
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
-from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.errors import CaptureError
-from pinprof.outputs import shortest
-from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
-    from pinprof.analysis import Analysis
     from pinprof.capture.job import Agreement
     from pinprof.capture.options import RecordingOptions
     from pinprof.capture.script import ScriptRun
-    from pinprof.report.source import Code
 
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
@@ -235,9 +220,9 @@ def run(
             say(remark)
     spent.begin("reporting")
     if "lean" in chosen:
-        _report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
+        report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
     else:
-        _say_times(outcome)
+        say_times(outcome)
     if outputs.is_first and not options["keep_going"] and (text := spent.summary()):
         say(text)
     if status and repeat == 1:
@@ -266,14 +251,6 @@ def _checked_outputs(
     if not module:
         refuse_no_script(script, args)
     return outputs
-
-
-def _say_what_to_do(analysis: "Analysis", page: str) -> None:
-    """Name the next commands: the page, and the prediction of the first change."""
-    from pinprof.report.trace.actions import next_command
-
-    command = next_command(analysis.profile, analysis.findings)
-    say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
 
 
 def _say_without_gpu() -> None:
@@ -321,62 +298,6 @@ def _repeated(
     if repeated.runs:
         say(" ".join(words_of_runs(repeated.runs)))
     return repeated.run, repeated.status
-
-
-def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
-    """Report on one trace, and return what was found."""
-    from pinprof.report.trace.whole_run import unsteady
-
-    path = outputs.trace
-    analysis = read(path, analysing(machine))
-    print_report(analysis, code=code)
-    write_page(outputs.page, [analysis], code)
-    say(f"Wrote {path} (steps marked by: {analysis.profile.info.step_marker}; --step-marker chooses another)")
-    remark = unsteady(analysis.profile)
-    if remark:
-        say(remark)
-    return analysis
-
-
-def _report_outcome(
-    outcome: "ScriptRun",
-    outputs: Outputs,
-    agreement: "Agreement | None",
-    machine: MachineFile | None,
-    code: "Code",
-    *,
-    job_report: bool,
-) -> None:
-    """Report on what was recorded: by this process, or by those that the script started."""
-    if only_children_train(outcome) or (not outcome.path and traces_of(outcome.children)):
-        report_children(outcome.children, outputs.page, outputs.again, machine, code)
-        if outcome.path:
-            path = shortest(outcome.path)
-            say(f"The script itself trains nothing; its own steps: pinprof report {shlex.quote(path)}")
-    elif outcome.path and not outputs.is_first:
-        say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
-    elif outcome.path and (
-        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
-    ):
-        analysis = _report(outputs, machine, code)
-        say_where_children(outcome.children)
-        if agreement is not None and not (job_report and agreement.in_contact):
-            say(f"Next, once all ranks have written theirs: {outputs.again}")
-        else:
-            _say_what_to_do(analysis, outputs.page)
-
-
-def _say_times(outcome: "ScriptRun") -> None:
-    """Say where the times of the steps are, and how long they took in this process."""
-    step = outcome.regular
-    if step is not None:
-        others = f"; {counted(step.others, 'other')} of {duration(step.other_ns)} left out" if step.others else ""
-        say(
-            f"{counted(step.steps, 'regular step')} of {duration(step.step_ns)} in the mean, without a profiler{others}"
-        )
-    paths = [shortest(outcome.path)] if outcome.path else traces_of(outcome.children)
-    if paths:
-        say(f"Wrote {', '.join(paths)}")
 
 
 def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool) -> "RecordingOptions":

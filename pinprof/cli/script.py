@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import click
 from click.core import ParameterSource
 
-from pinprof.cli.job import command_for
 from pinprof.cli.terminal import fail, say, show, users_program
 
 if TYPE_CHECKING:
@@ -106,8 +105,15 @@ def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
     """Return the files of this process; make their folder if the user names one."""
     base, rank = _base(output, name), rank_of_job()
     trace = _path_of(base, rank)
-    again = command_for(base, is_folder=_is_folder(output))
+    again = _command_for(base, is_folder=_is_folder(output))
     return Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
+
+
+def _command_for(base: Path, *, is_folder: bool) -> str:
+    """Return the command that reports on the traces of all ranks."""
+    from pinprof.capture.job import path_of_rank
+
+    return f"pinprof report {shlex.quote(f'{base.parent}/' if is_folder else str(path_of_rank(base, '*')))}"
 
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:

@@ -24,9 +24,9 @@ from pinprof.bench.rates import read_machine
 from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, Written
 from pinprof.capture.script import ScriptRun
-from pinprof.cli.job import report_job
 from pinprof.cli.options import MachineFile
 from pinprof.cli.run import run
+from pinprof.cli.run_report import report_job
 
 COMMANDS = (
     "report",

@@ -7,7 +7,7 @@ import pytest
 
 from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.script import ScriptRun
-from pinprof.cli.job import only_children_train
+from pinprof.cli.run_report import only_children_train
 from pinprof.outputs import shortest
 
 OWN = ScriptRun(Path("own.json"), 9, 2, None, "batch", stopped=False, exit_status=0)

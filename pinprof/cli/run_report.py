@@ -1,26 +1,28 @@
-"""What `pinprof run` says about other processes: the ranks of a job, and those that the script started."""
+"""What `pinprof run` reports at its end: on this process, on the ranks of its job, and on children of the script."""
 
+import os
 import platform
 import shlex
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from pinprof.cli.options import MachineFile
 from pinprof.cli.report import report
+from pinprof.cli.script import Outputs
 from pinprof.cli.terminal import progress, say
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.outputs import shortest
-from pinprof.units import counted
+from pinprof.units import counted, duration
 
 if TYPE_CHECKING:
+    from pinprof.analysis import Analysis
     from pinprof.capture.children.notes import ChildRun
     from pinprof.capture.job import Agreement, Written
     from pinprof.capture.script import ScriptRun
-    from pinprof.cli.options import MachineFile
     from pinprof.errors import PinprofError
     from pinprof.report.source import Code
 
@@ -32,8 +34,72 @@ SHOWN = 4
 """The most children without ranks to report on at once."""
 
 
+def report_outcome(
+    outcome: "ScriptRun",
+    outputs: Outputs,
+    agreement: "Agreement | None",
+    machine: MachineFile | None,
+    code: "Code",
+    *,
+    job_report: bool,
+) -> None:
+    """Report on what was recorded: by this process, or by those that the script started."""
+    if only_children_train(outcome) or (not outcome.path and traces_of(outcome.children)):
+        report_children(outcome.children, outputs.page, outputs.again, machine, code)
+        if outcome.path:
+            path = shortest(outcome.path)
+            say(f"The script itself trains nothing; its own steps: pinprof report {shlex.quote(path)}")
+    elif outcome.path and not outputs.is_first:
+        say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
+    elif outcome.path and (
+        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
+    ):
+        analysis = _report(outputs, machine, code)
+        say_where_children(outcome.children)
+        if agreement is not None and not (job_report and agreement.in_contact):
+            say(f"Next, once all ranks have written theirs: {outputs.again}")
+        else:
+            _say_what_to_do(analysis, outputs.page)
+
+
+def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
+    """Report on one trace, and return what was found."""
+    from pinprof.report.trace.whole_run import unsteady
+
+    path = outputs.trace
+    analysis = read(path, analysing(machine))
+    print_report(analysis, code=code)
+    write_page(outputs.page, [analysis], code)
+    say(f"Wrote {path} (steps marked by: {analysis.profile.info.step_marker}; --step-marker chooses another)")
+    remark = unsteady(analysis.profile)
+    if remark:
+        say(remark)
+    return analysis
+
+
+def _say_what_to_do(analysis: "Analysis", page: str) -> None:
+    """Name the next commands: the page, and the prediction of the first change."""
+    from pinprof.report.trace.actions import next_command
+
+    command = next_command(analysis.profile, analysis.findings)
+    say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
+
+
+def say_times(outcome: "ScriptRun") -> None:
+    """Say where the times of the steps are, and how long they took in this process."""
+    step = outcome.regular
+    if step is not None:
+        others = f"; {counted(step.others, 'other')} of {duration(step.other_ns)} left out" if step.others else ""
+        say(
+            f"{counted(step.steps, 'regular step')} of {duration(step.step_ns)} in the mean, without a profiler{others}"
+        )
+    paths = [shortest(outcome.path)] if outcome.path else traces_of(outcome.children)
+    if paths:
+        say(f"Wrote {', '.join(paths)}")
+
+
 def report_job(
-    agreement: "Agreement", page: str, later: str, machine: "MachineFile | None" = None, code: "Code | None" = None
+    agreement: "Agreement", page: str, later: str, machine: MachineFile | None = None, code: "Code | None" = None
 ) -> bool:
     """Report on the traces of all ranks once they are written; return whether there are several.
 
@@ -51,7 +117,7 @@ def report_job(
     return len(here) > 1
 
 
-def report_ranks(paths: "Sequence[str]", page: str, machine: "MachineFile | None", code: "Code | None") -> None:
+def report_ranks(paths: "Sequence[str]", page: str, machine: MachineFile | None, code: "Code | None") -> None:
     """Report on these traces as `pinprof report` does, and write the page."""
     hidden = code is not None and not code.quotes
     options = {"html_file": page, "machine": machine, "no_source": hidden, "force": True}
@@ -88,18 +154,11 @@ def say_where(output: str, local_rank: str | None) -> None:
         say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs next to it")
 
 
-def command_for(base: Path, *, is_folder: bool) -> str:
-    """Return the command that reports on the traces of all ranks."""
-    from pinprof.capture.job import path_of_rank
-
-    return f"pinprof report {shlex.quote(f'{base.parent}/' if is_folder else str(path_of_rank(base, '*')))}"
-
-
 def report_children(
     children: "Sequence[ChildRun]",
     page: str,
     of_ranks: str,
-    machine: "MachineFile | None" = None,
+    machine: MachineFile | None = None,
     code: "Code | None" = None,
 ) -> None:
     """Report on the ranks that the script started, as on those of a launcher; without ranks, on each child.
