@@ -11,7 +11,13 @@ findings = pinprof.find(profile, trace)         # what to do about it
 
 pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change of the code, by replay
 
-pinprof.analyze("trace.json.gz")                # all of it, as a report that shows itself in a notebook
+report = pinprof.load("trace.json.gz")          # all of it, as a report that shows itself in a notebook
+report.step_ms, report.step_range_ms, report.verdict
+report.kernels, report.waits, report.findings   # and ops, copies, steps, phases: as pandas DataFrames, in ms
+report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`
+report.save("report.html")                      # or .json
+
+pinprof.analyze("trace.json.gz")                # the same as `load`
 pinprof.analyze_job("run/")                     # the ranks of a job side by side; client=... on a Dask cluster
 pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
         analyze,
         analyze_job,
         compare,
+        load,
         profile_step,
         timeline,
     )
@@ -75,6 +82,7 @@ __all__ = [
     "compare",
     "find",
     "guard",
+    "load",
     "log",
     "measure",
     "predict",
@@ -101,6 +109,7 @@ _ROOMS = {
     "compare": "pinprof.notebook",
     "find": "pinprof.rules",
     "guard": "pinprof.races.guard",
+    "load": "pinprof.notebook",
     "log": "pinprof.logbook",
     "measure": "pinprof.measurement.measure",
     "predict": "pinprof.whatif",

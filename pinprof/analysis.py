@@ -6,12 +6,14 @@ from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
+from pinprof.object_repr import one_line
 from pinprof.replay import Replay
 from pinprof.rules import Findings, look
 from pinprof.trace import Trace
+from pinprof.units import counted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Analysis:
     """A trace, what was measured of its rows, the sums of that, and what the rules found."""
 
@@ -19,6 +21,9 @@ class Analysis:
     replay: Replay
     profile: Profile
     findings: Findings
+
+    def __repr__(self) -> str:
+        return one_line(f"analysis of {self.profile.path!r}", [counted(len(self.findings), "finding")])
 
     @property
     def trace(self) -> Trace:

@@ -40,4 +40,4 @@ def _logged(report: Report | JobReport | str | os.PathLike[str]) -> Logged:
         parts = [(part.profile, part.findings) for part in report.parts]
         return to_logged(to_json(parts, report.ranks), None)
     whole = report if isinstance(report, Report) else analyze(report)
-    return to_logged(to_json([(whole.profile, whole.findings)]), to_html([whole.analysis]))
+    return to_logged(to_json([(whole.profile, whole.analysis.findings)]), to_html([whole.analysis]))

@@ -6,6 +6,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -13,6 +14,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
+from pinprof.documents.report import Trace as Document
 from pinprof.errors import PinprofError, TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
@@ -26,17 +28,19 @@ from pinprof.report.comparison import text as comparison_text
 from pinprof.report.elements import Markup
 from pinprof.report.job import text as job_text
 from pinprof.report.page import framed
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace import frames
+from pinprof.report.trace.json import to_json, trace_of
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import to_text
-from pinprof.rules import Findings
 from pinprof.streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 from pinprof.units import counted
 from pinprof.urls import local_path
+from pinprof.whatif import Prediction, Scenario, predict
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
 
 
@@ -70,6 +74,22 @@ class _Text(ABC):
         """Write the report as JSON. Raises PinprofError if `path` exists and `force` is not set, or is its trace."""
         self._write(Path(path), self._contents.json, force=force)
 
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return self._contents.json()
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the report, as what the path ends with: .html or .json. Raises PinprofError as `json()` does."""
+        suffix = Path(path).suffix.lower()
+        if suffix not in self._formats:
+            known = " or ".join(self._formats)
+            raise PinprofError(f"{os.fspath(path)}: give a name that ends with {known}")
+        self._write(Path(path), self._formats[suffix], force=force)
+
+    @property
+    def _formats(self) -> dict[str, Callable[[], str]]:
+        return {".json": self._contents.json}
+
     def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
         traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
         check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
@@ -84,6 +104,14 @@ class _Page(_Text):
     def _repr_html_(self) -> Markup:
         """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
         return framed(self._contents.page(), self._title)
+
+    def to_html(self) -> str:
+        """Return the page with its interactive timelines."""
+        return self._contents.page()
+
+    @property
+    def _formats(self) -> dict[str, Callable[[], str]]:
+        return {".html": self._contents.page, **super()._formats}
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
@@ -108,12 +136,66 @@ class Report(_Page):
         return self.analysis.profile
 
     @property
-    def findings(self) -> Findings:
-        """What the rules found."""
-        return self.analysis.findings
+    def step_ms(self) -> float | None:
+        """The step without the profiler; None where the trace cannot tell it."""
+        return self._document.steps.step_ms
+
+    @property
+    def step_range_ms(self) -> tuple[float, float] | None:
+        """The range in which the step lies with 95 % confidence; None as for `step_ms`."""
+        bounds = self._document.steps.range_ms
+        return None if bounds is None else (bounds[0], bounds[1])
+
+    @property
+    def verdict(self) -> str | None:
+        """What limits the step, in a sentence; None where the trace cannot tell it."""
+        return self._document.verdict.headline
+
+    @property
+    def kernels(self) -> "pd.DataFrame":
+        """The kernels by name; see `pinprof.report.trace.frames`, as for all tables."""
+        return frames.kernels(self._document)
+
+    @property
+    def ops(self) -> "pd.DataFrame":
+        """The ops by name."""
+        return frames.ops(self._document)
+
+    @property
+    def copies(self) -> "pd.DataFrame":
+        """The copies by direction and host memory."""
+        return frames.copies(self._document)
+
+    @property
+    def waits(self) -> "pd.DataFrame":
+        """The places where the host waits."""
+        return frames.waits(self._document)
+
+    @property
+    def steps(self) -> "pd.DataFrame":
+        """The steps of the trace on the host and on each GPU."""
+        return frames.steps(self.analysis)
+
+    @property
+    def phases(self) -> "pd.DataFrame":
+        """Forward, backward, optimizer, and the rest."""
+        return frames.phases(self._document)
+
+    @property
+    def findings(self) -> "pd.DataFrame":
+        """What the rules found; `analysis.findings` has it as objects."""
+        return frames.findings(self._document)
+
+    def whatif(self, **changes: Any) -> Prediction:
+        """Return the step after a change of the code; see `pinprof.whatif`."""
+        return predict(self.trace, Scenario(**changes))
+
+    @cached_property
+    def _document(self) -> Document:
+        return trace_of(self.profile, self.analysis.findings)
 
     def __str__(self) -> str:
-        return to_text(self.profile, self.findings)
+        return to_text(self.profile, self.analysis.findings)
 
     def timeline(
         self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
@@ -133,9 +215,9 @@ class Report(_Page):
     @property
     def _contents(self) -> _Contents:
         return _Contents(
-            f"report on {self.profile.path!r}: {counted(len(self.findings), 'finding')}",
+            f"report on {self.profile.path!r}: {counted(len(self.analysis.findings), 'finding')}",
             [self.profile],
-            lambda: to_json([(self.profile, self.findings)]),
+            lambda: to_json([(self.profile, self.analysis.findings)]),
             lambda: to_html([self.analysis]),
         )
 
@@ -151,6 +233,24 @@ def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLik
     pinning = None if machine is None else read_machine(machine)
     trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
     return Report(analyse(trace, pinning))
+
+
+def load(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
+    """Return the report on a trace: another name for `analyze`."""
+    return analyze(source, machine=machine)
+
+
+def whatif(source: str | os.PathLike[str] | Trace | Report, **changes: Any) -> Prediction:
+    """Return the step of a trace, or of its file or URL, after a change of the code, by replay.
+
+        pinprof.whatif("trace.json.gz", drop_syncs="all", pin=True).saving_ms
+
+    The `changes` are the fields of `Scenario`, as the options of `pinprof whatif`.
+
+    Raises TraceError as `predict` does, TypeError for a change that is none of these.
+    """
+    report = source if isinstance(source, Report) else analyze(source)
+    return report.whatif(**changes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

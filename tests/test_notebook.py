@@ -1,5 +1,6 @@
 """The report as an object, and the one call that records a step."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from fitting import fitting
@@ -17,7 +19,7 @@ from trace_builder import TraceBuilder, without_known_events
 import pinprof
 from pinprof.errors import CaptureError, PinprofError, TraceError
 from pinprof.measurement.measure import measure
-from pinprof.notebook import Report, analyze, profile_step
+from pinprof.notebook import Report, analyze, profile_step, whatif
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
 from pinprof.rules import find
@@ -43,8 +45,8 @@ def frame_of(report: Report) -> dict[str, str | None]:
 def test_a_report_holds_what_the_single_functions_return(report: Report) -> None:
     trace = read_trace(TRACE)
     profile = measure(trace)
-    assert report.findings == find(profile, trace)
-    assert str(report) == to_text(profile, report.findings)
+    assert report.analysis.findings == find(profile, trace)
+    assert str(report) == to_text(profile, report.analysis.findings)
 
 
 def test_a_trace_that_is_read_already_is_not_read_again(report: Report) -> None:
@@ -59,7 +61,7 @@ def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
 def test_a_report_can_rest_on_the_bench_of_a_machine(tmp_path: Path) -> None:
     file = TRACE.parent / "bench.json"
     report = analyze(TRACE.parent / "pageable_blocking.json.gz", machine=file)
-    assert report.findings.machine == "NVIDIA H100 80GB HBM3"
+    assert report.analysis.findings.machine == "NVIDIA H100 80GB HBM3"
     rates = "opies that become pinned run at the rates measured on NVIDIA H100 80GB HBM3; the trace is of NVIDIA H200"
     assert f"c{rates}" in " ".join(str(report).split())
     assert f"C{rates}." in report._repr_html_()
@@ -104,7 +106,7 @@ def test_ipython_in_a_terminal_prints_the_text(report: Report) -> None:
 
 
 def test_repr_is_one_line(report: Report) -> None:
-    assert repr(report) == f"<pinprof report on {str(TRACE)!r}: {len(report.findings)} findings; print it>"
+    assert repr(report) == f"<pinprof report on {str(TRACE)!r}: {len(report.analysis.findings)} findings; print it>"
 
 
 @pytest.mark.parametrize("write", [Report.html, Report.json])
@@ -260,8 +262,8 @@ def test_traces_profiles_and_findings_say_in_one_line_and_in_a_table_what_they_a
         "GPU 0 kernels 77 % + exposed copies 23 % + memsets <1 % + idle 1 %, stalls 10.9 ms at 1 site>"
     )
     found = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
-    assert repr(report.findings) == found
-    table = Page(report.findings._repr_html_())
+    assert repr(report.analysis.findings) == found
+    table = Page(report.analysis.findings._repr_html_())
     assert table.text.startswith("3 findings, which together save 2.81 ms rule what where fixing it PIN102 copies")
     assert table.misnested == []
     for shown in (report.trace, report.profile):
@@ -272,9 +274,96 @@ def test_what_is_shown_of_an_empty_or_hostile_trace_is_text(tmp_path: Path) -> N
     builder = without_known_events()
     builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE + "\x1b[2J"}]
     report = analyze(builder.write(tmp_path / "empty.json"))
-    assert repr(report.findings) == "<pinprof findings, none>"
-    assert Page(report.findings._repr_html_()).text.startswith("0 findings")
+    assert repr(report.analysis.findings) == "<pinprof findings, none>"
+    assert Page(report.analysis.findings._repr_html_()).text.startswith("0 findings")
     for shown in (report.trace, report.profile):
         assert len(repr(shown)) < 500
         assert not {"script", "iframe"} & {tag for tag, _ in Page(shown._repr_html_()).tags}
         assert "\x1b" not in shown._repr_html_()
+
+
+def test_a_report_has_the_step_its_range_and_the_verdict_of_its_text(report: Report) -> None:
+    document = json.loads(report.to_json())["traces"][0]
+    assert report.step_ms == document["steps"]["step_ms"]
+    assert report.step_range_ms == tuple(document["steps"]["range_ms"])
+    assert report.verdict == document["verdict"]["headline"]
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ("kernels", lambda trace: trace["kernels"]),
+        ("ops", lambda trace: trace["ops"]),
+        ("copies", lambda trace: trace["copies"]),
+        ("waits", lambda trace: trace["syncs"]["sites"]),
+        ("phases", lambda trace: trace["launches"]["phases"]),
+        ("findings", lambda trace: trace["findings"]),
+    ],
+)
+def test_tables_are_the_rows_of_the_document(report: Report, table: str, rows: Callable[[Any], list[Any]]) -> None:
+    frame = getattr(report, table)
+    entries = rows(json.loads(report.to_json())["traces"][0])
+    assert entries
+    assert set(frame.columns) >= set(entries[0])
+    assert len(frame) == len(entries)
+    for row, entry in zip(frame.to_dict("records"), entries, strict=True):
+        for name, value in entry.items():
+            found = row[name]
+            assert pd.isna(found) if value is None else json.loads(json.dumps(found)) == value, name
+
+
+def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report) -> None:
+    steps = report.steps
+    assert len(steps) == len(report.trace.steps)
+    assert steps.start_ms.iloc[0] == 0
+    parts = ["compute_ms", "overlapped_ms", "exposed_ms", "memset_ms", "idle_ms"]
+    known = steps.dropna()
+    assert len(known) == 2
+    assert known[parts].sum(axis=1).to_numpy() == pytest.approx(known.device_ms.to_numpy())
+
+
+def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 0, 10)
+    report = analyze(builder.write(tmp_path / "trace.json"))
+    for table in ("kernels", "copies", "waits", "phases", "findings"):
+        assert getattr(report, table).empty, table
+    assert report.ops.name.tolist() == ["aten::add"]
+    assert report.steps.host_ms.tolist() == [0.010001]
+    assert report.verdict is None
+    assert report.step_ms is None
+
+
+@pytest.mark.parametrize("changes", [{"drop_syncs": "all"}, {"pin": True, "non_blocking": True}])
+def test_what_if_is_asked_of_a_report_or_a_file(report: Report, changes: dict[str, Any]) -> None:
+    prediction = report.whatif(**changes)
+    assert prediction == pinprof.predict(report.trace, pinprof.Scenario(**changes))
+    assert prediction == whatif(TRACE, **changes)
+    assert prediction.saving_ms == pytest.approx(prediction.baseline_ms - prediction.predicted_ms)
+    assert prediction.range_ms[0] <= prediction.predicted_ms <= prediction.range_ms[1]
+
+
+def test_one_place_may_stand_for_a_tuple_of_one() -> None:
+    one: Any = "train.py:7"
+    assert pinprof.Scenario(drop_syncs=one) == pinprof.Scenario(drop_syncs=("train.py:7",))
+
+
+def test_it_saves_what_its_name_ends_with(report: Report, tmp_path: Path) -> None:
+    report.save(tmp_path / "x.html")
+    report.save(tmp_path / "x.json")
+    assert (tmp_path / "x.html").read_text() == report.to_html()
+    assert (tmp_path / "x.json").read_text() == report.to_json()
+    with pytest.raises(PinprofError, match=r"x.txt: .* .html or .json"):
+        report.save(tmp_path / "x.txt")
+    with pytest.raises(PinprofError, match="force"):
+        report.save(tmp_path / "x.json")
+
+
+def test_load_is_analyze() -> None:
+    assert repr(pinprof.load(TRACE)) == repr(analyze(TRACE))
+
+
+def test_reprs_fit_on_a_line(report: Report) -> None:
+    for thing in (report, report.trace, report.profile, report.analysis, report.whatif(pin=True), pinprof.Scenario()):
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 400

@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
+from pinprof.object_repr import one_line
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
 from pinprof.replay.calibration import noise_between_runs
 from pinprof.replay.machine import Pace
 from pinprof.trace.tables import Trace
-from pinprof.units import duration
+from pinprof.units import NS_PER_MS, duration
 from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
@@ -25,7 +26,7 @@ NOISE = 0.01
 """What a change saves is uncertain by this share of the step in addition."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """The step before and after a change; times in ns."""
 
@@ -37,6 +38,32 @@ class Prediction:
     bound_before: str
     bound_after: str
     scenario: Scenario
+
+    def __repr__(self) -> str:
+        low, high = self.range_ms
+        step = f"{self.baseline_ms:.3g} to {self.predicted_ms:.3g} ms per step ({low:.3g} to {high:.3g})"
+        return one_line("prediction", [step, f"saves {self.saving_ms:.3g} ms", f"bound by the {self.bound_after}"])
+
+    @property
+    def baseline_ms(self) -> float:
+        """The step before the change."""
+        return self.baseline_ns / NS_PER_MS
+
+    @property
+    def predicted_ms(self) -> float:
+        """The step after it."""
+        return self.predicted_ns / NS_PER_MS
+
+    @property
+    def range_ms(self) -> tuple[float, float]:
+        """The range in which the step after it lies."""
+        low, high = self.range_ns
+        return low / NS_PER_MS, high / NS_PER_MS
+
+    @property
+    def saving_ms(self) -> float:
+        """How much shorter the step becomes; negative if it becomes longer."""
+        return self.baseline_ms - self.predicted_ms
 
     @property
     def speedup(self) -> float:

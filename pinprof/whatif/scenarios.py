@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, WAITS, Site, Syncs
 from pinprof.details import Details
@@ -27,7 +28,7 @@ READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
 
 
-class Scenario(Struct, frozen=True):
+class Scenario(Struct, frozen=True, repr_omit_defaults=True):
     """The changes that are asked for, as the options of `pinprof whatif`.
 
     Without `pinned_gbps` pinned copies run at the rates of `machine`, which `pinprof.bench.rates.pinned_rates` takes
@@ -52,6 +53,11 @@ class Scenario(Struct, frozen=True):
     ] = False
     host_speed: Annotated[float, doc("factor by which the host is faster")] = 1.0
     gpu_speed: Annotated[float, doc("factor by which kernels are faster")] = 1.0
+
+    def __post_init__(self) -> None:
+        """Take one place for a tuple of one."""
+        if isinstance(self.drop_syncs, str):
+            force_setattr(self, "drop_syncs", (self.drop_syncs,))
 
 
 def edits_of(details: Details, scenario: Scenario) -> Edits:

@@ -47,13 +47,14 @@ def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[s
     gpu = next((findings.machine for _, findings in entries if findings.machine), None)
     document = documents.Report(
         machine=documents.MeasuredOn(gpu) if gpu else UNSET,
-        traces=[_trace(profile, findings, (hta or {}).get(profile.path)) for profile, findings in entries],
+        traces=[trace_of(profile, findings, (hta or {}).get(profile.path)) for profile, findings in entries],
         ranks=None if ranks is None else ranks_of(ranks),
     )
     return encoded(document)
 
 
-def _trace(profile: Profile, findings: Findings, hta: Breakdown | None) -> documents.Trace:
+def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None) -> documents.Trace:
+    """Return what the document tells of one trace."""
     info, step_ns = profile.info, profile.step_ns
     kernels, ops = (given(profile.kernels), given(profile.ops)) if profile.steps.count else (None, None)
     return filled(

@@ -51,7 +51,7 @@ def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: f
 
 
 def of_json(shown: Report) -> Any:
-    return fitting(to_json([(shown.profile, shown.findings)]))["traces"][0]["host_profile"]
+    return fitting(to_json([(shown.profile, shown.analysis.findings)]))["traces"][0]["host_profile"]
 
 
 def test_a_host_bound_step_lists_the_lines_of_the_program(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def of_host_alone(folder: Path, host: HostProfile | None, *, fetches: int = 0) -
 
 
 def short(shown: Report) -> str:
-    return text.to_brief(shown.profile, shown.findings, width=100)
+    return text.to_brief(shown.profile, shown.analysis.findings, width=100)
 
 
 def test_without_work_of_a_gpu_the_report_names_the_lines_that_take_the_time(tmp_path: Path) -> None:

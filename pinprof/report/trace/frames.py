@@ -1,0 +1,92 @@
+"""The tables of a report as pandas DataFrames: the rows of the JSON document, with its names, in milliseconds."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, to_builtins
+
+from pinprof.analysis import Analysis
+from pinprof.documents.by_name import Kernel, Op, Phase
+from pinprof.documents.findings import Finding
+from pinprof.documents.report import Trace
+from pinprof.documents.waits import Copies, Site
+from pinprof.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def kernels(document: Trace) -> "pd.DataFrame":
+    """Return a row for each name of a kernel, per step: `count`, `ms`, `mean_us`, `share` of the time of kernels."""
+    return _frame(document.kernels, Kernel, "name", "count", "ms", "share")
+
+
+def ops(document: Trace) -> "pd.DataFrame":
+    """Return a row for each name of an op, per step and as traced: `count`, `ms` on the host, `kernel_ms`."""
+    return _frame(document.ops, Op, "name", "count", "ms", "kernel_ms")
+
+
+def copies(document: Trace) -> "pd.DataFrame":
+    """Return a row for each direction and host memory, of the whole recording: `count`, `bytes`, `exposed_ms`."""
+    return _frame(document.copies, Copies)
+
+
+def waits(document: Trace) -> "pd.DataFrame":
+    """Return a row for each place where the host waits, of the whole recording: `file`, `line`, `cause`, `stall_ms`."""
+    return _frame(document.syncs.sites, Site, "file", "line", "cause", "count", "stall_ms")
+
+
+def phases(document: Trace) -> "pd.DataFrame":
+    """Return a row for each phase of the step, per step and as traced: `launches`, `host_ms`, `kernel_ms`."""
+    return _frame(document.launches.phases if document.launches else (), Phase, "phase")
+
+
+def findings(document: Trace) -> "pd.DataFrame":
+    """Return a row for each finding, the best saving first: `rule`, `file`, `line`, `saving_ms`, `fix`."""
+    return _frame(document.findings, Finding, "rule", "title", "file", "line", "saving_ms", "fix")
+
+
+def steps(analysis: Analysis) -> "pd.DataFrame":
+    """Return a row for each step of the trace and GPU, as traced: when it is on the host, and how its time divides.
+
+    `start_ms` counts from the first step, `host_ms` is how long the host takes to issue it, and `device_ms` the time
+    between the ends of the GPU's work, whose parts are the columns after it; NaN where a step is cut off.
+    """
+    import pandas as pd  # noqa: PLC0415  slow to load
+
+    steps = analysis.trace.steps
+    start_ns = steps.start_ns[0] if len(steps) else 0
+    on_host = pd.DataFrame(
+        {
+            "start_ms": (steps.start_ns - start_ns) / NS_PER_MS,
+            "host_ms": (steps.end_ns - steps.start_ns) / NS_PER_MS,
+            "complete": steps.complete,
+        },
+        index=pd.RangeIndex(1, len(steps) + 1, name="step"),
+    )
+    on_devices = [
+        pd.DataFrame(
+            {
+                "device": parts.device,
+                "device_ms": parts.length_ns / NS_PER_MS,
+                "compute_ms": parts.compute_ns / NS_PER_MS,
+                "overlapped_ms": parts.both_ns / NS_PER_MS,
+                "exposed_ms": parts.copy_ns / NS_PER_MS,
+                "memset_ms": parts.memset_ns / NS_PER_MS,
+                "idle_ms": parts.idle_ns / NS_PER_MS,
+            },
+            index=parts.step + 1,
+        )
+        for parts in analysis.details.parts
+    ]
+    return on_host.join(pd.concat(on_devices)) if on_devices else on_host
+
+
+def _frame(rows: Iterable[Struct], kind: type[Struct], *first: str) -> "pd.DataFrame":
+    """Return the rows of a document, these columns first."""
+    import pandas as pd  # noqa: PLC0415  slow to load
+
+    names: Sequence[str] = kind.__struct_encode_fields__
+    columns = [*first, *(name for name in names if name not in first)]
+    frame = pd.DataFrame([to_builtins(row) for row in rows], columns=columns)
+    return frame.astype({"line": "Int64"}) if "line" in columns else frame
