@@ -45,9 +45,9 @@ def test_the_page_begins_with_what_to_do() -> None:
 def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
-        said = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed_by(verdict))
+        claim = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed_by(verdict))
         figures = (verdict.published or "-", verdict.measured or "-")
-        assert words(" ".join((*said, *figures))) in text
+        assert words(" ".join((*claim, *figures))) in text
     for known, _, _ in experiments(example()):
         for verdict in (verdict for verdict in verdicts(example()) if verdict.number == known.number):
             outcome = OUTCOMES[verdict.outcome].capitalize()
@@ -121,7 +121,7 @@ def test_a_picture_has_the_host_above_its_streams() -> None:
     chart = picture_chart(Picture("side stream, pinned", bars, "it overlaps", 40.0), 4.0)
     assert chart.layout["yaxis"]["ticktext"] == ["host", "stalls", "stream 7"]
     assert chart.caption == "side stream, pinned (the first 3.00 ms of a step of 40.0 ms): it overlaps"
-    series = {each["name"]: each for each in chart.data}
+    series = {series_of["name"]: series_of for series_of in chart.data}
     assert series.keys() == {"runtime call", ".item()", "kernel", "overlapped copies"}
     kernel = series["kernel"]
     assert (kernel["base"], kernel["x"], kernel["y"]) == ([1.0], [2.0], [2])
@@ -131,7 +131,7 @@ def test_a_picture_has_the_host_above_its_streams() -> None:
 
 def test_a_whole_copy_of_an_older_result_is_drawn_as_a_copy() -> None:
     chart = picture_chart(Picture("default stream", (Bar("stream 7", "copy", 0, 1),)), 1.0)
-    assert [(each["name"], each["hovertext"]) for each in chart.data] == [
+    assert [(series["name"], series["hovertext"]) for series in chart.data] == [
         ("copy HtoD", ["stream 7: copy HtoD, 1.00 ms"])
     ]
 

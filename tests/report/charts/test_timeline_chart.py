@@ -56,20 +56,20 @@ def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
 
 
 def drawn(chart: Chart) -> list[tuple[str, str, float, float]]:
-    """Return row, kind, start and length of each bar, by row and start."""
+    """Return row, kind, start and length of series bar, by row and start."""
     axis = chart.layout["yaxis"]
     texts = dict(zip(axis["tickvals"], axis["ticktext"], strict=True))
     bars = [
-        (row, start, texts.get(row, ""), each["name"], length)
-        for each in chart.data
-        for row, start, length in zip(each["y"], each["base"], each["x"], strict=True)
+        (row, start, texts.get(row, ""), series["name"], length)
+        for series in chart.data
+        for row, start, length in zip(series["y"], series["base"], series["x"], strict=True)
     ]
     return [(text, kind, start, length) for _, start, text, kind, length in sorted(bars)]
 
 
 def one(chart: Chart, name: str) -> dict[str, Any]:
-    (found,) = [each for each in chart.data if each["name"] == name]
-    return found
+    (only,) = [series for series in chart.data if series["name"] == name]
+    return only
 
 
 def lines_of(chart: Chart) -> list[str]:
@@ -117,7 +117,7 @@ def test_kinds_have_the_hues_of_the_page_and_one_entry_of_the_legend_each(tmp_pa
     assert one(chart, "overlapped copies")["marker"]["color"] == hues.OVERLAPPED
     assert one(chart, "kernels alone")["marker"]["color"] == one(chart, "kernel")["marker"]["color"] == hues.KERNEL
     assert one(chart, "kernels alone")["legendgroup"] == one(chart, "kernel")["legendgroup"]
-    assert [each["name"] for each in chart.data if each["showlegend"]] == [
+    assert [series["name"] for series in chart.data if series["showlegend"]] == [
         *("step", "runtime call", "torch.cuda.synchronize()", "kernel", "idle", "exposed copies", "overlapped copies"),
     ]
 
@@ -177,9 +177,9 @@ def test_of_a_step_that_does_not_fit_short_events_are_merged(tmp_path: Path) -> 
     chart = timeline_chart(analysed(builder, tmp_path), TITLE, max_bars=60)
     assert len(drawn(chart)) <= 60
     assert one(chart, "step")["text"] == ["ProfilerStep#3"] * 2
-    said = " ".join(lines_of(chart))
-    assert "events shorter than" in said
-    assert "draws each event." in said
+    sentences = " ".join(lines_of(chart))
+    assert "events shorter than" in sentences
+    assert "draws each event." in sentences
 
 
 def test_a_trace_without_steps_is_drawn_whole(tmp_path: Path) -> None:
@@ -227,10 +227,12 @@ def test_times_add_up_to_those_of_the_report(name: str) -> None:
 
     hidden = [found for group in profile.copies if (found := given(group.hidden))]
     assert hidden
-    assert time_ns("exposed copies", "stream") == pytest.approx(sum(each.exposed_ns for each in hidden), abs=10)
-    assert time_ns("overlapped copies", "stream") == pytest.approx(sum(each.overlapped_ns for each in hidden), abs=10)
+    assert time_ns("exposed copies", "stream") == pytest.approx(sum(copies.exposed_ns for copies in hidden), abs=10)
+    assert time_ns("overlapped copies", "stream") == pytest.approx(
+        sum(copies.overlapped_ns for copies in hidden), abs=10
+    )
     devices = details.overlap.devices
-    assert time_ns("exposed copies", "overlap") == pytest.approx(sum(each.exposed_ns for each in devices), abs=10)
+    assert time_ns("exposed copies", "overlap") == pytest.approx(sum(copies.exposed_ns for copies in devices), abs=10)
     stalls = sum(length for text, _, _, length in bars if text == "stalls") * NS_PER_MS
     assert stalls == pytest.approx(int(trace.calls.duration_ns[details.syncs.stalls.call].sum()), abs=1000)
 
@@ -240,8 +242,8 @@ def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
     report = pinprof.analyze(file)
     chart = timeline_chart(report.analysis, timeline_title(report.analysis))
     for figure in (report.timeline(), pinprof.timeline(file), report.figures()["timeline"]):
-        assert [(each.name, list(each.base), list(each.x), list(each.y)) for each in figure.data] == [
-            (each["name"], each["base"], each["x"], each["y"]) for each in chart.data
+        assert [(series.name, list(series.base), list(series.x), list(series.y)) for series in figure.data] == [
+            (series["name"], series["base"], series["x"], series["y"]) for series in chart.data
         ]
         assert figure.layout.title.text == "trace.json"
         assert figure.layout.title.subtitle.text == chart.layout["title"]["subtitle"]["text"]

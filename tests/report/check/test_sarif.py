@@ -78,7 +78,7 @@ def test_every_rule_is_described() -> None:
 
 def test_a_finding_is_a_result_on_its_line(schema: dict[str, Any], tmp_path: Path) -> None:
     results = valid(to_sarif([checked(item_on_a_line(), tmp_path, Limits())]), schema)
-    (result,) = [each for each in results if not each["ruleId"].startswith("PIN60")]
+    (result,) = [entry for entry in results if not entry["ruleId"].startswith("PIN60")]
     assert (result["ruleId"], result["level"]) == ("PIN201", "warning")
     assert result["locations"] == [
         {
@@ -96,7 +96,7 @@ def test_what_is_behind_a_violated_limit_is_an_error_and_stands_there_once(
 ) -> None:
     limits = Limits(max_hidden_syncs=0, max_stall_ms=0)
     results = valid(to_sarif([checked(item_on_a_line(), tmp_path, limits)]), schema)
-    (result,) = [each for each in results if not each["ruleId"].startswith("PIN60")]
+    (result,) = [entry for entry in results if not entry["ruleId"].startswith("PIN60")]
     assert result["level"] == "error"
     assert "at most 0 allowed" in result["message"]["text"]
 

@@ -110,9 +110,9 @@ def test_one_selection_sums_both(page: Page) -> None:
     assert page.locator(".sums:visible").count() == 1
     heads = first.locator(".sums thead button").all_inner_texts()
     assert heads == ["name", "total before ▾", "total after", "change", "count before", "count after"]
-    said = first.locator(".sums").inner_text()
-    assert "before, GPU 0" in said
-    assert "after, GPU 0" in said
+    sums = first.locator(".sums").inner_text()
+    assert "before, GPU 0" in sums
+    assert "after, GPU 0" in sums
     assert page.locator(".rubber:visible").count() == 2
     page.get_by_role("button", name="copy link", exact=True).first.click()
     address = page.evaluate("location.hash")
@@ -122,7 +122,7 @@ def test_one_selection_sums_both(page: Page) -> None:
     assert page.locator(".sums:visible").count() == 0
     page.evaluate("(hash) => { location.hash = ''; location.hash = hash }", address)
     first.locator(".sums").wait_for()
-    assert first.locator(".sums").inner_text() == said
+    assert first.locator(".sums").inner_text() == sums
     first.locator(".plot").focus()
     page.keyboard.press("Escape")
 
@@ -194,7 +194,7 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     assert first.locator(".found").inner_text().startswith("8 of ")
     assert chosen == {0, 1}
     first.locator(".find").press("Escape")
-    page.wait_for_function("() => [...document.querySelectorAll('.found')].every((said) => !said.textContent)")
+    page.wait_for_function("() => [...document.querySelectorAll('.found')].every((sums) => !sums.textContent)")
 
     first.get_by_role("button", name="all", exact=True).click()
     whole = span(page)

@@ -42,8 +42,8 @@ def paths_of(graph: FlameGraph | None) -> dict[str, tuple[float, ...]]:
 def test_a_box_has_its_own_time_and_that_of_all_below_it() -> None:
     f, g = frame_named("f"), frame_named("g")
     boxes = gathered(ROOT, [CallPath((f, g), (3.0,)), CallPath((f,), (1.0,)), CallPath((g,), (5.0,))], 1)
-    told = [(box.frame.name, box.parent, box.total, box.own) for box in boxes]
-    assert told == [
+    rows = [(box.frame.name, box.parent, box.total, box.own) for box in boxes]
+    assert rows == [
         ("all", -1, [9.0], [0.0]),
         ("g", 0, [5.0], [5.0]),
         ("f", 0, [4.0], [1.0]),

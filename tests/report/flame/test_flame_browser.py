@@ -1,4 +1,4 @@
-"""Opens a page with two flame graphs in a real Chromium: zoom, keys, search, and what is told of a box."""
+"""Opens a page with two flame graphs in a real Chromium: zoom, keys, search, and what is text of a box."""
 
 from collections.abc import Iterator
 
@@ -100,8 +100,8 @@ def test_keys_go_through_the_tree_enlarge_and_go_back(page: Page, host: Locator)
 
 def test_pointing_at_a_box_tells_its_values(page: Page, host: Locator) -> None:
     box(host, "train.py").hover()
-    told = host.locator(".told").inner_text()
-    assert told.splitlines() == ["train.py train.py:9", "89 % of the time, 90 samples; all of it in what it calls"]
+    text = host.locator(".told").inner_text()
+    assert text.splitlines() == ["train.py train.py:9", "89 % of the time, 90 samples; all of it in what it calls"]
     box(host, "linear").hover()
     assert host.locator(".told").inner_text().endswith("; all its own")
     page.mouse.move(0, 0)

@@ -73,7 +73,7 @@ class Hands:
         self.page.mouse.up()
         return self.view()
 
-    def told(self) -> str:
+    def details(self) -> str:
         return self.page.locator(".chosen").inner_text()
 
 
@@ -247,17 +247,17 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     hands = opened()
     hands.press("0")
     hands.page.mouse.click(*hands.place("stream 7", 1.24))
-    told = hands.told()
-    assert told.startswith("gemm0")
-    assert "launched by: cudaLaunchKernel" in told
-    assert "asked for by: aten::addmm" in told
-    assert "10 of this name, 800 µs in all" in told
+    details = hands.details()
+    assert details.startswith("gemm0")
+    assert "launched by: cudaLaunchKernel" in details
+    assert "asked for by: aten::addmm" in details
+    assert "10 of this name, 800 µs in all" in details
     hands.page.locator(".chosen button", has_text="aten::addmm").first.click()
-    told = hands.told()
-    assert told.startswith("aten::addmm")
-    assert "is in: aten::linear" in told
-    assert re.search(r"launches 3, 240 µs: .*gemm0", told)
-    assert re.search(r"holds 3: cudaLaunchKernel", told)
+    details = hands.details()
+    assert details.startswith("aten::addmm")
+    assert "is in: aten::linear" in details
+    assert re.search(r"launches 3, 240 µs: .*gemm0", details)
+    assert re.search(r"holds 3: cudaLaunchKernel", details)
     hands.page.locator(".chosen li", has_text="launches").get_by_role("button", name="show all").click()
     hands.view()
     assert hands.page.locator(".found").inner_text() == "1 of 3"
@@ -265,21 +265,21 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     assert mark
     assert drawer
     assert mark["y"] + mark["height"] < drawer["y"]  # what is told of it does not hide it
-    chosen = hands.told().splitlines()[0]
+    chosen = hands.details().splitlines()[0]
     hands.press(".")
-    assert hands.told().splitlines()[0] != chosen
+    assert hands.details().splitlines()[0] != chosen
     hands.press(",")
-    assert hands.told().splitlines()[0] == chosen
+    assert hands.details().splitlines()[0] == chosen
     hands.press("[")
-    assert hands.told().startswith("cudaLaunchKernel")
+    assert hands.details().startswith("cudaLaunchKernel")
     hands.press("]")
-    assert hands.told().splitlines()[0] == chosen
+    assert hands.details().splitlines()[0] == chosen
     hands.press("]")  # which launches nothing
-    assert hands.told().splitlines()[0] == chosen
+    assert hands.details().splitlines()[0] == chosen
     hands.press("Shift+ArrowDown")
-    assert hands.told().startswith("Memcpy DtoH")
+    assert hands.details().startswith("Memcpy DtoH")
     hands.press("Shift+ArrowUp")
-    assert hands.told().startswith("gemm2")
+    assert hands.details().startswith("gemm2")
     hands.press("f")
     assert hands.span() == pytest.approx(0.08 * 1.7, rel=0.02)
     hands.button("close").click()
@@ -290,13 +290,13 @@ def test_a_wait_leads_to_what_it_waited_for(opened: Opened) -> None:
     hands = opened()
     hands.press("0")
     hands.page.mouse.click(*hands.place("stalls", 1.5))
-    told = hands.told()
-    assert told.startswith("torch.cuda.synchronize(): cudaDeviceSynchronize")
-    assert "waits for: gemm2" in told
-    assert "awaited work: gemm2" in told
+    details = hands.details()
+    assert details.startswith("torch.cuda.synchronize(): cudaDeviceSynchronize")
+    assert "waits for: gemm2" in details
+    assert "awaited work: gemm2" in details
     assert hands.page.locator(".labels .mark").all_inner_texts() == ["chosen", "awaited work"]
     hands.press("]")
-    assert hands.told().startswith("gemm2")
+    assert hands.details().startswith("gemm2")
 
 
 def with_args(folder: Path) -> Path:
@@ -322,7 +322,7 @@ def test_a_click_tells_the_args_of_the_file(opened: Opened) -> None:
     hands = opened(trace=with_args)
     hands.press("0")
     hands.page.mouse.click(*hands.place("ops", 0.05))
-    assert "inputs: [32, 3, 224, 224] float, [64, 3, 7, 7] float" in hands.told()
+    assert "inputs: [32, 3, 224, 224] float, [64, 3, 7, 7] float" in hands.details()
     folded = hands.page.locator(".chosen details.args")
     assert folded.locator("summary").inner_text() == "1 other arg"
     assert not folded.locator("dl").is_visible()
@@ -331,10 +331,10 @@ def test_a_click_tells_the_args_of_the_file(opened: Opened) -> None:
     hands.page.mouse.click(*hands.place("ops", 0.55))
     assert hands.page.locator(".chosen dl").inner_text() == "Ev Idx 42"  # stays open
     hands.page.mouse.click(*hands.place("stream 7", 0.7))
-    told = hands.told()
+    details = hands.details()
     grid = "grid 4 x 98 x 1, block 32 x 4 x 1: 392 blocks, 50,176 threads"
-    assert grid.replace(" x ", " \N{MULTIPLICATION SIGN} ") in told
-    assert "inputs of aten::conv2d: [32, 3, 224, 224] float, [64, 3, 7, 7] float" in told
+    assert grid.replace(" x ", " \N{MULTIPLICATION SIGN} ") in details
+    assert "inputs of aten::conv2d: [32, 3, 224, 224] float, [64, 3, 7, 7] float" in details
     pairs = hands.page.locator(".chosen dl").first.locator("div").all_inner_texts()
     assert "<b>odd</b> </script><img src=x onerror=alert(1)>" in pairs
     assert "correlation 2" in pairs
@@ -349,7 +349,7 @@ def test_a_click_says_why_there_are_no_args(opened: Opened) -> None:
     hands = opened(without_file, trace=with_args)
     hands.press("0")
     hands.page.mouse.click(*hands.place("ops", 0.05))
-    assert "its args are not in this page: the file of the trace is gone" in hands.told()
+    assert "its args are not in this page: the file of the trace is gone" in hands.details()
     assert hands.page.locator(".chosen details.args").count() == 0
 
 
@@ -389,9 +389,9 @@ def test_keys_move_the_window_in_the_strip_and_its_edge(opened: Opened) -> None:
     start, end = hands.view()
     span = end - start
     assert hands.press("Home") == pytest.approx((whole[0], whole[0] + span))
-    said = strip.get_attribute("aria-valuetext")
-    assert said
-    assert re.fullmatch(r"0 ns to [\d.]+ ms of 10.[\d]+ ms", said)
+    value = strip.get_attribute("aria-valuetext")
+    assert value
+    assert re.fullmatch(r"0 ns to [\d.]+ ms of 10.[\d]+ ms", value)
     assert strip.get_attribute("aria-valuenow") == "0"
     assert hands.press("PageDown") == pytest.approx((whole[0] + span, whole[0] + 2 * span))
     assert hands.press("PageUp") == pytest.approx((whole[0], whole[0] + span))
@@ -432,7 +432,7 @@ def test_a_copied_link_opens_the_same_window_event_and_selection(opened: Opened)
     assert address.startswith("#t=1,")
     again = opened(address=address)
     assert again.view() == pytest.approx(shown, abs=1e-6)
-    assert again.told() == hands.told()
+    assert again.details() == hands.details()
     assert rows(again) == sums
 
 

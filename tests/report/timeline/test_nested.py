@@ -99,9 +99,9 @@ def test_many_frames_are_merged_and_take_no_room_from_the_rest(tmp_path: Path) -
     assert sum(map(len, frames)) <= FOLDED_SHARE * 2000
     assert all((lane.count == 1).all() for lane in detail.lanes if not lane.folded)
     assert (detail.narrow_ns, detail.folded_narrow_ns > 0) == (0, True)
-    said = fragment(analysis, max_events=2000)
-    assert "of them that are shorter than" in said
-    assert said.count("are merged into") == 1
+    page = fragment(analysis, max_events=2000)
+    assert "of them that are shorter than" in page
+    assert page.count("are merged into") == 1
 
 
 def test_of_merged_frames_the_steps_that_are_seen_at_first_stay_whole(tmp_path: Path) -> None:

@@ -115,11 +115,11 @@ def test_what_no_line_tells_is_listed_as_it_stands() -> None:
 def test_a_value_of_another_form_is_shown_and_breaks_nothing(odd: Any) -> None:
     whole = CONVOLUTION | KERNEL | REDUCTION
     for key in whole:
-        told = in_words(whole | {key: odd})
-        texts = [*told.lines, *sum(told.others, ())]
+        recorded = in_words(whole | {key: odd})
+        texts = [*recorded.lines, *sum(recorded.others, ())]
         assert all(len(text) <= 600 for text in texts)
         if key not in {"Process Group Description", "dtype", "Input Strides"}:  # which any line can do without
-            assert told != in_words(whole)
+            assert recorded != in_words(whole)
 
 
 JSON = st.recursive(

@@ -118,8 +118,8 @@ def test_events_of_one_level_never_overlap(events: list[tuple[int, int]]) -> Non
     end = start + np.array([length for _, length in events], np.int64)
     level = levels(start, end, 4)
     for depth in range(4):
-        mine = level == depth
-        assert (start[mine][1:] >= end[mine][:-1]).all()
+        of_level = level == depth
+        assert (start[of_level][1:] >= end[of_level][:-1]).all()
 
 
 def test_host_threads_come_above_the_gpu_and_streams_have_a_lane_each(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_thinning_keeps_count_and_time(events: list[tuple[int, int, int]], narro
     assert thin.busy_ns.sum() == lane.busy_ns.sum()
     assert ((thin.end_ns - thin.start_ns)[thin.count > 1] <= 2 * narrow).all()
     for code in range(3):
-        mine = thin.kind == code
-        assert (thin.start_ns[mine][1:] >= thin.end_ns[mine][:-1]).all()
+        of_kind = thin.kind == code
+        assert (thin.start_ns[of_kind][1:] >= thin.end_ns[of_kind][:-1]).all()
 
 
 def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     events, blocks = sum(int(count.sum()) for count in counts), sum(map(len, counts))
     assert 190 <= events <= 200
     assert 2 * blocks <= events
-    said = in_words(analysis, drawing)
-    assert f"{events} events shorter than 155 ns are merged into {blocks} blocks" in said
-    assert "Not drawn: 2 ops nested deeper than 4." in said
+    sentences = in_words(analysis, drawing)
+    assert f"{events} events shorter than 155 ns are merged into {blocks} blocks" in sentences
+    assert "Not drawn: 2 ops nested deeper than 4." in sentences
 
 
 def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
@@ -451,5 +451,5 @@ def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
     assert drawing.lanes
     for lane in drawing.lanes:
         for kind in np.unique(lane.kind):
-            mine = lane.kind == kind
-            assert (lane.start_ns[mine][1:] >= lane.end_ns[mine][:-1]).all()
+            of_kind = lane.kind == kind
+            assert (lane.start_ns[of_kind][1:] >= lane.end_ns[of_kind][:-1]).all()

@@ -119,16 +119,16 @@ def test_a_recording_has_its_lanes_and_hovering_tells_what_ran(opened: Opened) -
     assert {"stalls", "ops", "calls"} <= set(lanes)
     page.locator("select.step").select_option("ProfilerStep#3")
     view(page)
-    told = point_at(page, "stalls", 0.3).splitlines()
-    assert told[0] == "blocking copy to the GPU: cudaMemcpyAsync"
-    assert told[1].endswith("into ProfilerStep#3")
-    assert "for its own copy" in told[2]
-    assert told[-1] == "called at pinprof/workloads/copies.py:23 (step)"
-    told = point_at(page, "stream 7", 0.45).splitlines()
-    assert told[0] == "Memcpy HtoD (Pageable -> Device)"
-    assert re.fullmatch(r"lasts 2\.\d\d ms: 48\.0 MiB at 1\d\.\d GB/s", told[2])
-    assert told[4:6] == ["stream 7 of GPU 0 (NVIDIA H200)", told[5]]
-    assert re.fullmatch(r"launched [\d.]+ ms earlier by cudaMemcpyAsync", told[5])
+    lines = point_at(page, "stalls", 0.3).splitlines()
+    assert lines[0] == "blocking copy to the GPU: cudaMemcpyAsync"
+    assert lines[1].endswith("into ProfilerStep#3")
+    assert "for its own copy" in lines[2]
+    assert lines[-1] == "called at pinprof/workloads/copies.py:23 (step)"
+    lines = point_at(page, "stream 7", 0.45).splitlines()
+    assert lines[0] == "Memcpy HtoD (Pageable -> Device)"
+    assert re.fullmatch(r"lasts 2\.\d\d ms: 48\.0 MiB at 1\d\.\d GB/s", lines[2])
+    assert lines[4:6] == ["stream 7 of GPU 0 (NVIDIA H200)", lines[5]]
+    assert re.fullmatch(r"launched [\d.]+ ms earlier by cudaMemcpyAsync", lines[5])
 
 
 def test_wide_rectangles_are_labelled(opened: Opened) -> None:
@@ -210,9 +210,9 @@ def test_a_finding_zooms_to_its_worst_instance_and_marks_it(opened: Opened) -> N
     after = view(page)
     assert after[1] - after[0] < 0.7 * (before[1] - before[0])
     assert {"the wait", "awaited work", "GPU idle after"} <= set(page.locator(".labels .mark").all_inner_texts())
-    said = page.locator(".chosen").inner_text()
-    assert "the wait: blocking copy to the GPU" in said
-    assert "awaited work: Memcpy HtoD (Pageable -> Device)" in said
+    details = page.locator(".chosen").inner_text()
+    assert "the wait: blocking copy to the GPU" in details
+    assert "awaited work: Memcpy HtoD (Pageable -> Device)" in details
 
 
 def test_clicking_gpu_work_shows_its_launch(opened: Opened, tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_clicking_gpu_work_shows_its_launch(opened: Opened, tmp_path: Path) -> N
     page.mouse.up()
     page.wait_for_selector(".chosen:not([hidden])")
     expect(page.locator(".labels .mark")).to_have_text(["chosen", "its launch"])  # drawn in the next frame
-    said = page.locator(".chosen").inner_text()
-    assert "launched 400 µs earlier by cudaLaunchKernel" in said
-    assert "cudaLaunchKernel\nstarts 100 µs into ProfilerStep#0\nlasts 2.00 µs" in said
+    details = page.locator(".chosen").inner_text()
+    assert "launched 400 µs earlier by cudaLaunchKernel" in details
+    assert "cudaLaunchKernel\nstarts 100 µs into ProfilerStep#0\nlasts 2.00 µs" in details
     page.keyboard.press("Escape")
     page.locator(".plot").focus()
     page.keyboard.press("Escape")
@@ -361,9 +361,9 @@ def test_what_is_narrower_than_a_pixel_is_seen(opened: Opened, tmp_path: Path) -
     page = opened(builder.write(tmp_path / "narrow.json"))
     area = rows_of(page)
     place = (70 + 1) / 102  # 1 % of 100 ms is shown before and after
-    told = {point_at(page, "stream 7", place + pixels / area["width"], timeout=500) for pixels in (-20, 0, 1, 2, 20)}
-    assert any("Memcpy DtoH (Device -> Pinned)" in text for text in told)
-    assert "" in told
+    texts = {point_at(page, "stream 7", place + pixels / area["width"], timeout=500) for pixels in (-20, 0, 1, 2, 20)}
+    assert any("Memcpy DtoH (Device -> Pinned)" in text for text in texts)
+    assert "" in texts
 
 
 def test_names_of_the_trace_stay_text(opened: Opened, tmp_path: Path) -> None:
@@ -429,9 +429,9 @@ def test_a_person_can_look_at_a_picture_of_the_timeline(
 def test_the_page_fits_its_window(opened: Opened, width: int, scheme: str) -> None:
     page = opened(TRACES / "mask_loss.stack.json.gz", width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    told = point_at(page, "stalls", 0.15)
+    text = point_at(page, "stalls", 0.15)
     tip = page.locator(".tip").bounding_box()
-    assert told.startswith("x[mask]")
+    assert text.startswith("x[mask]")
     assert tip
     assert tip["x"] >= 0
     assert tip["x"] + tip["width"] <= width
@@ -540,8 +540,8 @@ def test_numbers_read_the_same_in_the_page_and_in_python(
     scripts: Page, written: Callable[[float], str], numbers: list[float]
 ) -> None:
     name = "counted" if written is how_many else written.__name__
-    told = scripts.evaluate(f"numbers => numbers.map({name})", numbers)
-    assert told == [written(number) for number in numbers]
+    in_page = scripts.evaluate(f"numbers => numbers.map({name})", numbers)
+    assert in_page == [written(number) for number in numbers]
 
 
 def steps_with_waits(builder: TraceBuilder) -> None:
@@ -683,10 +683,10 @@ def test_charts_are_drawn_when_they_come_into_sight_in_the_colours_of_the_page(o
     assert page.locator(".chart").count() == 5
     assert page.locator(".chart").last.get_attribute("data-drawn") is None
     draw_charts(page)
-    told = "getComputedStyle(document.querySelector('.canvas .xtick text')).fill"
-    assert page.evaluate(told) == {"light": "rgb(27, 32, 38)", "dark": "rgb(228, 232, 236)"}[scheme]
+    colour = "getComputedStyle(document.querySelector('.canvas .xtick text')).fill"
+    assert page.evaluate(colour) == {"light": "rgb(27, 32, 38)", "dark": "rgb(228, 232, 236)"}[scheme]
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
-    assert page.evaluate(told) == {"dark": "rgb(27, 32, 38)", "light": "rgb(228, 232, 236)"}[scheme]
+    assert page.evaluate(colour) == {"dark": "rgb(27, 32, 38)", "light": "rgb(228, 232, 236)"}[scheme]
 
 
 @pytest.mark.parametrize("width", [360, 390, 1024])
