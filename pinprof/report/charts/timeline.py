@@ -18,9 +18,8 @@ from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
-from pinprof.report.timeline.lane import Drawing, Lane, Names
+from pinprof.report.timeline.lane import CALLS, GPU_STEPS, STALLS, STEPS, WORK, Drawing, Lane, Names
 from pinprof.report.timeline.plotly_lanes import MAX_BARS, arrange, in_words
-from pinprof.report.timeline.sources import CALLS, GPU_STEPS, STALLS, STEPS, WORK
 from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.links import follow

@@ -14,8 +14,7 @@ from pinprof.comparison.figures import ComparedFigure
 from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import Lane, levels
-from pinprof.report.timeline.sources import CHANGES
+from pinprof.report.timeline.lane import CHANGES, Lane, levels
 from pinprof.report.words import cut, in_short
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Int64s, Table, Trace
 from pinprof.units import duration

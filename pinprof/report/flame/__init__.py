@@ -1,6 +1,5 @@
 """Flame graphs: time by call path, the root on top, which `flame.js` draws and lets people zoom and search."""
 
-from pinprof.report.flame.drawing import fragment, icicle
-from pinprof.report.flame.graph import FlameGraph, host_flame, waits_flame
+from pinprof.report.flame.graph import FlameGraph, fragment, host_flame, icicle, waits_flame
 
 __all__ = ["FlameGraph", "fragment", "host_flame", "icicle", "waits_flame"]

@@ -10,8 +10,22 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, Source, lane_at, levels
-from pinprof.report.timeline.sources import ANNOTATIONS, BAND, CALLS, FRAMES, OPS, STALLS, STEPS, WORK
+from pinprof.report.timeline.lane import (
+    ANNOTATIONS,
+    BAND,
+    CALLS,
+    FRAMES,
+    OPS,
+    STALLS,
+    STEPS,
+    WORK,
+    Drawing,
+    Lane,
+    LeftOut,
+    Source,
+    lane_at,
+    levels,
+)
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.frames import frame, origin_of

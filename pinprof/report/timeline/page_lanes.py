@@ -9,9 +9,8 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
 from pinprof.report.timeline.kinds import PARTS
-from pinprof.report.timeline.lane import Drawing, Lane, fitted, thinned
+from pinprof.report.timeline.lane import BAND, STEPS, Drawing, Lane, fitted, thinned
 from pinprof.report.timeline.lanes import lay_out
-from pinprof.report.timeline.sources import BAND, STEPS
 from pinprof.report.timeline.steps import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
 

@@ -18,9 +18,8 @@ from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS, short
-from pinprof.report.timeline.lane import Column, Columns, Lane, Links, Names, Rising
+from pinprof.report.timeline.lane import WORK, Column, Columns, Lane, Links, Names, Rising
 from pinprof.report.timeline.page_lanes import Detail
-from pinprof.report.timeline.sources import WORK
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
 from pinprof.trace.tables import NONE, Int64s, Trace

@@ -11,9 +11,8 @@ from pinprof.analysis import Analysis
 from pinprof.intervals import divided, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
-from pinprof.report.timeline.lane import Drawing, Lane, LeftOut, fitted, lane_at, thinned
+from pinprof.report.timeline.lane import GPU_STEPS, STEPS, WORK, Drawing, Lane, LeftOut, fitted, lane_at, thinned
 from pinprof.report.timeline.lanes import in_blocks, lay_out, what_is_drawn, why_no_band
-from pinprof.report.timeline.sources import GPU_STEPS, STEPS, WORK
 from pinprof.report.timeline.steps import Window, all_steps, step_names, usable_steps, whole_window, window_of_steps
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace

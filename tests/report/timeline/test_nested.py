@@ -10,10 +10,10 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.timeline import arrange, fragment
 from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.lane import FRAMES, OPS
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
 from pinprof.report.timeline.page_lanes import FOLDED_SHARE, Detail, detailed
 from pinprof.report.timeline.payload import packed
-from pinprof.report.timeline.sources import FRAMES, OPS
 from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace
 

@@ -18,11 +18,10 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import LeftOut, levels, thinned
+from pinprof.report.timeline.lane import BAND, OPS, LeftOut, levels, thinned
 from pinprof.report.timeline.page_lanes import Detail, detailed
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.plotly_lanes import in_words
-from pinprof.report.timeline.sources import BAND, OPS
 from pinprof.report.timeline.steps import choose_window, step_names, window_of_steps
 from pinprof.report.words import cut
 from pinprof.trace import read_trace
