@@ -12,7 +12,7 @@ from pinprof.units import percent, uncoded
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
 CODE = re.compile(r"`([^`]+)`")
 MOST_BESIDE = 3
-"""Columns that a phone shows beside each other."""
+"""Columns that a phone shows next to each other."""
 
 
 class Markup(markupsafe.Markup):

@@ -127,7 +127,7 @@ def hanging(begin: Text, text: Text) -> Table:
     """Return a text whose further lines begin below its first word."""
     row = Table.grid()
     row.add_column(no_wrap=True)
-    row.add_column(overflow="fold")  # a word that is too long is code, of which no letter may be missing
+    row.add_column(overflow="fold")  # a word that is too long is code: all its letters are shown
     row.add_row(begin, text)
     return row
 

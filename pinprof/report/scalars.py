@@ -25,7 +25,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
 """The numbers, by where they are in the JSON of a trace, each with the kinds of figures that withhold it."""
 COUNT = "findings/count"
 SEARCHED = tuple(kind for kind in KINDS if kind != ESTIMATE)
-"""The kinds of figures without one of which some rules are silent, so that nobody knows how many findings there are."""
+"""The kinds of figures that rules need: without one of them, nobody knows how many findings there are."""
 WORDS = ("verdict/cause", "verdict/headline", "verdict/do", "steps/bound", "steps/step_source", "path")
 """What is logged as words."""
 OF_FINDING = ("saving_ms", "at_most_ms")

@@ -16,7 +16,7 @@ LINE, LIBRARY = "line", "library"
 
 @dataclass(frozen=True)
 class Gathered:
-    """Sites that stand together, the costliest first; or one that nothing is to stand beside."""
+    """Sites that stand together, the costliest first; or a site alone."""
 
     at: Place
     """The user's place, or the library's function; that of the site itself where it stands alone."""
@@ -74,7 +74,7 @@ def inner_place(site: WaitSite, by: str) -> str:
 
 
 def called_from_several(sites: Sequence[WaitSite]) -> bool:
-    """Return whether gathering by library tells more than by line: some function is called from several places."""
+    """Return whether gathering by library adds something up: some function is called from several places."""
     callers: dict[Place, set[Place]] = {}
     for site in sites:
         if site.library:

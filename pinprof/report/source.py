@@ -150,21 +150,22 @@ def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:
 
 def _line(number: int, text: str, change: Change | None, at: Place) -> Markup:
     is_it = number == at.line
-    said, what = _marked(text, change) if change else (_plain(text), "")
+    code, what = _marked(text, change) if change else (_plain(text), "")
     hint = Markup('  <span class="change">\N{LEFTWARDS ARROW} {}</span>').format(what) if what else ""
     here = Markup(' aria-current="true"') if is_it else Markup()
     row = Markup('<span class="line"{}><span class="number">{:>4}</span> {}{}</span>\n')
-    return row.format(here, number, said, hint)
+    return row.format(here, number, code, hint)
 
 
 def _marked(text: str, change: Change) -> tuple[Markup, str]:
     """Return a line with what is to be changed marked, and what to do there; nothing where it is not in the line."""
     code, pieces, done = text.split("#", maxsplit=1)[0], [], 0
-    for found in re.finditer(change.at, code):
-        if found.start() < done:
+    for match in re.finditer(change.at, code):
+        start, end = match.span()
+        if start < done:
             continue  # within what is marked already
-        end = _closed(code, found.end()) if found[0].endswith("(") else found.end()
-        pieces += [_plain(text[done : found.start()]), Markup("<mark>{}</mark>").format(text[found.start() : end])]
+        end = _closed(code, end) if match[0].endswith("(") else end
+        pieces += [_plain(text[done:start]), Markup("<mark>{}</mark>").format(text[start:end])]
         done = end
     return Markup().join((*pieces, _plain(text[done:]))), change.to if pieces else ""
 
@@ -193,6 +194,7 @@ def editor_of(text: str) -> Editor | None:
     template = EDITORS.get(text.lower(), text)
     if not SCHEME.fullmatch(template):
         raise PinprofError(
-            f"{text!r} is no editor: name one of {', '.join(EDITORS)}, or give a template such as {EDITORS['vscode']}"
+            f"{text!r} is not an editor: name one of {', '.join(EDITORS)}, or give a template such as "
+            f"{EDITORS['vscode']}"
         )
     return Editor(template)

@@ -47,7 +47,7 @@ class Sited(NamedTuple):
 
 Cell: TypeAlias = "str | Styled | Sited"
 Sentence: TypeAlias = "Cell | tuple[Cell, ...]"
-"""A sentence, of which parts may look unlike others."""
+"""A sentence, whose parts may look different."""
 
 
 class Fact(NamedTuple):
@@ -57,7 +57,7 @@ class Fact(NamedTuple):
     number: str
     meaning: str
     is_named: bool = True
-    """Whether it needs its name beside its meaning, which may say by itself what it is."""
+    """Whether its name is shown, too; its meaning may say by itself what it is."""
     mark: str = ""
     """The character that draws it in a bar of the terminal."""
 
@@ -96,7 +96,7 @@ class Section:
 
 
 class Shown(NamedTuple):
-    """What a page has beside its sections."""
+    """What a page has besides its sections."""
 
     grids: Collection[str] = ()
     """Its interactive tables by name."""

@@ -1,18 +1,16 @@
 """What codes mean, in the words that all reports share, and names of the trace made safe to show."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-from pinprof.analyses.syncs import WAITS, BareSite, Cost, by_line
-from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.analyses.syncs import BareSite
+from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.replay import StepEstimate
 from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
+from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import between, counted, duration, how_many, percent, shortened
+from pinprof.units import between, counted, duration, percent, shortened
 
 NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
@@ -28,128 +26,6 @@ DISTRUST = "Before you trust this trace"
 ABSENT = "Not in this trace"
 MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
 """Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
-MAX_NAMED = 4
-"""Sites of a group that are named."""
-FREE = 0.01
-"""Of a wait of this share of the step that leaves the GPU idle for less than this share of itself, most is no loss. It
-costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
-BESIDE_WORK = 0.5
-"""A wait in which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and so is one
-for work that is queued and does not run; of one for what is not recorded it is not known."""
-DEAR = 4
-"""A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
-
-
-def surprises(profile: Profile) -> Iterator[str]:
-    """Yield sentences on the waits whose cost is not what their length or the step suggests, or that only move."""
-    count, step, waits = profile.steps.count, profile.step_ns, profile.waits
-    if not count or not step:
-        return
-    yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
-    for members in by_line(waits, lambda wait: wait[0]):
-        sites, cost = [site for site, _ in members], Cost.of(cost for _, cost in members)
-        stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _named_together(sites)
-        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
-            after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
-            yield f"most of the {duration(stall)} that {named} waits is no loss: the GPU works meanwhile{after}"
-        elif bubble >= FREE * step and bubble >= DEAR * stall:
-            which, when = idle_after(profile, sites), in_or_after([cost])
-            yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
-    groups: dict[int, list[tuple[WaitSite, Cost]]] = defaultdict(list)
-    for site, cost in waits:
-        if site.group is not None:
-            groups[site.group].append((site, cost))
-    for _, members in sorted(groups.items()):
-        if len(members) > 1:
-            bubble = sum(cost.idle_ns for _, cost in members) / count
-            names = ", ".join(_named(site) for site, _ in members[:MAX_NAMED])
-            names += ", ..." if len(members) > MAX_NAMED else ""
-            yield f"one group, {duration(bubble)} idle: if you remove one wait, the next one waits instead ({names})"
-
-
-def idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    """Return which GPU is idle after waits, and "is", as `idle_gpu`."""
-    costs = ((site, given(site.total_cost)) for site in sites)
-    return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
-
-
-def _is_beside_work(sites: Sequence[WaitSite], cost: Cost) -> bool:
-    """Return whether the GPU works on something else for most of the waits of sites."""
-    return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
-
-
-def waits_in_all(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
-    waits = [site for site in profile.sites if site.is_wait]
-    if waits:
-        yield _stall(profile, waits), f"of host time in calls that can block; {_left_idle(profile, waits)}"
-    for name, cause in WAITS.items():
-        held = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
-        if held and cause.held_up:
-            outside = "" if some_in_steps(held) else ", all outside of the complete steps"
-            yield _stall(profile, held), cause.held_up + outside
-
-
-def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
-    """Return what waits leave idle, as far as that is told."""
-    why = profile.withheld
-    reason = why_not(why.stalls, why.per_step, why.drain)
-    if reason:
-        return f"the GPU's idle time after them is {reason}"
-    if not some_in_steps(waits):
-        return "all of them lie outside of the complete steps"
-    costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
-    bubble = sum(cost.idle_ns for cost in costs) / profile.steps.divisor
-    return f"{idle_after(profile, waits)} idle for {duration(bubble)} {in_or_after(costs)} them"
-
-
-def some_in_steps(sites: Iterable[WaitSite]) -> bool:
-    """Return whether some waits lie in complete steps, or may."""
-    return any(cost is None or cost.count for cost in (given(site.in_steps) for site in sites))
-
-
-def _stall(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    """Return how long the host stands at some sites per step, if that is told."""
-    costs = [given(site.in_steps) for site in sites]
-    if profile.withheld.per_step or None in costs:
-        return NOTHING
-    return duration(sum(cost.stall_ns for cost in costs if cost) / profile.steps.divisor)
-
-
-def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
-    """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
-    idle = sum(mean.idle_ns for mean in profile.parts)
-    if profile.parts and profile.estimate.step_ns and bubble_ns > idle:
-        yield (
-            f"as traced, the GPU is idle for {duration(bubble_ns)} after waits; without the profiler, which slows the "
-            f"host, for {duration(idle)} of the whole {profile.steps.whole}"
-        )
-
-
-def _named_together(sites: Sequence[WaitSite]) -> str:
-    if len(sites) == 1:
-        return _named(sites[0])
-    return f"the library code (in {len(sites)} places) that{at(sites[0].place).replace(' at ', ' ', 1)} calls"
-
-
-def _named(site: WaitSite) -> str:
-    name = WAITS[site.cause].label
-    where = f"{name}{at(site.place)}{within([site])}"
-    return where if where != name else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
-
-
-def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
-    """Return what sites cost together per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
-    steps = profile.steps.divisor
-    stalled = [cost for site in sites if (cost := given(site.in_steps))]
-    if profile.withheld.per_step or len(stalled) < len(sites):
-        return (NOTHING,) * 6
-    known = [cost for site in sites if (cost := given(site.in_steps_cost))]
-    sums = Cost.of(known) if len(known) == len(sites) else None
-    times = (sums.drain_ns, sums.own_ns, sums.overhead_ns, sums.idle_ns) if sums else (None,) * 4
-    parts = (NOTHING if time is None else duration(time / steps) for time in times)
-    count, stall_ns = sum(cost.count for cost in stalled), sum(cost.stall_ns for cost in stalled)
-    return how_many(count / steps), duration(stall_ns / steps), *parts
 
 
 def why_not(*reasons: Doubt | None) -> str:
@@ -193,7 +69,7 @@ def either(names: Sequence[str]) -> str:
 
 
 def step_known(step: StepEstimate) -> tuple[str, str] | None:
-    """Return the step without profiler and how it is known; None where nothing tells."""
+    """Return the step without profiler and how it is known; None where it is not known."""
     if step.step_ns is None:
         return (
             None
@@ -211,7 +87,7 @@ HAZARD = "numbers may be wrong"
 
 
 def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
-    """Return what fixing a finding alone brings, `in_short` without its range; where no replay tells, what it is of."""
+    """Return what fixing a finding alone brings, `in_short` without its range; without a replay, what it is of."""
     saving, step_ns = finding.saving, profile.step_ns
     if saving is None:
         return untold(finding) or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
@@ -224,7 +100,7 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
 
 
 def untold(finding: Finding) -> str:
-    """Return what is known of a fix whose saving no replay tells; nothing if that is what waits and copies cost."""
+    """Return what is known of a fix without a replay; nothing if that is what waits and copies cost."""
     if finding.most_ns is not None:
         if finding.rule.family == "waits":
             return f"saves {duration(finding.most_ns)} at most"
@@ -288,7 +164,7 @@ def rates_of(findings: Findings, profile: Profile) -> str:
     """Return whose rates copies have that become pinned; nothing where they are assumed or nothing was replayed."""
     if not findings.machine or not any(finding.saving for finding in findings):
         return ""
-    names = sorted({device.name for device in profile.info.devices if device.name})
+    names = gpu_names(profile)
     other = f"; the trace is of {' and '.join(names)}" if names and findings.machine not in names else ""
     return f"copies that become pinned run at the rates measured on {findings.machine}{other}"
 
@@ -319,8 +195,13 @@ def steps(profile: Profile) -> str:
     return f"{counted(times.count, 'complete step')} ({marker})"
 
 
+def gpu_names(profile: Profile) -> list[str]:
+    """Return the names of the GPUs of a recording, as far as they were recorded."""
+    return sorted({device.name for device in profile.info.devices if device.name})
+
+
 def recording(profile: Profile) -> str:
-    """Return on what a trace was recorded, with which torch, of which rank, and how much of it."""
+    """Return the GPU, the torch and the rank of a recording, its steps and its length."""
     info = profile.info
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
     rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
@@ -338,7 +219,7 @@ def place(at: Place) -> str:
 
 
 def with_more(name: str, count: int) -> str:
-    """Return a name, and of how many it is the first; nothing where there is no name."""
+    """Return a name, and how many more there are; nothing for an empty name."""
     return f"{name} and {count - 1} more" if name and count > 1 else name
 
 

@@ -170,7 +170,7 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
     assert "/pinprof/workloads/copies.py:23" in page()
     failed = invoke("report", trace, "--editor", "javascript:{path}")
     assert failed.exit_code == 2
-    assert "is no editor: name one of vscode" in failed.stderr
+    assert "is not an editor: name one of vscode" in failed.stderr
 
 
 def test_timeline_writes_a_page(trace: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.text import to_text
+from pinprof.report.trace.verdict import sentence
 from pinprof.trace import read_trace
 
 MARK = "execute_context_0(0)_generation_8(8)"

@@ -11,9 +11,9 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
-from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
+from pinprof.report.trace.verdict import sentence
 from pinprof.trace import read_trace
 from pinprof.verdict import UNTOLD
 

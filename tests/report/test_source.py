@@ -153,7 +153,7 @@ def test_each_editor_gets_an_address_that_keeps_its_parts(name: str) -> None:
     "text", ["javascript:alert(1)//{path}", "JavaScript:{path}", "data:text/html,{path}", "vim", "x://file", "{path}"]
 )
 def test_what_is_no_editor_is_an_error(text: str) -> None:
-    with pytest.raises(PinprofError, match="is no editor: name one of vscode, "):
+    with pytest.raises(PinprofError, match="is not an editor: name one of vscode, "):
         editor_of(text)
 
 

@@ -14,7 +14,7 @@ from pinprof.bench.rates import Pinning
 from pinprof.bench.rates import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.advice import advice
+from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Findings, find
 from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE

@@ -9,8 +9,8 @@ from one_after_another import one_after_another
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.trace.advice import advice
 from pinprof.report.trace.text import MAX_FOUND, to_text
+from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Saving, savings
 from pinprof.rules.rule import FAMILIES

@@ -10,9 +10,9 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import analyse
 from pinprof.measurement.division import OUTSIDE
-from pinprof.report.trace.advice import advice
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.text import to_text
+from pinprof.report.trace.verdict import advice
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.verdict import CAUSES, LIMITS, Cost, LimitName, Verdict

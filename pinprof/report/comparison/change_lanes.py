@@ -21,7 +21,7 @@ from pinprof.units import duration
 
 GROUP = "What changed"
 LEVELS = 2
-"""Changes of one sort that lie above each other; those of streams and threads beside these have no room."""
+"""Lanes for changes of one sort; more that run at the same time have no room."""
 WORTH = 0.1
 """A kernel whose time per step changed by less than this share of it is the same,"""
 WORTH_OF_STEP = 0.005
@@ -103,8 +103,8 @@ def _copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
 
 
 def _sentence(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
-    one = {kinds.GONE: figure.before, kinds.NEW: figure.after}.get(kind)
-    return f"{kinds.KINDS[kind].label}: {what}, {amount(figure.unit, one.value) if one else pair(figure)} {per}"
+    only = {kinds.GONE: figure.before, kinds.NEW: figure.after}.get(kind)
+    return f"{kinds.KINDS[kind].label}: {what}, {amount(figure.unit, only.value) if only else pair(figure)} {per}"
 
 
 def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> Iterator[Changed]:

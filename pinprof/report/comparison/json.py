@@ -44,7 +44,7 @@ Sentence: TypeAlias = Annotated[Words, doc("the verdict in a sentence")]
 SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
 WhyNot: TypeAlias = Annotated[Words | None, doc("why they are not compared; null where they are")]
 SavedMs: TypeAlias = Annotated[Ms | None, doc("what the fix saves per step")]
-NameOfFigure: TypeAlias = Annotated[str, doc("which figure; its end tells the unit")]
+NameOfFigure: TypeAlias = Annotated[str, doc("which figure; its end is the unit")]
 DeviceOfFigure: TypeAlias = Annotated[Count | None, doc("the GPU")]
 CopyDirection: TypeAlias = Annotated[Direction, doc("from where to where")]
 CopyMemory: TypeAlias = Annotated[Memory | None, doc("kind of the host's memory")]
@@ -63,7 +63,7 @@ class BriefFigure(Document):
 
 
 class FigureChange(BriefFigure):
-    """Two values of a figure; its name tells the unit."""
+    """Two values of a figure; its name ends with the unit."""
 
     fraction: Annotated[Share | None, doc("the difference of the figure before")]
     noise: Annotated[float | None, doc("how much the figures may differ by chance")]
@@ -220,7 +220,7 @@ def _side(profile: Profile) -> Side:
 
 
 def _figure(figure: ComparedFigure) -> FigureChange:
-    """Return two values of a figure, in the unit that its name tells."""
+    """Return two values of a figure, in the unit of its name."""
     unit = figure.unit
     return FigureChange(
         before=_number(unit, figure.before.value),
@@ -289,5 +289,5 @@ def _found(finding: rules.Finding) -> Found:
     )
 
 
-def _saved_ms(one: rules.Finding | rules.FoundSite) -> float | None:
-    return ms(one.saving.saving_ns) if one.saving else None
+def _saved_ms(finding: rules.Finding | rules.FoundSite) -> float | None:
+    return ms(finding.saving.saving_ns) if finding.saving else None

@@ -24,7 +24,7 @@ MARGIN = 0.02
 
 
 def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup:
-    """Return the comparison as one page that needs nothing else."""
+    """Return the comparison as one page without other files."""
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     parts = [
         Markup("<h2>{}.</h2>").format(verdict(comparison)),

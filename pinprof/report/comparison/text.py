@@ -19,11 +19,11 @@ from pinprof.report.view import in_terminal
 from pinprof.report.words import begun, doubts, printable
 
 MOST = 4
-"""Waits, copies and findings of which each is named so often."""
+"""More waits, copies or findings are counted, not named."""
 WIDEST = 80
 INDENT = 2
-BESIDE = 12
-"""Columns beside a bar: what it is of."""
+LABEL = 12
+"""Columns before a bar, for its name."""
 
 
 def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
@@ -61,7 +61,7 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     ]
     if len(means) < len(comparison.sides):
         return
-    room = min(width - BESIDE - INDENT, WIDEST)
+    room = min(width - LABEL - INDENT, WIDEST)
     longest = max(mean.length_ns for _, _, mean in means)
     yield Text("")
     for side, profile, mean in means:
@@ -70,9 +70,9 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
 
 def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) -> Iterator[RenderableType]:
     parts = step_parts(profile, mean)
-    yield Text(f"  {side:<{BESIDE - INDENT}}{bar_of(parts, max(length, len(parts)))}")
+    yield Text(f"  {side:<{LABEL - INDENT}}{bar_of(parts, max(length, len(parts)))}")
     for line in legend_of(parts, room):
-        yield Padding(Text(line, "dim"), (0, 0, 0, BESIDE))
+        yield Padding(Text(line, "dim"), (0, 0, 0, LABEL))
 
 
 def _lines(changes: Changes) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""What a comparison of two traces shows, in the order in which it is read; a brief tells what changed of it."""
+"""What a comparison of two traces shows, in the order in which it is read; a brief shows what changed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

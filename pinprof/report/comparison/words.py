@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import NOTHING, place, saved, step_known, whole_place, with_more_sites
+from pinprof.report.words import NOTHING, gpu_names, place, saved, step_known, whole_place, with_more_sites
 from pinprof.rules import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
@@ -15,7 +15,7 @@ ARROW = "->"
 MAX_PLACES = 4
 """More lines of one function than this are counted, not listed."""
 MANY_TIMES = 10
-"""A figure that has grown by more is said to be so many times as much: thousands of percent tell nobody how much."""
+"""A figure that grew by more is given as a factor: thousands of percent are hard to read."""
 RARE = 0.01
 """Of figures that did not change, so few may look as if they had, without a word."""
 
@@ -23,15 +23,10 @@ RARE = 0.01
 def labels(comparison: Comparison) -> list[tuple[str, ComparedFigure]]:
     """Return what each figure is, with its GPU if there are several."""
     several = len({figure.device for figure in comparison.figures if figure.device is not None}) > 1
-    return [
-        (
-            figure.label.replace("GPU", f"GPU {figure.device}")
-            if several and figure.device is not None
-            else figure.label,
-            figure,
-        )
-        for figure in comparison.figures
+    named = [
+        f"GPU {figure.device}" if several and figure.device is not None else "GPU" for figure in comparison.figures
     ]
+    return [(figure.label.replace("GPU", gpu), figure) for gpu, figure in zip(named, comparison.figures, strict=True)]
 
 
 def amount(unit: str, value: float | None) -> str:
@@ -65,9 +60,8 @@ def noise(figure: ComparedFigure) -> str:
     """Return what a difference must exceed."""
     if figure.noise is None:
         return NOTHING
-    return (
-        percent(figure.noise).replace(" %", " points") if figure.unit == "share" else amount(figure.unit, figure.noise)
-    )
+    shown = amount(figure.unit, figure.noise)
+    return shown.replace(" %", " points") if figure.unit == "share" else shown
 
 
 def meaning(figure: ComparedFigure) -> str:
@@ -189,7 +183,7 @@ def how_sure(comparison: Comparison) -> Iterator[str]:
         )
     elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
         yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} have the same names"
-    gpus = [sorted({device.name for device in profile.info.devices if device.name}) for _, profile in profiles]
+    gpus = [gpu_names(profile) for _, profile in profiles]
     if all(gpus) and gpus[0] != gpus[1]:
         yield f"the GPUs differ: {', '.join(gpus[0])} before, {', '.join(gpus[1])} after"
     torch = [profile.info.torch_version for _, profile in profiles]
@@ -256,4 +250,4 @@ def saving(change: FindingChange) -> str:
 
 
 def _savings(findings: Sequence[Finding]) -> str:
-    return ", ".join(NOTHING if one.saving is None else duration(one.saving.saving_ns) for one in findings)
+    return ", ".join(NOTHING if finding.saving is None else duration(finding.saving.saving_ns) for finding in findings)

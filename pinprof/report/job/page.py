@@ -44,7 +44,7 @@ from pinprof.units import duration, percent
 MAX_TIMELINES = 4
 """Ranks of a job that have a timeline: each makes the page larger, and is read a second time."""
 AT_FIRST = 2
-"""So many of these are seen at once; the others on request."""
+"""Those of them that are shown at first; the others on request."""
 MARGIN = 0.02
 """Of what is shown at first, before and after it."""
 
@@ -59,7 +59,7 @@ def to_html(
 ) -> Markup:
     """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown.
 
-    `code` says how it shows the user's code, `others` are ranks that have a timeline beside it.
+    `code` says how it shows the user's code, `others` are further ranks that have a timeline.
     """
     own = section(1, entry, MAX_EVENTS, code)
     return report_page(

@@ -32,8 +32,8 @@ MAX_BARS = 8
 LONGEST = 48
 """Characters of the longest bar."""
 LEAST = 10
-BESIDE = 52
-"""Columns that stand beside a bar."""
+LABELS = 52
+"""Columns for the words before and after a bar."""
 MAX_DOUBTS = 2
 LISTED = 16
 """Of more ranks, those that are: the ones that need longest alone."""
@@ -115,7 +115,7 @@ def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     if not longest:
         return
     yield Text("")
-    room = max(min(width - BESIDE, LONGEST), LEAST)
+    room = max(min(width - LABELS, LONGEST), LEAST)
     digits = max(len(str(row.rank)) for row in rows[:MAX_BARS])
     for row in rows[:MAX_BARS]:
         yield Text(_bar(row, ranks, longest, room, digits))

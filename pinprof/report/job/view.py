@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.trace.headline import why_long
+from pinprof.report.trace.verdict import why_long
 from pinprof.report.view import Fact, Section, Table
 from pinprof.report.words import NOTHING, begun, consequence, place, with_more_sites
 from pinprof.units import between, counted, duration, percent
@@ -98,7 +98,7 @@ def verdict_line(ranks: Ranks) -> str:
 
 
 def nobody(ranks: Ranks) -> str:
-    """Return why no rank is named: none holds up the others, or nothing tells."""
+    """Return why no rank is named: none holds up the others, or that is not known."""
     alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
     without = len(ranks.rows) - len(alone)
     if len(alone) <= 1:
@@ -121,13 +121,13 @@ def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
 
 
 def below(ranks: Ranks) -> str:
-    """Return of which rank the report is that follows, and why of this one."""
+    """Return which rank the report below is on, and why on this one."""
     why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
     return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
 
 
 def clocks(ranks: Ranks) -> str | None:
-    """Return how the clocks of the ranks were brought together; None if nothing tells."""
+    """Return how the clocks of the ranks were brought together; None if they were not."""
     if ranks.clocks_within_ns is None:
         return None
     off = max(ranks.rows, key=lambda row: abs(row.clock_ahead_ns))
@@ -138,7 +138,7 @@ def clocks(ranks: Ranks) -> str | None:
 
 
 def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
-    """Return the ranks, those first that need longest alone, then those of which that is not known."""
+    """Return the ranks, those first that need longest alone; where that is not known, last."""
     return sorted(rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank))
 
 

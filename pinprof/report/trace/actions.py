@@ -18,11 +18,11 @@ from pinprof.rules.catalogue import (
 from pinprof.trace.sources import Sources
 
 MOST = 3
-"""Findings of the short report, beside one that may give wrong numbers."""
+"""Findings of the short report, besides one that may give wrong numbers."""
 WORTH = 0.01
 """One that saves a smaller share of the step is left to the full report."""
 BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpinned_batches.RULE.id
-"""Rules of which the first brings something only where the second is mended, too: what to do says both of either."""
+"""Two rules: the first brings something only where the second is mended, too. What to do says both for either."""
 _BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 DROP_SYNCS = "--drop-syncs"
 """The option that takes the waits of a finding out of the program; it needs a place."""
@@ -42,9 +42,9 @@ class Action(NamedTuple):
     do: str
     """What to change, in a few words."""
     is_brief: bool
-    """Whether the short report has it."""
+    """Whether it is in the short report."""
     is_left_out: bool
-    """Whether the short report has it not, and no other row that says the same."""
+    """Whether neither it nor a row that says the same is in the short report."""
 
 
 def actions(profile: Profile, findings: Findings) -> list[Action]:
@@ -84,7 +84,7 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
 
 
 def _brings(finding: Finding) -> float:
-    """Return what a fix saves in ns, at most or for certain; one whose worth nothing tells may be worth any time."""
+    """Return what a fix saves in ns, at most or for certain; one of unknown worth may be worth any time."""
     if finding.saving is not None:
         return finding.saving.saving_ns
     if finding.most_ns is not None:
@@ -101,7 +101,7 @@ def to_do(finding: Finding, findings: Findings) -> str:
 
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:
-    """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding tells."""
+    """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding says that."""
     unpinned = next((other for other in findings if other.rule.id == UNPINNED_BATCHES), None)
     if finding.rule.id != BLOCKING_COPIES or unpinned is None:
         return ""
@@ -123,7 +123,7 @@ def fix_command(profile: Profile) -> str:
 def has_diffs(measured: Analysis | RankPart) -> bool:
     """Return whether `pinprof fix` has a diff for a trace.
 
-    False for a rank of a job, of which the rows are not kept. What reads programs is imported only where one may be
+    False for a rank of a job, whose rows are not kept. The reader of programs is imported only where one may be
     changed: it takes a tenth of a second.
     """
     if isinstance(measured, RankPart) or not _may_have_diffs(measured.profile, measured.findings):

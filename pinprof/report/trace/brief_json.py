@@ -1,11 +1,11 @@
 """The report for programs that read little: what the short report says, in a few kB, with ids of the evidence."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
-from pinprof.document import encoded_within, filled, maybe_ms, range_ms
+from pinprof.document import encoded_within, filled, maybe_ms
 from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
@@ -16,10 +16,11 @@ from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, next_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of
-from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.host import named_lines, of_kind, share_of, way_out
+from pinprof.report.trace.verdict import sentence
 from pinprof.report.words import begun, cut, printable, untellable
 from pinprof.rules import Finding, Findings
+from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
 
 MOST_BYTES = 6000
@@ -33,7 +34,7 @@ ROWS = {
     "launches": ("launches",),
     "gpu": ("kernels",),
 }
-"""The tables of the whole report that a finding of a family rests on, beside itself, as far as the trace has them."""
+"""The tables of the whole report that findings of a family rest on, as far as the trace has them."""
 
 
 class Room(NamedTuple):
@@ -94,19 +95,18 @@ def _brief(traces: Sequence[BriefedTrace], count: int, ranks: Ranks | None, room
 
 
 def _trace(trace: BriefedTrace, room: Room) -> documents.BriefTrace:
-    profile, findings, at = trace.profile, trace.findings, trace.id
-    doubts = list(enumerate(profile.doubts))
+    profile, findings, doubts = trace.profile, trace.findings, trace.profile.doubts
     return documents.BriefTrace(
         path=cut(profile.path, LONGEST_PATH),
         rank=profile.info.rank,
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
         step=_step(profile),
-        verdict=_verdict(profile, findings, at),
+        verdict=_verdict(profile, findings, trace.id),
         findings=[_finding(action, trace) for action in actions(profile, findings)[: room.findings]],
         more_findings=max(len(findings) - room.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
         lines=[] if profile.gpus else [_line(line, trace) for line in named_lines(profile)],
-        cannot_tell=[_doubt(number, doubt, at) for number, doubt in doubts[: room.doubts]],
+        cannot_tell=[_doubt(f"{trace.id}/missing/{at}", doubt) for at, doubt in enumerate(doubts[: room.doubts])],
         more_cannot_tell=max(len(doubts) - room.doubts, 0),
         next=list(_next(profile, findings, diffs=trace.diffs)),
     )
@@ -114,14 +114,8 @@ def _trace(trace: BriefedTrace, room: Room) -> documents.BriefTrace:
 
 def _step(profile: Profile) -> documents.BriefStep:
     step, why = profile.estimate, profile.withheld.step or profile.withheld.estimate
-    return documents.BriefStep(
-        step_ms=maybe_ms(step.step_ns),
-        step_source=step.source,
-        range_ms=range_ms(step.range_ns),
-        bound=profile.bound,
-        count=profile.steps.count,
-        why_null=_short(why.what if why else "nothing tells it") if step.step_ns is None else None,
-    )
+    why_null = _short(why.what if why else "the trace does not show it") if step.step_ns is None else None
+    return filled(documents.BriefStep, step, profile, profile.steps, step_source=step.source, why_null=why_null)
 
 
 def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:
@@ -137,26 +131,29 @@ def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVe
 
 
 def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
-    finding = action.finding
-    file, line, function = finding.evidence.place
-    step_ns = trace.profile.step_ns
-    return documents.BriefFinding(
+    finding, step_ns = action.finding, trace.profile.step_ns
+    return filled(
+        documents.BriefFinding,
+        finding,
+        finding.rule,
         id=f"{trace.id}/findings/{action.place}",
         rule=finding.rule.id,
         title=_short(finding.title),
-        severity=finding.severity,
-        file=file and cut(file, LONGEST_PATH),
-        line=line,
-        function=function and _short(function),
+        **_place(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
         says=begun(action.saves),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
-        numbers=finding.rule.numbers,
         do=_short(begun(action.do)),
         evidence=list(_rows(finding, trace)),
     )
+
+
+def _place(at: Place) -> dict[str, Any]:
+    """Return a place as the fields of `Placed`, cut."""
+    file, line, function = at
+    return {"file": file and cut(file, LONGEST_PATH), "line": line, "function": function and _short(function)}
 
 
 def _rows(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
@@ -180,9 +177,7 @@ def _line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
     remedy = way_out(trace.profile, line)
     return documents.BriefLine(
         id=f"{trace.id}/host_profile/called/{called.index(line)}",
-        file=line.file and cut(line.file, LONGEST_PATH),
-        line=line.line,
-        function=line.function and _short(line.function),
+        **_place(line.place),
         code=trace.quoting.line(line.place, of_call=False) or None,
         share=share,
         per_step_ms=maybe_ms(time_ns),
@@ -191,9 +186,9 @@ def _line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
     )
 
 
-def _doubt(number: int, doubt: Doubt, at: str) -> documents.BriefUntold:
+def _doubt(pointer: str, doubt: Doubt) -> documents.BriefUntold:
     return documents.BriefUntold(
-        id=f"{at}/missing/{number}",
+        id=pointer,
         what=_short(doubt.what),
         cannot=_short(untellable(doubt) or doubt.effect),
         remedy=_short(doubt.remedy),
@@ -203,13 +198,12 @@ def _doubt(number: int, doubt: Doubt, at: str) -> documents.BriefUntold:
 
 def _ranks(ranks: Ranks, most: int) -> documents.BriefRanks:
     rows = longest_alone_first(ranks.rows)
-    return documents.BriefRanks(
-        world_size=ranks.world_size,
+    return filled(
+        documents.BriefRanks,
+        ranks,
         sentence=_short(f"{verdict_of_job(ranks)}."),
-        slowest_rank=ranks.slowest_rank,
-        skew_ms=maybe_ms(ranks.skew_ns),
         shown_rank=ranks.shown_rank if ranks.rows else None,
-        rows=[documents.BriefRank(row.rank, maybe_ms(row.step_ns), maybe_ms(row.alone_ns)) for row in rows[:most]],
+        rows=[filled(documents.BriefRank, row) for row in rows[:most]],
         more_ranks=max(len(rows) - most, 0),
         choice=[_short(remark) for remark in ranks.choice[:most]],
         evidence=["/ranks/rows", "/ranks/collectives", "/ranks/findings"],
@@ -230,11 +224,11 @@ def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[docu
         why = "diffs of what is mechanical and certain; writes nothing"
         yield documents.BriefNext(printable(fix_command(profile)), why)
     elif not profile.gpus:
-        why = "on a machine with a GPU: copies, waits and what a change saves"
-        yield documents.BriefNext("pinprof run SCRIPT", why)
+        yield documents.BriefNext(
+            "pinprof run SCRIPT", "on a machine with a GPU: copies, waits and what a change saves"
+        )
     elif not profile.info.by_pinprof:
-        why = "records the true step, and the lines that fix needs"
-        yield documents.BriefNext("pinprof run SCRIPT", why)
+        yield documents.BriefNext("pinprof run SCRIPT", "records the true step, and the lines that fix needs")
 
 
 def _short(text: str) -> str:

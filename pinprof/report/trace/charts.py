@@ -22,7 +22,7 @@ from pinprof.units import between, duration
 MAX_GPUS = 4
 """Of one trace that have a chart of their steps each."""
 FEW = 10
-"""Of so many steps each length is said."""
+"""The lengths of up to this many steps are listed."""
 
 
 def charts_of(section: str, analysis: Analysis) -> Markup:
@@ -44,13 +44,11 @@ def charts_of(section: str, analysis: Analysis) -> Markup:
     return Markup()
 
 
-def overlap_of_steps(analysis: Analysis) -> Markup:
-    """Return how each step divides, drawn and in numbers; nothing without work of a GPU."""
-    return lines(_overlap(analysis)) if analysis.profile.gpus else Markup()
-
-
-def _overlap(analysis: Analysis) -> Iterator[Markup]:
+def overlap_of_steps(analysis: Analysis) -> Iterator[Markup]:
+    """Yield how each step divides, drawn and in numbers; nothing without work of a GPU."""
     profile = analysis.profile
+    if not profile.gpus:
+        return
     if isinstance(profile.mean_steps, Withheld):
         yield _unshown(profile.mean_steps.reason)
         return
@@ -63,12 +61,8 @@ def _overlap(analysis: Analysis) -> Iterator[Markup]:
         yield note(f"The first {MAX_GPUS} of {len(parts)} GPUs are drawn.")
 
 
-def lengths_of_steps(analysis: Analysis) -> Markup:
-    """Return how long the steps are, drawn and by each way to measure them."""
-    return lines(_steps(analysis))
-
-
-def _steps(analysis: Analysis) -> Iterator[Markup]:
+def lengths_of_steps(analysis: Analysis) -> Iterator[Markup]:
+    """Yield how long the steps are, drawn and by each way to measure them."""
     profile = analysis.profile
     yield _unshown(profile.withheld.step)
     if not profile.withheld.step:

@@ -5,8 +5,7 @@ from pinprof.documents import findings as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
-from pinprof.report.trace.advice import advice, evidence
-from pinprof.report.trace.headline import of_causes, why_long
+from pinprof.report.trace.verdict import advice, evidence, of_causes, why_long
 from pinprof.rules import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
 from pinprof.verdict import Cost

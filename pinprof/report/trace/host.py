@@ -82,7 +82,7 @@ def _share_cells(profile: Profile, sums: HostSums, count: int) -> tuple[str, str
 
 
 def measured_step_ns(profile: Profile) -> float | None:
-    """Return the step without the profiler, of which samples are shares; None where it is only estimated."""
+    """Return the step without the profiler, for shares of samples; None where it is only estimated."""
     return profile.estimate.step_ns if profile.estimate.source != "estimated" else None
 
 

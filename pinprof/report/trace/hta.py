@@ -1,79 +1,73 @@
-"""What HTA tells of traces, for the terminal."""
+"""HTA's figures on traces, for the terminal."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import astuple
 
-from rich.console import RenderableType
-
-from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown
-from pinprof.report.layout import bullet, laid_out, section, table
+from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown, Kernel
+from pinprof.report.elements import Column, number_columns
+from pinprof.report.layout import laid_out
+from pinprof.report.view import Section, Table, in_terminal
 from pinprof.report.words import NOTHING
-from pinprof.units import duration, percent
+from pinprof.units import duration, percent, shortened
 
 MAX_TRACES = 16
 MAX_KERNELS = 8
 MAX_NAME = 60
 """Characters of a kernel's name."""
+TIMES = ("idle", "compute", "other", "overlapped comm.", "launches", "longer than work", f"over {SLOW_CALL_US} us")
+LATE = f"start over {LATE_US} us late"
 
 
 def to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: bool = False) -> str:
-    """Return what HTA tells of traces as text for a terminal of this width."""
-    return laid_out(_parts(breakdowns), width=width, color=color)
+    """Return HTA's figures on traces as text for a terminal of this width."""
+    return laid_out(in_terminal(_section(breakdowns)), width=width, color=color)
 
 
-def _parts(breakdowns: Sequence[Breakdown]) -> Iterator[RenderableType]:
-    chosen = breakdowns[:MAX_TRACES]
-    yield section("HolisticTraceAnalysis")
-    yield from _times(chosen)
-    yield from _streams(chosen)
-    if len(breakdowns) == 1:
-        yield from _kernels(breakdowns[0])
-    else:
-        yield bullet("the JSON report has the kernels of each rank; the report on one trace has those of its rank")
+def _section(breakdowns: Sequence[Breakdown]) -> Section:
+    chosen, notes = breakdowns[:MAX_TRACES], []
+    streams = [row for breakdown in chosen for row in _stream_rows(breakdown)]
+    kernels = [
+        (
+            shortened(kernel.name, MAX_NAME),
+            kernel.kind.lower(),
+            *map(duration, (kernel.time_ns, kernel.mean_ns, kernel.max_ns)),
+        )
+        for kernel in breakdowns[0].kernels[:MAX_KERNELS]
+    ]
+    if len(breakdowns) > 1:
+        kernels = []
+        notes.append("the JSON report has the kernels of each rank; the report on one trace has those of its rank")
     if len(breakdowns) > len(chosen):
-        yield bullet(f"these are {len(chosen)} of {len(breakdowns)} traces; the JSON report has all")
-    yield bullet("all but the last step; compute is all but copies, memsets and communication")
-    for breakdown in chosen:
-        for failure in breakdown.failed:
-            yield bullet(f"rank {breakdown.rank}: HTA does not give its {failure}")
-
-
-def _times(breakdowns: Sequence[Breakdown]) -> Iterator[RenderableType]:
-    launch = ("launches", "longer than work", f"over {SLOW_CALL_US} us", f"start over {LATE_US} us late")
-    rows = table("rank", "idle", "compute", "other", "overlapped comm.", *launch, text_columns=1)
-    for one in breakdowns:
-        times = one.times
-        shares = [NOTHING] * 3
-        if times and times.span_ns:
-            shares = [percent(time / times.span_ns) for time in (times.idle_ns, times.compute_ns, times.other_ns)]
-        overlapped = NOTHING if one.overlapped is None else percent(one.overlapped)
-        counts = [NOTHING] * 4 if one.launches is None else [str(count) for count in asdict(one.launches).values()]
-        rows.add_row(str(one.rank), *shares, overlapped, *counts)
-    yield rows
-
-
-def _streams(breakdowns: Sequence[Breakdown]) -> Iterator[RenderableType]:
-    rows = table(
-        *("rank", "stream", "waits for the host", "between kernels", "else"), "queue", "longest", text_columns=2
+        notes.append(f"these are {len(chosen)} of {len(breakdowns)} traces; the JSON report has all")
+    notes.append("all but the last step; compute is all but copies, memsets and communication")
+    notes += [f"rank {one.rank}: HTA does not give its {failure}" for one in chosen for failure in one.failed]
+    waits = number_columns("waits for the host", "between kernels", "other", "queue", "longest")
+    tables = (
+        Table("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_times, chosen))),
+        Table("", [Column("rank"), Column("stream"), *waits], streams),
+        Table("", [Column("kernel"), Column("kind"), *number_columns("time", "mean", "longest")], kernels),
     )
-    for one in breakdowns:
-        for stream in one.streams:
-            waits = (duration(time) for time in (stream.host_wait_ns, stream.kernel_wait_ns, stream.other_ns))
-            queue = NOTHING if stream.mean_queue is None else f"{stream.mean_queue:.1f}"
-            longest = NOTHING if stream.longest_queue is None else str(stream.longest_queue)
-            rows.add_row(str(one.rank), str(stream.stream), *waits, queue, longest)
-    if rows.row_count:
-        yield rows
+    return Section("HolisticTraceAnalysis", tables=tables, notes=notes)
 
 
-def _kernels(breakdown: Breakdown) -> Iterator[RenderableType]:
-    rows = table("kernel", "kind", "time", "mean", "longest")
-    for kernel in breakdown.kernels[:MAX_KERNELS]:
-        times = (duration(time) for time in (kernel.time_ns, kernel.mean_ns, kernel.max_ns))
-        rows.add_row(_shortened(kernel.name), kernel.kind.lower(), *times)
-    if rows.row_count:
-        yield rows
+def _kernel(kernel: Kernel) -> tuple[str, ...]:
+    times = map(duration, (kernel.time_ns, kernel.mean_ns, kernel.max_ns))
+    return shortened(kernel.name, MAX_NAME), kernel.kind.lower(), *times
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
+def _times(breakdown: Breakdown) -> tuple[str, ...]:
+    times, launches = breakdown.times, breakdown.launches
+    shares = [NOTHING] * 3
+    if times and times.span_ns:
+        shares = [percent(time / times.span_ns) for time in (times.idle_ns, times.compute_ns, times.other_ns)]
+    overlapped = NOTHING if breakdown.overlapped is None else percent(breakdown.overlapped)
+    counts = [NOTHING] * 4 if launches is None else map(str, astuple(launches))
+    return (str(breakdown.rank), *shares, overlapped, *counts)
+
+
+def _stream_rows(breakdown: Breakdown) -> Iterator[tuple[str, ...]]:
+    for stream in breakdown.streams:
+        waits = map(duration, (stream.host_wait_ns, stream.kernel_wait_ns, stream.other_ns))
+        queue = NOTHING if stream.mean_queue is None else f"{stream.mean_queue:.1f}"
+        longest = NOTHING if stream.longest_queue is None else str(stream.longest_queue)
+        yield str(breakdown.rank), str(stream.stream), *waits, queue, longest

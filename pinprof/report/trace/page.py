@@ -19,10 +19,9 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables.fragment import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment, zoom_attribute
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
-from pinprof.report.trace.advice import advice, evidence, unfound
 from pinprof.report.trace.charts import charts_of, lengths_of_steps, overlap_of_steps
-from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.step import bound, of_what, step, while_idle
+from pinprof.report.trace.verdict import advice, evidence, sentence, unfound
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.view import Shown, on_page
 from pinprof.report.words import (
@@ -69,7 +68,7 @@ def report_page(title: str, subject: str, sections: Markup) -> Markup:
 
 
 def timeline_page(analysis: Analysis) -> Markup:
-    """Return the timeline alone as one page that needs nothing else."""
+    """Return the timeline alone as one page without other files."""
     name = PurePath(analysis.profile.path).name
     return page(f"pinprof: {name}", Markup("<main><h1>{}</h1>\n{}\n</main>").format(name, fragment(analysis)))
 
@@ -112,7 +111,7 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
 
 
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
-    """Return the report on one trace, the page's so many-th."""
+    """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
     first = advice(profile, findings)
     do = unbroken(first.sentence)
@@ -248,8 +247,8 @@ def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
     length = "Steps" if steps.count > 1 else f"The {steps.whole}"
     heading = Markup('<h3 id="{0}-{1}">{2}</h3>\n{3}')
     for name, title, chart in (
-        ("overlap", f"Overlap in {where}", overlap_of_steps(entry)),
-        ("steps", length, lengths_of_steps(entry)),
+        ("overlap", f"Overlap in {where}", lines(overlap_of_steps(entry))),
+        ("steps", length, lines(lengths_of_steps(entry))),
     ):
         if chart:
             yield PagePart(f"{name}-{number}", title, heading.format(name, number, title, chart))

@@ -184,7 +184,7 @@ def _is_longer(profile: Profile, mean: MeanStep) -> bool:
 
 
 def step(profile: Profile) -> Fact:
-    """Return how long the step takes without the profiler; where nothing tells, as traced."""
+    """Return how long the step takes without the profiler; where that is not known, as traced."""
     steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
     if known:
         return Fact(name, *known, is_named=False)
@@ -247,7 +247,7 @@ def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> st
 
 
 def bar_of(parts: Sequence[Part], width: int) -> str:
-    """Return parts side by side, together so many characters wide; each that is named has at least one."""
+    """Return parts side by side, `width` characters together; each that is named has at least one."""
     shown = _named(parts)
     whole = sum(part.ns for part in shown)
     if not whole:

@@ -13,14 +13,24 @@ from pinprof.report.layout import bullet, hanging, laid_out, note, section, unbr
 from pinprof.report.sites import LINE
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, fix_command, named_again
-from pinprof.report.trace.advice import advice, evidence, is_of_verdict, removes_more, unfound, way_to_gpu
-from pinprof.report.trace.headline import sentence, way_to_ranks, why_long
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
 from pinprof.report.trace.step import step_bar
+from pinprof.report.trace.verdict import (
+    advice,
+    evidence,
+    is_of_verdict,
+    removes_more,
+    sentence,
+    unfound,
+    way_to_gpu,
+    way_to_ranks,
+    why_long,
+)
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.view import Sentence, begun_row, in_terminal, in_words
 from pinprof.report.words import (
     begun,
+    gpu_names,
     joint_worth,
     place,
     printable,
@@ -188,7 +198,7 @@ def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[Ren
 
 def _of_what(profile: Profile, width: int) -> list[str]:
     """Return the trace and how it was recorded, in one line where that fits."""
-    gpus = ", ".join(sorted({device.name for device in profile.info.devices if device.name}))
+    gpus = ", ".join(gpu_names(profile))
     path, details = printable(profile.path), " · ".join(printable(part) for part in (gpus, steps(profile)) if part)
     line = " · ".join(filter(None, (path, details)))
     return [line] if cell_len(line) <= width or not details else [path, details]

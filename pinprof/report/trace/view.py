@@ -54,7 +54,7 @@ def _doubt(entry: Doubt) -> Sentence:
 
 
 def _known_already(profile: Profile) -> set[str]:
-    """Return the doubts of which the first lines of a short report say all."""
+    """Return the doubts that the first lines of a short report say."""
     known = set() if profile.gpus else {"no_gpu", "no_step_marks"}
     is_measured = profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
     return known | ({"profiler_cost"} if is_measured else set())
@@ -177,7 +177,7 @@ def _overlapped(profile: Profile) -> tuple[str, str]:
     if overlap.value.fraction is None:
         return NOTHING, "of the copy time is overlapped: unknown for these copies"
     known = duration(overlap.value.known_ns)
-    return percent(overlap.value.fraction), f"of {known} copy time is overlapped: kernels run beside it"
+    return percent(overlap.value.fraction), f"of {known} copy time is overlapped by kernels"
 
 
 def _exposed(profile: Profile) -> Iterator[str]:
@@ -189,23 +189,12 @@ def _exposed(profile: Profile) -> Iterator[str]:
     times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
     twice = sum(times) - (given(profile.copy_ns) or 0)
     if twice:
-        beside = f"copies run beside each other for {duration(twice)}"
-        yield f"{beside}: this counts once here, and for each copy in the table"
-    for reason, count, exposed in _exposed_rows(profile):
-        yield f"{duration(exposed)} exposed in {counted(count, 'copy', 'copies')}: {EXPOSED[reason].sentence}"
-
-
-def _exposed_rows(profile: Profile) -> Iterator[tuple[str, int, int]]:
-    """Yield why copies are exposed: reason, copies, for how long in ns; nothing where some of that is withheld.
-
-    The reason is a key of `EXPOSED`.
-    """
-    if profile.withheld.overlap or profile.withheld.causes:
-        return
+        yield f"copies overlap each other for {duration(twice)}: this counts once here, and for each copy in the table"
     for group in profile.exposed:
         reason, count, exposed_ns = given(group.reason), given(group.count), given(group.exposed_ns)
         if reason is not None and count is not None and exposed_ns is not None:
-            yield reason, count, exposed_ns
+            copies = counted(count, "copy", "copies")
+            yield f"{duration(exposed_ns)} exposed in {copies}: {EXPOSED[reason].sentence}"
 
 
 def _input(profile: Profile) -> Section:

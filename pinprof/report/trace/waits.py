@@ -1,25 +1,19 @@
 """The waits of the host: those of the recorded steps by site, and those that were seen elsewhere."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from pinprof.analyses.syncs import WAITS, Cost, by_line
+from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
 from pinprof.report.view import Cell, Fact, Section, Sited, Styled, Table
-from pinprof.report.words import (
-    NOTHING,
-    PARTS,
-    in_short,
-    place,
-    some_in_steps,
-    surprises,
-    wait_cells,
-    waits_in_all,
-    whole_place,
-)
-from pinprof.trace.lines import Placed, WatchedWait, period
-from pinprof.units import counted
+from pinprof.report.words import NOTHING, PARTS, in_short, place, whole_place, why_not
+from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
+from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
+from pinprof.units import counted, duration, how_many, shortened
 
 MAX_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
 """More sites, sites below a line, or lines with waits elsewhere are counted in a terminal, not listed."""
@@ -28,6 +22,16 @@ MAX_ROWS = 100
 BY_LIBRARY = "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
 OUTSIDE = "Waits seen outside of the recorded steps"
 NOT_JOINED = "Waits seen in every step, at lines that no recorded wait is certain to have"
+MAX_NAMED = 4
+"""Sites of a group that are named."""
+FREE = 0.01
+"""A wait of this share of the step that leaves the GPU idle for less than this share of itself loses little time. It
+costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
+BESIDE_WORK = 0.5
+"""A wait in which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and so is one
+for work that is queued and does not run; of one for what is not recorded it is not known."""
+DEAR = 4
+"""A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
 Row = Sequence[Cell]
 
 
@@ -39,8 +43,10 @@ def wait_sections(profile: Profile, by: str, *, full: bool) -> Iterator[Section]
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     if sites:
         yield _recorded(profile, sites, by, full=full)
-    for title, waits in _by_title(profile):
-        yield _elsewhere(title, waits)
+    elsewhere = seen_elsewhere(profile)
+    for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
+        if waits := [wait for wait in elsewhere if wait.is_outside == outside]:
+            yield _elsewhere(title, waits)
 
 
 def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: bool) -> Section:
@@ -49,9 +55,9 @@ def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: boo
     most = len(together) if full else MAX_SITES
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *PARTS.values(), "GPU idle after")
-    all_rows = [row for gathered in together for row in _rows(profile, gathered, by, len(sites))]
-    short = None if full else [row for one in together[:most] for row in _rows(profile, one, by, MAX_WITHIN)]
-    outside, left = len(sites) - len(listed), sum(len(gathered.sites) for gathered in together[most:])
+    all_rows = [row for group in together for row in _rows(profile, group, by, len(sites))]
+    short = None if full else [row for group in together[:most] for row in _rows(profile, group, by, MAX_WITHIN)]
+    outside, left = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
     left_out = [f"and {counted(left, 'more site')}, all in the JSON and HTML reports"] if left else []
     if by == LINE and called_from_several(listed):
         left_out.append(BY_LIBRARY)
@@ -63,7 +69,7 @@ def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: boo
     )
     return Section(
         f"Waits of the host, {profile.steps.per} as traced",
-        facts=[Fact("waits", number, meaning, is_named=False) for number, meaning in waits_in_all(profile)],
+        facts=list(_in_all(profile)),
         tables=[Table(caption, columns, all_rows, short, grid="waits")],
         notes=list(surprises(profile)),
         left_out=left_out,
@@ -72,7 +78,7 @@ def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: boo
 
 
 def _rows(profile: Profile, gathered: Gathered, by: str, most: int) -> Iterator[Row]:
-    """Yield the row of a site; of several their sum, then so many of the costliest, then what is left of them."""
+    """Yield the row of a site; of several their sum, then up to `most` of them, then the sum of the rest."""
     first, *others = gathered.sites
     if not others:
         where = Sited(whole_place(first) or NOTHING, first.place, first.stack)
@@ -91,14 +97,126 @@ def _rows(profile: Profile, gathered: Gathered, by: str, most: int) -> Iterator[
         yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
 
 
-@dataclass(frozen=True)
-class SeenWait(Placed):
+# What the waits of the recorded steps cost
+
+
+def surprises(profile: Profile) -> Iterator[str]:
+    """Yield sentences on the waits whose cost is not what their length or the step suggests, or that only move."""
+    count, step, waits = profile.steps.count, profile.step_ns, profile.waits
+    if not count or not step:
+        return
+    yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
+    for members in by_line(waits, lambda wait: wait[0]):
+        sites, cost = [site for site, _ in members], Cost.of(cost for _, cost in members)
+        stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _named(*sites)
+        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
+            after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
+            yield f"most of the {duration(stall)} that {named} waits is no loss: the GPU works meanwhile{after}"
+        elif bubble >= FREE * step and bubble >= DEAR * stall:
+            which, when = _idle_after(profile, sites), in_or_after([cost])
+            yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
+    groups: dict[int, list[tuple[WaitSite, Cost]]] = defaultdict(list)
+    for site, cost in waits:
+        if site.group is not None:
+            groups[site.group].append((site, cost))
+    for _, members in sorted(groups.items()):
+        if len(members) > 1:
+            bubble = sum(cost.idle_ns for _, cost in members) / count
+            names = ", ".join(_named(site) for site, _ in members[:MAX_NAMED])
+            names += ", ..." if len(members) > MAX_NAMED else ""
+            yield f"one group, {duration(bubble)} idle: if you remove one wait, the next one waits instead ({names})"
+
+
+def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
+    """Return which GPU is idle after waits, and "is", as `idle_gpu`."""
+    costs = ((site, given(site.total_cost)) for site in sites)
+    return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
+
+
+def _is_beside_work(sites: Sequence[WaitSite], cost: Cost) -> bool:
+    """Return whether the GPU works on something else for most of the waits of sites."""
+    return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
+
+
+def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
+    """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
+    idle = sum(mean.idle_ns for mean in profile.parts)
+    if profile.parts and profile.estimate.step_ns and bubble_ns > idle:
+        yield (
+            f"as traced, the GPU is idle for {duration(bubble_ns)} after waits; without the profiler, which slows the "
+            f"host, for {duration(idle)} of the whole {profile.steps.whole}"
+        )
+
+
+def _named(*sites: WaitSite) -> str:
+    """Return what waits, and where."""
+    site, *others = sites
+    if others:
+        return f"the library code (in {len(sites)} places) that{at(site.place).replace(' at ', ' ', 1)} calls"
+    name, where = WAITS[site.cause].label, f"{at(site.place)}{within([site])}"
+    return f"{name}{where}" if where else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
+
+
+def _in_all(profile: Profile) -> Iterator[Fact]:
+    """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
+    waits = [site for site in profile.sites if site.is_wait]
+    if waits:
+        meaning = f"of host time in calls that can block; {_left_idle(profile, waits)}"
+        yield Fact("waits", _stall(profile, waits), meaning, is_named=False)
+    for name, cause in WAITS.items():
+        held = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
+        if held and cause.held_up:
+            outside = "" if some_in_steps(held) else ", all outside of the complete steps"
+            yield Fact("waits", _stall(profile, held), cause.held_up + outside, is_named=False)
+
+
+def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
+    """Return what waits leave idle, as far as that is known."""
+    why = profile.withheld
+    reason = why_not(why.stalls, why.per_step, why.drain)
+    if reason:
+        return f"the GPU's idle time after them is {reason}"
+    if not some_in_steps(waits):
+        return "all of them lie outside of the complete steps"
+    costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
+    bubble = sum(cost.idle_ns for cost in costs) / profile.steps.divisor
+    return f"{_idle_after(profile, waits)} idle for {duration(bubble)} {in_or_after(costs)} them"
+
+
+def some_in_steps(sites: Iterable[WaitSite]) -> bool:
+    """Return whether some waits lie in complete steps, or may."""
+    return any(cost is None or cost.count for cost in (given(site.in_steps) for site in sites))
+
+
+def _stall(profile: Profile, sites: Iterable[WaitSite]) -> str:
+    """Return how long the host stands at some sites per step, if that is known."""
+    costs = [given(site.in_steps) for site in sites]
+    if profile.withheld.per_step or None in costs:
+        return NOTHING
+    return duration(sum(cost.stall_ns for cost in costs if cost) / profile.steps.divisor)
+
+
+def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
+    """Return what sites cost together per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
+    steps = profile.steps.divisor
+    stalled = [cost for site in sites if (cost := given(site.in_steps))]
+    if profile.withheld.per_step or len(stalled) < len(sites):
+        return (NOTHING,) * 6
+    known = [cost for site in sites if (cost := given(site.in_steps_cost))]
+    sums = Cost.of(known) if len(known) == len(sites) else None
+    times = (sums.drain_ns, sums.own_ns, sums.overhead_ns, sums.idle_ns) if sums else (None,) * 4
+    parts = (NOTHING if time is None else duration(time / steps) for time in times)
+    count, stall_ns = sum(cost.count for cost in stalled), sum(cost.stall_ns for cost in stalled)
+    return how_many(count / steps), duration(stall_ns / steps), *parts
+
+
+# Waits elsewhere
+
+
+class SeenWait(NamedTuple):
     """Waits of one line that no wait of the recorded steps is known to have, over the watched steps."""
 
-    file: str
-    line: int | None
-    function: str
-    stack: tuple[str, ...]
+    at: SourceLine
     called: str | None
     """What the line called; None where that is not certain."""
     thread: str
@@ -111,6 +229,16 @@ class SeenWait(Placed):
     """The period in steps; None without one."""
 
     @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self.at.place
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """What led there, the innermost first."""
+        return self.at.stack
+
+    @property
     def is_outside(self) -> bool:
         """Whether it is outside of the recorded steps: what waits in every step waits in these, too."""
         return self.every != 1
@@ -120,16 +248,9 @@ class SeenWait(Placed):
         """How often it waits, in words."""
         if not self.steps:
             return f"after {self.of} watched steps"
-        if self.every == 1:
-            return "every step"
-        if self.every is not None:
-            return f"every {self.every} steps"
-        return f"in {self.steps} of {counted(self.of, 'step')}"
-
-    @property
-    def per_step(self) -> float:
-        """Waits in each step that has some."""
-        return self.waits / max(self.steps, 1)
+        if self.every is None:
+            return f"in {self.steps} of {counted(self.of, 'step')}"
+        return "every step" if self.every == 1 else f"every {self.every} steps"
 
 
 def seen_elsewhere(profile: Profile) -> list[SeenWait]:
@@ -138,20 +259,12 @@ def seen_elsewhere(profile: Profile) -> list[SeenWait]:
     if watched is None:
         return []
     recorded = {(site.file, site.line) for site in profile.sites if site.line is not None}
-    by_line: dict[tuple[object, ...], list[WatchedWait]] = {}
+    of_line: dict[tuple[object, ...], list[WatchedWait]] = {}
     for wait in watched.waits:
         if (wait.line.file, wait.line.line) not in recorded:
-            by_line.setdefault((wait.line.place, wait.called, wait.thread), []).append(wait)
-    of_lines = [_together(waits, watched.steps) for waits in by_line.values()]
+            of_line.setdefault((wait.line.place, wait.called, wait.thread), []).append(wait)
+    of_lines = [_together(waits, watched.steps) for waits in of_line.values()]
     return sorted(of_lines, key=lambda wait: -wait.waits)
-
-
-def _by_title(profile: Profile) -> Iterator[tuple[str, list[SeenWait]]]:
-    """Yield the watched waits without a recorded wait of their line, under the title that is true of them."""
-    waits_elsewhere = seen_elsewhere(profile)
-    for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
-        if waits := [wait for wait in waits_elsewhere if wait.is_outside == outside]:
-            yield title, waits
 
 
 def _elsewhere(title: str, waits: Sequence[SeenWait]) -> Section:
@@ -182,20 +295,9 @@ def _elsewhere(title: str, waits: Sequence[SeenWait]) -> Section:
     )
 
 
-def _together(waits: Iterable[WatchedWait], of: int) -> SeenWait:
+def _together(waits: Sequence[WatchedWait], of: int) -> SeenWait:
     """Return the waits of one line, which may be called from several others."""
-    all_waits = list(waits)
-    often = max(all_waits, key=lambda wait: wait.waits)
-    at = {step for wait in all_waits for step in wait.at if step < of}
-    return SeenWait(
-        file=often.line.file,
-        line=often.line.line,
-        function=often.line.function,
-        stack=often.line.stack,
-        called=often.called,
-        thread=often.thread,
-        waits=sum(wait.waits for wait in all_waits),
-        steps=len(at),
-        of=of,
-        every=period(at, of),
-    )
+    most = max(waits, key=lambda wait: wait.waits)
+    steps = {step for wait in waits for step in wait.at if step < of}
+    count = sum(wait.waits for wait in waits)
+    return SeenWait(most.line, most.called, most.thread, count, len(steps), of, period(steps, of))

@@ -41,7 +41,7 @@ OF_RUN = {
 
 
 def precision(course: WholeRun) -> Iterator[Fact]:
-    """Yield of which steps the measured one is the mean, and where it lies; nothing where it was not timed.
+    """Yield how many steps the measured one is the mean of, and where it lies; nothing where it was not timed.
 
     A range of this run does not hold for other processes: on virtual machines with H100s, the steps of eight programs
     differed by up to 15 % from one process to the next.
@@ -63,10 +63,8 @@ def precision(course: WholeRun) -> Iterator[Fact]:
 def words_of_runs(runs: Runs) -> tuple[str, str]:
     """Return how many runs of the program there were; the step of each, and where that of one more lies."""
     steps = listed([duration(step_ns) for step_ns in runs.step_ns], MOST_RUNS)
-    tells = (
-        f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
-    )
-    return counted(len(runs.step_ns), "run"), f"of {steps} per step; {tells}"
+    more = f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
+    return counted(len(runs.step_ns), "run"), f"of {steps} per step; {more}"
 
 
 def unsteady(profile: Profile) -> str:

@@ -17,7 +17,7 @@ from pinprof.whatif.verification import Verification
 
 
 class Wait(Placed):
-    """What tells a wait from others."""
+    """What distinguishes a wait from others."""
 
     cause: WaitCause
     op: Annotated[str | None, doc("the op around it")]
@@ -102,7 +102,8 @@ def to_json(
         filled(RankChange, _change(change), rank=trace.info.rank) for trace, changes in ranks for change in changes
     ]
     usual = [
-        Usual(**_step(one), name=name, options=options, scenario=one.scenario) for name, options, one in named or ()
+        Usual(**_step(after), name=name, options=options, scenario=after.scenario)
+        for name, options, after in named or ()
     ]
     document = Whatif(
         **_step(prediction),

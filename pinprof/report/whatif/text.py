@@ -139,7 +139,7 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
         yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
     if change.blockers:
         held = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
-        yield f"one graph cannot hold these, of which --drop-syncs all removes the waits: {held}"
+        yield f"one graph cannot hold these (--drop-syncs all removes those that are waits): {held}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:
@@ -158,7 +158,7 @@ def _at(sites: Sequence[Site]) -> str:
 
 
 def where(site: Site) -> str:
-    """Return where a site is, as far as the trace tells."""
+    """Return where a site is, as far as the trace shows it."""
     named = place(site.place)
     return (f"at {named}" if named else f"in {site.op or site.call}") + within([site])
 

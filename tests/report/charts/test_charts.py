@@ -35,10 +35,9 @@ from pinprof.report.charts.copies import MAX_MARKS
 from pinprof.report.charts.steps import MAX_BARS, MAX_SITES
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.steps import shown_numbers
-from pinprof.report.trace.advice import advice, unfound
 from pinprof.report.trace.charts import parts_table
-from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.page import to_html
+from pinprof.report.trace.verdict import advice, sentence, unfound
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Trace

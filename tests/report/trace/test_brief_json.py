@@ -18,8 +18,8 @@ from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
 from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import MOST_BYTES, to_json
-from pinprof.report.trace.headline import sentence
 from pinprof.report.trace.json import to_json as to_whole_json
+from pinprof.report.trace.verdict import sentence
 from pinprof.rules import RULES
 from pinprof.trace import read_trace
 from pinprof.trace.sampled_stacks import HOST_KEY

@@ -130,7 +130,7 @@ def test_copies_at_the_same_time_are_told_where_the_table_counts_more_than_the_s
         builder.kernel(start + 700, 100, launch=start + 695)
     text = text_of(builder.write(tmp_path / "both.json"))
     assert "of 1.20 ms copy time is overlapped" in text  # 400 µs in each step, of copies of 300 and 200 µs
-    assert "copies run beside each other for 300 µs: this counts once here, and for each copy in the table" in text
+    assert "copies overlap each other for 300 µs: this counts once here, and for each copy in the table" in text
     assert "beside each other" not in text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "one.json"))
 
 

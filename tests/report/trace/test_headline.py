@@ -6,9 +6,9 @@ from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
-from pinprof.report.trace.advice import Advice, advice
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
+from pinprof.report.trace.verdict import Advice, advice
 from pinprof.trace import Trace, read_trace
 from pinprof.verdict import LIMITS
 

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.headline import length_of
+from pinprof.report.trace.verdict import length_of
 from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
 from pinprof.trace import read_trace

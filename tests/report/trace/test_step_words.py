@@ -17,8 +17,8 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import SMALLEST, bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
 from pinprof.report.trace.text import to_text
+from pinprof.report.trace.waits import surprises
 from pinprof.report.view import Fact
-from pinprof.report.words import surprises
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
 from pinprof.units import duration
