@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof import rules
-from pinprof.analyses.syncs import Site
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
 from pinprof.document import (
     Count,
@@ -249,14 +248,13 @@ def _range(unit: str, value: Value) -> list[float] | None:
 
 
 def _wait(change: changes.WaitChange) -> WaitChange:
-    before, after = ([_site(site) for site in sites] for sites in (change.before, change.after))
+    before, after = (
+        [filled(WaitSite, site, library=library(site.library)) for site in sites]
+        for sites in (change.before, change.after)
+    )
     return filled(
         WaitChange, change.members[0], change=change.status, before=before, after=after, **_figures(change.figures)
     )
-
-
-def _site(site: Site) -> WaitSite:
-    return filled(WaitSite, site, library=library(site.library))
 
 
 def _copies(change: changes.CopyChange) -> CopyChange:
@@ -277,17 +275,11 @@ def _finding(change: changes.FindingChange) -> FindingChange:
 
 
 def _found(finding: rules.Finding) -> Found:
-    evidence, saving = finding.evidence, finding.saving
     return filled(
         Found,
-        evidence,
+        finding.evidence,
+        finding.saving,
         severity=finding.severity,
-        evidence=evidence.text,
-        saving_ms=_saved_ms(finding),
-        range_ms=range_ms(saving.range_ns) if saving else None,
-        sites=[FoundSite(*site.evidence.place, saving_ms=_saved_ms(site)) for site in finding.sites],
+        evidence=finding.evidence.text,
+        sites=[filled(FoundSite, site.evidence, site.saving) for site in finding.sites],
     )
-
-
-def _saved_ms(finding: rules.Finding | rules.FoundSite) -> float | None:
-    return ms(finding.saving.saving_ns) if finding.saving else None

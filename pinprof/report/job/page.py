@@ -193,22 +193,17 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
         zero = Zero(window.start_ns - ahead, since) if aligned else None
         shared = Shared("ranks", f"rank {rank}", _title(ranks, rows[rank]))
         drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
-    buttons = (_button(rank, seen=place < AT_FIRST) for place, (rank, _) in enumerate(drawn))
-    regions = (_region(rank, timeline, seen=place < AT_FIRST) for place, (rank, timeline) in enumerate(drawn))
+    button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
+    region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
+    buttons = (button.format(rank, "true" if at < AT_FIRST else "false") for at, (rank, _) in enumerate(drawn))
+    regions = (
+        region.format(rank, "" if at < AT_FIRST else Markup(" hidden"), timeline)
+        for at, (rank, timeline) in enumerate(drawn)
+    )
     return Markup(
         '{}<div class="steer ranks" role="group" aria-label="Ranks that are drawn">{}'
         '<output class="rank-note"></output></div>\n{}'
     ).format(note(_explanation(ranks, len(drawn))), Markup().join(buttons), beside(lines(regions)))
-
-
-def _button(rank: int, *, seen: bool) -> Markup:
-    button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
-    return button.format(rank, "true" if seen else "false")
-
-
-def _region(rank: int, timeline: Markup, *, seen: bool) -> Markup:
-    region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
-    return region.format(rank, "" if seen else Markup(" hidden"), timeline)
 
 
 def _clock_ns(analysis: Analysis, row: RankRow) -> int:

@@ -57,12 +57,7 @@ def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
 
 
 def _site(site: FoundSite) -> documents.FindingSite:
-    return filled(documents.FindingSite, site.evidence, evidence=site.evidence.text, saving_ms=_alone_ms(site))
-
-
-def _alone_ms(site: FoundSite | Finding) -> float | None:
-    """Return what a change of this alone saves, if a replay shows it."""
-    return ms(site.saving.saving_ns) if site.saving else None
+    return filled(documents.FindingSite, site.evidence, site.saving, evidence=site.evidence.text)
 
 
 def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
@@ -107,8 +102,8 @@ def _shared(shared: SharedFinding) -> documents.SharedFinding:
         finding,
         finding.evidence,
         finding.rule,
+        finding.saving,
         rule=finding.rule.id,
-        saving_ms=_alone_ms(finding),
         ranks=shared.ranks,
         sites=[filled(documents.SharedSite, _site(of_site.site), ranks=of_site.ranks) for of_site in shared.sites],
     )

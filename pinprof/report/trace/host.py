@@ -48,20 +48,15 @@ def host_section(profile: Profile) -> Section | None:
         [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_ROWS],
         (),
     )
-    notes = [*why_not, f"{by_kind(sums)} ({_precision(sums)})"]
+    within = f"shares are right within {100 * sums.error(sums.samples // 2):.0f} points"
+    precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {within}"
+    notes = [*why_not, f"{by_kind(sums)} ({precision})"]
     return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
 def by_kind(sums: HostSums) -> str:
     """Return how the time divides by kind of code."""
-    parts = (f"{percent(sums.share(count))} in {KIND_NAMES[kind]}" for kind, count in sums.kinds)
-    return ", ".join(parts)
-
-
-def _precision(sums: HostSums) -> str:
-    """Return how much the samples can tell."""
-    within = f"shares are right within {100 * sums.error(sums.samples // 2):.0f} points"
-    return f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {within}"
+    return ", ".join(f"{percent(sums.share(count))} in {KIND_NAMES[kind]}" for kind, count in sums.kinds)
 
 
 def _called_cells(profile: Profile, sums: HostSums, row: CalledLine) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def bound(profile: Profile) -> Fact | None:
     if not profile.bound:
         return None
     if profile.bound == HOST:
-        meaning = STAGING if _is_staging(profile) else _why_idle(profile)
+        meaning = _by_host(profile)
     elif profile.bound == GPU:
         meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
     else:
@@ -93,14 +93,14 @@ def bound(profile: Profile) -> Fact | None:
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning, is_named=False)
 
 
-def _is_staging(profile: Profile) -> bool:
-    """Return whether the GPU spends more time with exposed pageable copies than without work."""
+def _by_host(profile: Profile) -> str:
+    """Return what the GPU that works most does where the host is the limit.
+
+    It is staging if the GPU spends more time with exposed pageable copies than without work.
+    """
     staged = sum(given(group.exposed_ns) or 0 for group in profile.exposed if given(group.reason) == "pageable")
-    return staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus)
-
-
-def _why_idle(profile: Profile) -> str:
-    """Return what the host's limit means for the GPU that works most."""
+    if staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus):
+        return STAGING
     times = busiest_idle_times(profile)
     half = sum(times.values()) / 2
     return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)

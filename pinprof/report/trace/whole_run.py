@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from pinprof.analyses.whole_run.irregular_work import Irregular
 from pinprof.analyses.whole_run.ledger import Entry, WholeRun
 from pinprof.analyses.whole_run.regular_step import Runs
 from pinprof.measurement.profile import Profile
@@ -99,17 +98,13 @@ def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section
 
 def _unlike(course: WholeRun) -> Iterator[Fact]:
     for row in course.irregular:
-        meaning = f"added per step ({OF_STEPS[row.reason]}): {_often(row)}{_at(row.places)}"
+        when = f"every {row.every} steps" if row.every else f"in {counted(row.count, 'step')}"
+        longer = f"{duration(row.ns / row.count)} more {when}"
+        meaning = f"added per step ({OF_STEPS[row.reason]}): {longer}{_at(row.places)}"
         yield Fact(row.reason, duration(row.per_step_ns), meaning, is_named=False)
     if course.unavoidable:
         meaning = f"the recorded steps may contain such work: {course.unavoidable}"
         yield Fact("recorded", NOTHING, meaning, is_named=False)
-
-
-def _often(row: Irregular) -> str:
-    """Return how much longer steps of a kind are, and how often they come."""
-    when = f"every {row.every} steps" if row.every else f"in {counted(row.count, 'step')}"
-    return f"{duration(row.ns / row.count)} more {when}"
 
 
 def _spent(entry: Entry, course: WholeRun) -> Fact:
