@@ -1,6 +1,6 @@
 """A comparison in words and cells, shared by the terminal and the page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
@@ -47,13 +47,12 @@ def difference(figure: ComparedFigure) -> str:
     sign = "+" if change > 0 else "-"
     if figure.unit == "share":
         return f"{sign}{percent(abs(change)).removesuffix(' %')} points"
-    share = f" ({_share_of(figure.fraction)})" if figure.fraction is not None and figure.after.value else ""
-    return f"{sign}{amount(figure.unit, abs(change))}{share}"
-
-
-def _share_of(fraction: float) -> str:
-    """Return a difference as a share of the figure before; of a far larger figure how many times as much it is."""
-    return f"{how_many(1 + fraction)} times as much" if 1 + fraction >= MANY_TIMES else percent(abs(fraction))
+    difference = f"{sign}{amount(figure.unit, abs(change))}"
+    if figure.fraction is None or not figure.after.value:
+        return difference
+    times = 1 + figure.fraction
+    share = f"{how_many(times)} times as much" if times >= MANY_TIMES else percent(abs(figure.fraction))
+    return f"{difference} ({share})"
 
 
 def noise(figure: ComparedFigure) -> str:
@@ -79,7 +78,8 @@ def meaning(figure: ComparedFigure) -> str:
 
 def outcome(figure: ComparedFigure) -> str:
     """Return whether a figure became better or worse beyond noise; nothing where it did neither that one can read."""
-    if not figure.has_changed or figure.difference is None or _reads_alike(figure):
+    before, after = (amount(figure.unit, value.value) for value in (figure.before, figure.after))
+    if not figure.has_changed or figure.difference is None or before == after:
         return ""
     return BETTER if (figure.difference > 0) == figure.more_is_better else WORSE
 
@@ -97,11 +97,6 @@ def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
     else:
         figures = change.exposed, change.time, change.rate
     return next(filter(None, map(outcome, figures)), "")
-
-
-def _reads_alike(figure: ComparedFigure) -> bool:
-    """Return whether the figures are the same to all digits that are shown: however steady, no difference to tell."""
-    return amount(figure.unit, figure.before.value) == amount(figure.unit, figure.after.value)
 
 
 def telling(figure: ComparedFigure) -> bool:
@@ -218,21 +213,17 @@ def pair(figure: ComparedFigure) -> str:
 
 def where(change: WaitChange | FindingChange) -> str:
     """Return the place of waits or findings, before and after where it differs."""
-    sides = [
-        _places(
+    sides = []
+    for members in (change.before, change.after):
+        places = (
             with_more_sites(place(member.evidence.place), len(member.sites))
             if isinstance(member, Finding)
             else whole_place(member)
             for member in members
         )
-        for members in (change.before, change.after)
-    ]
+        sides.append(listed(list(dict.fromkeys(filter(None, places))), MAX_PLACES))
     shown = [side for side in dict.fromkeys(sides) if side]
     return f" {ARROW} ".join(shown) or NOTHING
-
-
-def _places(places: Iterable[str]) -> str:
-    return listed(list(dict.fromkeys(filter(None, places))), MAX_PLACES)
 
 
 def repinning(change: Repinned, per: str) -> str:
@@ -243,11 +234,10 @@ def repinning(change: Repinned, per: str) -> str:
 
 def saving(change: FindingChange) -> str:
     """Return what fixing it alone saves, on the sides that have it."""
-    sides = [_savings(members) for members in (change.before, change.after)]
+    sides = [
+        ", ".join(duration(finding.saving.saving_ns) if finding.saving else NOTHING for finding in members)
+        for members in (change.before, change.after)
+    ]
     if change.status in {GONE, NEW}:
         return "".join(sides)
     return sides[0] if sides[0] == sides[1] else f"{sides[0]} {ARROW} {sides[1]}"
-
-
-def _savings(findings: Sequence[Finding]) -> str:
-    return ", ".join(NOTHING if finding.saving is None else duration(finding.saving.saving_ns) for finding in findings)
