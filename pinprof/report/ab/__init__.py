@@ -1,1 +1,1 @@
-"""What two versions of a program have shown against each other, and what a search among revisions has found."""
+"""The comparison of two versions, and the search among revisions, as text and JSON."""

@@ -33,7 +33,7 @@ KINDS = {
     "edit": "changed line: ",
     "line": "line: ",
 }
-"""What kind of thing changed, before its name."""
+"""The words before the name of what changed, by kind."""
 
 
 def percent(ratio: float) -> str:

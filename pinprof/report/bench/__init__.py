@@ -1,1 +1,1 @@
-"""What the experiments measured, as text, page and JSON."""
+"""The bench as text, page and JSON."""

@@ -1,4 +1,4 @@
-"""What the bench of a machine shows of each experiment, and all of it for the terminal.
+"""The sections of a bench, one for each experiment, and the whole bench for the terminal.
 
 The page and traces/BENCH.md use the same words.
 """
@@ -43,7 +43,7 @@ ADVICE = {
     "pin_workers": "Enough for the pin thread",
     "link_reached": "The link",
 }
-"""What each piece of advice is about."""
+"""The titles of the pieces of advice."""
 SPREAD = (
     "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; of five rounds or more "
     "these two are left out. Where rounds differ, it goes as far as another bench may, judged by them and by how much "

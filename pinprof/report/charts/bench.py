@@ -24,7 +24,7 @@ OTHER = Key("other", BLUE)
 PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
 
 OF_LINES = 16
-"""From one label of a size to the next below the lines of a bench, as a factor."""
+"""The factor from one label of a size to the next."""
 BENCHED = {
     "HtoD pageable": Key("HtoD pageable", VERMILLION, "x"),
     "HtoD pinned": Key("HtoD pinned", ORANGE, "circle"),
@@ -35,7 +35,7 @@ BENCHED = {
 HOST, STALLS = "host", "stalls"
 """Rows of a picture that are of no stream."""
 STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
-"""Of bars of streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
+"""Kinds of bars on streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 
 
 def times_chart(figures: Sequence[Figure], published: dict[str, float]) -> Chart | None:

@@ -52,7 +52,7 @@ class View(NamedTuple):
     data: dict[str, Any]
     layout: dict[str, Any]
     series: tuple[int, ...] = ()
-    """Of the series, those whose data change."""
+    """The series whose data change."""
 
 
 class ChartChoice(NamedTuple):
@@ -64,7 +64,7 @@ class ChartChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """What plotly draws, and what it shows in words; of texts, only those that are `Markup` are HTML."""
+    """A figure of plotly and its caption; only texts that are `Markup` are HTML."""
 
     caption: str
     data: list[dict[str, Any]]
@@ -72,11 +72,11 @@ class Chart:
     keys: tuple[Key, ...] = field(default=())
     choices: tuple[ChartChoice, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
-    """What hovering says of each category of the axis x, as `customdata`."""
+    """The hover text of each category of the axis x, as `customdata`."""
     min_width: int = 0
     """Pixels that it needs; on a narrower screen it scrolls by itself."""
     config: dict[str, Any] = field(default_factory=dict)
-    """How it is steered, where that is not as in other charts."""
+    """Options of plotly that differ from those of other charts."""
 
 
 def ending(text: str, longest: int) -> str:

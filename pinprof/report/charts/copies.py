@@ -14,13 +14,12 @@ from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, 
 from pinprof.units import counted, duration, rate, size, sizes
 
 MAX_MARKS = 2000
-"""More marks lie on each other, and make the page slow and large."""
+"""The most marks; more would hide each other, and make the page slow and large."""
 PER_OCTAVE, PER_RATE = 12, 60
-"""How finely copies are gathered where there are more: sizes within a twelfth of a doubling, rates within a sixtieth of
-the best."""
+"""The grid on which copies are gathered if there are more: parts of a doubling of the size, and of the best rate."""
 SYMBOL_OF_MEMORY = {"pageable": "x", "pinned": "circle", "unknown": "square", "none": "diamond"}
 FEW_SIZES = 3
-"""So few sizes have a label each."""
+"""Up to this number of sizes have a label each."""
 WIDE = 4**8
 """A wider range of sizes has room for every other label only."""
 TICKS = tuple(4**power for power in range(1, 18))

@@ -33,7 +33,7 @@ from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms, percent
 
 MAX_POINTS = 2000
-"""More lie within a pixel; outliers are always drawn."""
+"""The most points of a line; outliers are always drawn."""
 UNLIKE = 0.2
 """A step that differs from the median by less than this share of it is not an outlier,"""
 DEVIATIONS = 6
@@ -41,11 +41,11 @@ DEVIATIONS = 6
 HEADROOM = 1.15
 """Room for a label above the longest step."""
 LOW = 0.2
-"""Of the height: below a line that is lower than this a label would lie on the axis."""
+"""The share of the height under which the label of a line would lie on the axis."""
 FEW = 3
-"""Of fewer steps none is an outlier."""
+"""The fewest steps among which one can be an outlier."""
 MAX_BARS = 200
-"""More cannot be told apart on a laptop; then a bar is the mean of several steps."""
+"""The most bars that fit a laptop; of more steps a bar is the mean of several."""
 NUMBERED = 12
 """Steps that have a number each on the axis."""
 GAPS = 60
@@ -55,11 +55,11 @@ HOST = Key("host: from the start of a step to the next one's", hues.OP, symbol="
 GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, symbol="diamond")
 OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
 ALL_WORK = "from its first work to its last"
-"""What the bar of the only step is: that of several begins where the work of the step before ends."""
+"""The extent of the bar of a single step; one of several begins where the work of the step before ends."""
 
 
 MAX_SITES = 10
-"""More are in the table."""
+"""The most places that are drawn; the table has all."""
 LONGEST = 44
 """Characters of a place that fit a phone."""
 DRAIN = Key(f"host waits: {PARTS['drain']}", hues.WAIT)

@@ -27,7 +27,7 @@ from pinprof.trace.tables import NONE, WHOLE_TRACE, Trace
 from pinprof.units import duration, ms, size
 
 BAR_HEIGHT = 0.84
-"""Of a row."""
+"""The height of a bar, in rows."""
 ROW, LINE, BUTTONS, AXIS = 22, 17, 40, 50
 """Pixels of a row, of a line of text or of the legend, of the buttons with their margin, and of the axis below."""
 TITLE = 42
@@ -41,7 +41,7 @@ WRAPPED = 140
 MOST_BUTTONS = 12
 """Steps that have buttons; more are chosen from a menu."""
 MARGIN = 0.01
-"""Of the time that is shown, left and right of it."""
+"""The margin at both sides, as a share of the time that is shown."""
 NAMED = (kinds.STEP, *range(kinds.STALL, kinds.KERNEL_KIND))
 """Kinds whose bars have their name in them, where it has room."""
 SAME = {
@@ -67,9 +67,9 @@ class Bars(NamedTuple):
     start_ms: list[float]
     length_ms: list[float]
     hover: list[str]
-    """What is said of each bar; only `Markup` is HTML."""
+    """The hover text of each bar; only `Markup` is HTML."""
     text: list[str]
-    """What stands in each bar; empty if nothing does."""
+    """The label in each bar; empty if bars have none."""
 
 
 def timeline_chart(

@@ -1,1 +1,1 @@
-"""What a gate says: as text, and as GitHub, SARIF and JUnit read it."""
+"""The check as text, and as GitHub, SARIF and JUnit read it."""

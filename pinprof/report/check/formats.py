@@ -9,9 +9,9 @@ from pinprof.report.words import place, printable
 from pinprof.units import listed
 
 MOST_NAMED = 3
-"""How many further places an annotation names before it counts the rest."""
+"""The most further places that an annotation names; it counts the rest."""
 COMMANDS = {"tolerated": "notice", "not compared": "notice"}
-"""By the status of a limit that is not kept and does not fail; all that fail are errors."""
+"""Workflow commands by the status of a limit that is not kept and does not fail; those that fail are errors."""
 
 
 def to_github(checked: Sequence[Checked]) -> str:

@@ -15,9 +15,9 @@ from pinprof.rules import RULES
 from pinprof.units import counted
 
 MAX_PLACES = 10
-"""More places of one limit than this are counted, not listed."""
+"""The most places of one limit that are listed; the others are counted."""
 STYLES = {"kept": "green", "tolerated": "yellow", "not compared": "yellow", "unknown": "bold yellow"}
-"""Of verdicts; those that are broken are red."""
+"""Styles of verdicts; broken limits are red."""
 INDENT = 14
 WHY_INDENT = 4
 

@@ -30,9 +30,9 @@ OF_CODE: dict[Kind, Key] = {
 }
 WHOLE = Key("the whole", hues.PALE)
 FEWEST = 2
-"""Of fewer places a flame graph of waits shows no more than the table."""
+"""The fewest places of a flame graph of waits; of one the table shows as much."""
 MODULE = "<module>"
-"""What Python calls code outside of functions."""
+"""Python's name for code outside of functions."""
 WRAPPERS = ("_wrapped_call_impl", "_call_impl")
 """Functions of torch between each module and its `forward`: they would make three levels of each."""
 OF_MODULES = tuple(f"Module.{name}" for name in WRAPPERS)
@@ -52,7 +52,7 @@ SMALLEST = 9
 
 
 class FlameFrame(NamedTuple):
-    """What a box shows: the same under all that call it."""
+    """The frame that a box shows, the same under all its callers."""
 
     name: str
     place: str
@@ -61,17 +61,17 @@ class FlameFrame(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What the width of a box stands for; every path has a value of each measure."""
+    """A meaning of the width of boxes; every path has a value of each measure."""
 
     label: str
     of: str
-    """What all values together are, to follow a share: `the time`."""
+    """The whole, to follow a share: `the time`."""
     ns: float | None
-    """What a value of 1 stands for; None where that is not known."""
+    """The time of a value of 1; None where that is not known."""
     per: str = ""
-    """What to follow a time: `of the step`."""
+    """The words after a time: `of the step`."""
     unit: str = ""
-    """What values count, if not time: `samples`."""
+    """The unit of values that are not times: `samples`."""
 
 
 class Path(NamedTuple):
@@ -95,7 +95,7 @@ class Box:
 
 @dataclass(frozen=True)
 class FlameGraph:
-    """What is drawn, and its words."""
+    """The boxes of a flame graph, with title and caption."""
 
     title: str
     caption: str

@@ -1,4 +1,4 @@
-"""What a track is, and how it becomes events: slices in rows that never overlap, instants, arrows, names.
+"""Tracks as trace events: slices in rows that never overlap, instants, arrows, names.
 
 Perfetto leaves out a slice that begins in another one of its track and ends behind it, and says nothing
 (google/perfetto#4280).
@@ -16,7 +16,7 @@ from pinprof.report.words import printable
 from pinprof.trace.tables import Int64s
 
 CATEGORY = "pinprof"
-"""Of every event that pinprof adds."""
+"""The category of every event that pinprof adds."""
 ARROW = "awaits"
 
 APART_NS = 2
@@ -36,7 +36,7 @@ class Arrow(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What is said about a slice."""
+    """The name and args of a slice."""
 
     name: str
     args: dict[str, Any]

@@ -14,14 +14,14 @@ from pinprof.trace.tables import Bools, Int32s, Int64s
 from pinprof.units import shortened
 
 MOST_ROWS = 20_000
-"""Of a table, those of most time: each takes about 40 bytes of the page."""
+"""The most rows of a table, those of most time: each takes about 40 bytes of the page."""
 LONGEST_NAME = 300
 """Characters of a name: that of a kernel can have thousands."""
 
 Scopes: TypeAlias = "tuple[Sequence[float | None], Sequence[float | None]]"
 """A figure of each row: in the regular steps, and in the whole recording."""
 TEXT, COUNT, TIME, BYTES, RATE, SHARE = "text", "count", "time", "bytes", "rate", "share"
-"""What a column holds: times are ns, rates bytes per ns."""
+"""The kinds of columns: times are ns, rates bytes per ns."""
 
 
 class Field(NamedTuple):
@@ -32,11 +32,11 @@ class Field(NamedTuple):
     kind: str = TEXT
     meaning: str = ""
     ratio: tuple[str, str] | None = None
-    """It is the first of these columns by the second; `whole` is the time that shares are of."""
+    """The two columns whose ratio it is; `whole` is the time that shares are of."""
     adds: bool = False
-    """Whether it adds up over events: that of a step is the sum divided by their number."""
+    """Whether it adds up over events; per step it is the sum divided by the number of steps."""
     over_rows: bool = True
-    """Whether, if so, the sum over rows means something."""
+    """Whether its sum over rows means something, too."""
 
 
 COUNTED = Field("count", "count", COUNT, adds=True)
@@ -60,7 +60,7 @@ class Grid:
     texts: dict[str, list[str]]
     numbers: dict[str, Scopes]
     seen: dict[str, list[Any]]
-    """Where the timeline shows the events of each row: what they have in common there."""
+    """The values by which the timeline finds the events of each row."""
     source: str
     """The timeline's name for what the rows are of."""
     longest_ns: tuple[Int64s, Int64s]
@@ -71,7 +71,7 @@ class Grid:
     stacks: list[tuple[str, ...]] = field(default_factory=list)
     """The call stack of each row, innermost first, if there are any."""
     together: dict[str, list[list[int]]] = field(default_factory=dict)
-    """What rows may be gathered by, and which of them are then one; any other row stands alone."""
+    """Ways to gather rows, each with the rows that become one; any other row stands alone."""
 
     def __len__(self) -> int:
         return len(self.longest_ns[0])
@@ -82,7 +82,7 @@ class Groups:
     """Events in groups, the group of most time first."""
 
     first: Int64s
-    """Of each group one of its events."""
+    """One event of each group."""
     which: Int64s
     """Per event its group; that of the last number is of no table."""
     time_ns: Int64s
@@ -110,7 +110,7 @@ class Groups:
 
     @property
     def count(self) -> Scopes:
-        """How many events each group has."""
+        """The number of events of each group."""
         return self._of_scopes(np.ones(len(self.which), np.int64))
 
     @property
@@ -129,7 +129,7 @@ class Groups:
 
     @cached_property
     def longest(self) -> Int64s:
-        """Of each group the longest event."""
+        """The longest event of each group."""
         order = np.lexsort((self.time_ns, self.which))
         last = np.searchsorted(self.which[order], np.arange(len(self)), side="right") - 1
         return order[last]

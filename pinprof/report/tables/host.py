@@ -30,7 +30,7 @@ PARTS_OF_WAITS: tuple[tuple[Field, Callable[[Cost], int]], ...] = (
     (Field("rest", PARTS["rest"], TIME, "the call itself", adds=True), lambda cost: cost.overhead_ns),
     (Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True), lambda cost: cost.idle_ns),
 )
-"""What is told of waits besides their length, unless it is withheld."""
+"""The columns of waits besides their length, unless they are withheld."""
 
 
 def ops(analysis: Analysis) -> Grid | None:

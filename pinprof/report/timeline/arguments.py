@@ -1,6 +1,6 @@
-"""What the args of events say, in words, for the page: what many events share is there once, their own numbers apart.
+"""Word the args of events for the page: texts that many events share are stored once, numbers of their own in columns.
 
-Nothing is taken on trust: a value that is not of the form that torch writes is shown as it stands, like all others.
+A value that has not the form in which torch writes it is shown as it stands.
 """
 
 import json
@@ -21,13 +21,13 @@ from pinprof.units import counted, how_many, listed, size
 Args: TypeAlias = Mapping[str, Any]
 
 INPUTS = "inputs"
-"""How the line begins that GPU work has, too, from the op that asked for it."""
+"""The beginning of a line of an op, which its GPU work shows, too."""
 MAX_INPUTS, MAX_TENSORS = 16, 4
-"""Inputs of an op that are told, and tensors in a list of them."""
+"""The most inputs of an op that are shown, and tensors in a list of them."""
 MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60
 """Characters of a line, of a key and of a value, and how many others are listed."""
 DIMENSIONS, IMAGES = 3, 4
-"""Of a grid and of a block; of a batch of images."""
+"""The dimensions of a grid and of a block, and of a batch of images."""
 LARGEST_SIZE = 1 << 62
 
 DIMS, TYPES, STRIDES, CONCRETE = "Input Dims", "Input type", "Input Strides", "Concrete Inputs"
@@ -37,11 +37,11 @@ BYTES = {
     **dict.fromkeys(("float", "int"), 4),
     **dict.fromkeys(("double", "long"), 8),
 }
-"""Of an element, by the name that torch gives its type, in lower case."""
+"""The size of an element by torch's name for its type, in lower case."""
 
 
 class Recorded(NamedTuple):
-    """What is told of an event."""
+    """The texts on an event."""
 
     lines: tuple[str, ...]
     others: tuple[tuple[str, str], ...]
@@ -180,9 +180,9 @@ LARGEST = 1 << 52
 LONGEST = 1 << 20
 """Longer args are not looked into; those of an op on a thousand tensors have 50,000 characters."""
 MOST_CHARACTERS = 3_000_000
-"""Of args in a page, what is shared counted once; a recording of 100 MB with shapes has a tenth of that."""
+"""The most characters of args in a page; a recording of 100 MB with shapes has a tenth of that."""
 CODE_CHARACTERS = 6
-"""Of the number of a text in a page."""
+"""The size of the number of a text in a page."""
 TOO_LONG = Recorded(("its args are too long for this page",), ())
 TOO_MANY = Recorded(("its args are not in this page: too many events have different ones",), ())
 UNREADABLE = Recorded(("its args cannot be read",), ())
@@ -190,13 +190,13 @@ CHANGED = "its file has changed since it was read"
 
 
 class Interned:
-    """What is told of events, by number; equal ones have the same, and 0 is nothing."""
+    """Numbers for the texts on events; equal texts have one number, and 0 is nothing."""
 
     def __init__(self) -> None:
         self.texts: dict[str | tuple[str, str], int] = {}
         """Lines, and others as key and value, with their numbers."""
         self.sets: list[tuple[list[int], list[int]]] = []
-        """Of each number the texts that are its lines, and its others."""
+        """The texts of each number: its lines, and its others."""
         self._of_args: dict[bytes, int] = {}
         self._numbers: dict[Recorded, int] = {}
         self._left = MOST_CHARACTERS
@@ -212,7 +212,7 @@ class Interned:
         return self._of_args[key]
 
     def number(self, recorded: Recorded) -> int:
-        """Return the number of what is told of an event."""
+        """Return the number of the texts on an event."""
         if recorded not in self._numbers:
             self._numbers[recorded] = len(self.sets)
             self.sets.append((self._texts(recorded.lines), self._texts(recorded.others)))
@@ -230,11 +230,11 @@ class Interned:
 
 
 class Arguments:
-    """What a trace's file says of the events that some lanes draw."""
+    """The args, in a trace's file, of the events that some lanes draw."""
 
     def __init__(self, trace: Trace, lanes: Iterable[Lane]) -> None:
         self.why = ""
-        """Why nothing is known, in words."""
+        """The reason why no args are known."""
         self._interned = Interned()
         wanted: dict[str, Bools] = {}
         for lane in lanes:
@@ -242,7 +242,7 @@ class Arguments:
                 wanted.setdefault(table, np.zeros(len(getattr(trace, table)), bool))[lane.row[lane.count == 1]] = True
         self._sets = {table: np.zeros(len(rows), np.int64) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
-        """Of each table the numbers by key, one more than they are; 0 is none."""
+        """The numbers of each table by key, plus one; 0 is none."""
         event = None
         try:
             for event in look_up(trace, wanted):
@@ -253,7 +253,7 @@ class Arguments:
             self.why = CHANGED
 
     def _number(self, event: EventArgs) -> int:
-        """Return the number of what is told of an event, and keep its own numbers."""
+        """Return the number of the texts on an event, and keep its own numbers."""
         if not event.args:
             return 0
         if len(event.args) > LONGEST:
@@ -292,5 +292,5 @@ class Arguments:
 
     @property
     def header(self) -> dict[str, Any]:
-        """What the numbers of the columns mean."""
+        """The meaning of the numbers in the columns."""
         return {"why": self.why, "own": OWN, "texts": list(self._interned.texts), "sets": self._interned.sets}

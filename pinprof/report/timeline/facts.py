@@ -1,4 +1,4 @@
-"""What is looked up in a trace once for all lanes: its steps, what is around its calls, and which work they await."""
+"""Facts of a trace that all lanes share: names of steps, the surroundings of calls, and the work that stalls await."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ MAX_PLACE = 200
 
 @dataclass(frozen=True)
 class Facts:
-    """A trace, its measurements, and what is looked up in them when it is first asked for."""
+    """A trace and its measurements, with facts that are looked up when first needed."""
 
     trace: Trace
     analysis: Analysis
@@ -35,7 +35,7 @@ class Facts:
 
     @cached_property
     def around(self) -> "Surroundings":
-        """What is around calls, stalls and GPU work."""
+        """The surroundings of calls, stalls and GPU work."""
         return Surroundings.of(self.trace, self.analysis)
 
     def awaited(self, stalls: Int64s) -> Int64s:

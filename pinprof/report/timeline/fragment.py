@@ -58,19 +58,19 @@ alone) · click shows details · / searches · ? all keys</p>""")
 
 
 class Zero(NamedTuple):
-    """What times are read from, if not the step in which they lie."""
+    """The time from which an axis counts, if not the start of the step that is shown."""
 
     ns: int
     """On the clock of the trace."""
     since: str
-    """What starts then."""
+    """The name of what starts then."""
 
 
 class Shared(NamedTuple):
     """Timelines under each other that are as one: one axis, one selection, one set of tools."""
 
     axis: str
-    """A word that these timelines have in common."""
+    """The name of the axis, common to these timelines."""
     name: str
     """The short name of one of them."""
     title: str

@@ -1,4 +1,4 @@
-"""What a rectangle can be, a row each: its name in the legend, its colour and its pattern; a kind is its number.
+"""The kinds of rectangles, a row each: name in the legend, colour and pattern; the number of the row is the kind.
 
 And what is left of the name of an event in a narrow one.
 """
@@ -23,9 +23,9 @@ class Kind(NamedTuple):
     pattern: str = ""
     """A key of `HATCHES`: it is distinguished from its neighbours without colours."""
     has_names: bool = False
-    """Whether it has many events of different names, which shades tell apart."""
+    """Whether its events have many names, shown in different shades."""
     short: str = ""
-    """What stands in its rectangles before the size, if they have one, in place of their name."""
+    """The label of its rectangles in place of their name, before the size if they have one."""
 
 
 _ROWS: list[Kind] = []

@@ -33,20 +33,20 @@ class Rising(NamedTuple):
 
 Column: TypeAlias = "np.ndarray | Names | Links | Rising"
 Columns: TypeAlias = dict[str, Column]
-"""What there is to say of rectangles besides their times, a value for each."""
+"""Facts on rectangles besides their times, a value for each."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the rectangles of a lane can be; the rows are below."""
+    """The source of the rectangles of a lane; the rows are below."""
 
     name: str
     columns: Callable[[Facts, "Lane"], Columns]
-    """What the page has of them; what it says of one is in `words.js`."""
+    """The columns that the page gets; `words.js` makes sentences of them."""
     table: str = ""
     """The table of a trace whose rows they are, with names and args."""
     is_nested: bool = False
-    """Whether they are around each other, on a thread."""
+    """Whether they are nested, on a thread."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Lane:
     """The event; of a block of merged ones the longest. Of a source without a table it is a row of `Stalls`, a step, or
     a place in `names`, and nothing in an overlap band."""
     count: Int64s
-    """How many events it stands for."""
+    """The number of events that it stands for."""
     busy_ns: Int64s
     """Their summed duration."""
     thread: int = NONE
     """The host thread of its events, as an index into `Trace.threads`."""
     folded: bool = False
-    """Whether it is only seen on request."""
+    """Whether it is hidden until somebody unfolds it."""
     names: tuple[str, ...] = ()
-    """Of changes: what `row` counts."""
+    """Names of changes, by `row`."""
     shares: Mapping[int, Int64s] = field(default_factory=dict)
-    """Of an overlap band with merged parts: ns of each kind in each rectangle."""
+    """The ns of each kind in each rectangle, in an overlap band with merged parts."""
 
     def __len__(self) -> int:
         return len(self.start_ns)

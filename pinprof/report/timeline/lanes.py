@@ -44,12 +44,12 @@ from pinprof.trace.tables import (
 from pinprof.trace.threads import STEP_PREFIX
 
 OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3
-"""How deep nested (or, on a stream, overlapping) events are drawn; deeper ones are counted."""
+"""The levels of nested (or, on a stream, overlapping) events that are drawn; deeper ones are counted."""
 MAX_THREADS, MAX_STREAMS = 4, 12
 """The busiest host threads, and streams per device, that are drawn; the others are counted."""
 
 DEEPEST_OP, DEEPEST_FRAME = 24, 64
-"""How deep ops and frames are drawn at all; deeper ones are counted."""
+"""The levels of ops and frames in folded lanes; deeper ones are counted."""
 MODULE_CALL = "nn.Module: "
 """Before the name of the class, in the event of a module's call."""
 ROLES = ("main", "autograd", "pin_memory", "other")
@@ -170,7 +170,7 @@ class _Stack(NamedTuple):
     rows: Int64s
     kind: Int64s | int
     labels: tuple[str, ...]
-    """Of the first lanes; the others have none."""
+    """The labels of the first lanes; the others have none."""
     folded: bool = False
 
     def lanes(self, depths: range, deeper: str) -> Iterator[Lane | LeftOut]:

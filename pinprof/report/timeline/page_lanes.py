@@ -17,10 +17,10 @@ from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
 MAX_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
 FOLDED_SHARE = 0.15
-"""Of the rectangles that may be in a page, for lanes that are folded at first: a recording has far more Python frames
+"""The share of a page's rectangles for lanes that are folded at first: a recording has far more Python frames
 than other events."""
 FULL_SHARE = 0.7
-"""Of the rectangles that may be in a page, for the steps that are there in full."""
+"""The share of a page's rectangles for the steps that are there in full."""
 FINEST_NS = 1_000
 """Merging begins with what is shorter than this."""
 
@@ -32,9 +32,9 @@ class Detail(Drawing):
     full: tuple[int, ...]
     """Steps whose events are all there; all steps if nothing is merged. What is folded at first does not count."""
     folded_narrow_ns: int = 0
-    """Of lanes that are folded at first: neighbours shorter than this are merged; 0 if nothing is merged."""
+    """Neighbours shorter than this are merged in lanes that are folded at first; 0 if nothing is merged."""
     folded_full: tuple[int, ...] = ()
-    """Of them: steps whose events are all there, if some are merged."""
+    """Steps whose events are all in the folded lanes, if some events are merged."""
 
 
 class _Thinned(NamedTuple):

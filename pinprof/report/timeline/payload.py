@@ -1,4 +1,4 @@
-"""What the page's script draws from: the lanes of the whole trace as typed columns, and what their codes mean.
+"""The data that the page's script draws: the lanes of the whole trace as typed columns, and the meaning of their codes.
 
 All columns are one block of bytes, in which each takes as few as hold its values. Its bytes are laid out by
 significance, first the lowest of all values, then the next: times that differ in their low bytes only shrink to a third
@@ -25,14 +25,14 @@ from pinprof.report.words import cut
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 Packed: TypeAlias = "list[int]"
-"""Where a column lies in the block: offset, bytes per value, number of values; a width of 0 is one value for all.
+"""The place of a column in the block: offset, bytes per value, number of values; a width of 0 is one value for all.
 
 A fourth number says that the differences of its values are kept, of any sign.
 """
 
 WIDTHS = ((1, np.uint8), (2, np.uint16), (4, np.uint32))
 LEVEL = 6
-"""Of deflate; level 9 takes four times as long for 1 % less."""
+"""The level of deflate; 9 takes four times as long for 1 % less."""
 ABSENT, UNDRAWN, FIRST = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 

@@ -1,4 +1,4 @@
-"""What the plotly timeline draws of a trace: whole steps from the first complete one on, as many as a browser takes."""
+"""The lanes of the plotly timeline: whole steps from the first complete one on, as many as a browser takes."""
 
 import shlex
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MAX_BARS = 20_000
 PIXELS = 1200
 """Width of the plot on a laptop's screen."""
 FRACTION = 1 / 16
-"""Where a single step has too many bars, events narrower than this part of a pixel of the full view are merged, so that
+"""If a single step has too many bars, events narrower than this part of a pixel of the full view are merged, so that
 one can zoom in 16 times and still see each; the part doubles until what is drawn is few enough."""
 
 

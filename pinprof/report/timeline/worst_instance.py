@@ -1,4 +1,4 @@
-"""Where a finding is at its worst: the wait or the copy that Perfetto's tracks show, and that the timeline zooms to."""
+"""Find the worst instance of a finding: the wait or copy that Perfetto's tracks show and the timeline zooms to."""
 
 import json
 from typing import NamedTuple
@@ -16,13 +16,13 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Table
 
 LINKED = {"launch": "its launch", "awaited": "awaited work"}
-"""What an event is to the one that is shown, by the column that leads to it."""
+"""The relation of a linked event to the one that is shown, by the column of the link."""
 OF_COPIES = ("copies", "overlap", "hazards")
 """Families of rules whose findings may be about copies."""
 
 
 class Mark(NamedTuple):
-    """What is marked, in which lanes (a source by name such as `stalls`, or `device N`), and from when to when."""
+    """A marked event: its name, its lanes (a source such as `stalls`, or `device N`), its start and its end."""
 
     what: str
     where: str
@@ -36,7 +36,7 @@ class Instance(NamedTuple):
     start_ns: int
     end_ns: int
     marks: tuple[Mark, ...]
-    """What it is about first."""
+    """The event that the finding is about, and the events linked to it."""
 
 
 def zoom_attribute(analysis: Analysis, finding: Finding) -> Markup:

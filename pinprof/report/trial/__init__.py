@@ -1,1 +1,1 @@
-"""What a trial of a patch has shown."""
+"""The trial of a patch as text and JSON."""
