@@ -17,6 +17,10 @@ from pinprof.errors import CaptureError
 pytestmark = pytest.mark.slow  # each test is a process of its own
 
 
+def under_python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
 def test_script_is_stopped_politely_after_the_last_window(tmp_path: Path) -> None:
     source = (
         TRAIN + "try:\n    train(1000)\nexcept Exception:\n    print('swallowed')\nfinally:\n    print('cleaned up')"
@@ -40,27 +44,17 @@ def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
     show = "print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, sys.modules['__main__'].train)"
     source = f"import os, sys\ndef train(): pass\n{show}\nsys.exit(7)"
     ran = run(tmp_path, source, "--lr", "0.1")
-    under_python = subprocess.run(
-        [sys.executable, "train.py", "--lr", "0.1"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert ran.out.partition(" at 0x")[0] == under_python.stdout.partition(" at 0x")[0]
-    assert ran.status == under_python.returncode == 7
+    python = under_python(tmp_path, "train.py", "--lr", "0.1")
+    assert ran.out.partition(" at 0x")[0] == python.stdout.partition(" at 0x")[0]
+    assert ran.status == python.returncode == 7
 
 
 def test_failing_script_shows_its_own_traceback_and_keeps_the_trace(tmp_path: Path) -> None:
     fail = "def after(step):\n    if step == 8:\n        raise ValueError('boom')\n\n"
     loop = "for step in range(20):\n    steps.make()\n    after(step)\n"
     ran = run(tmp_path, f"import steps\n{fail}{loop}", step_marker=STEPS)
-    under_python = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
     assert ran.status == 1
-    assert ran.err == under_python.stderr
+    assert ran.err == under_python(tmp_path, "train.py").stderr
     assert ran.result["recorded_steps"] == 1
     assert "ProfilerStep#2" in recorded_steps(tmp_path)
 
@@ -89,21 +83,25 @@ def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
     assert ran.result["recorded_steps"] == 1
 
 
-def test_a_program_without_steps_is_told_the_two_ways_to_mark_them(tmp_path: Path) -> None:
-    ran = run(tmp_path, "print('hello')")
-    assert "CaptureError: the program drew no batch from a DataLoader and made no optimizer step" in ran.err
-    assert "pinprof.step()" in ran.err
-    assert "--step-marker" in ran.err
-
-
-def test_a_program_that_ends_before_its_steps_are_understood_is_told_so(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + "train(3)")
-    assert "CaptureError: the program ended after 3 optimizer steps and 0 batches, too few to tell" in ran.err
-
-
-def test_too_few_steps_says_how_many_are_needed(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + "train(7)")
-    assert "CaptureError: the program ended after 4 steps, before one was recorded; 9 are needed" in ran.err
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        (
+            "print('hello')",
+            ["drew no batch from a DataLoader and made no optimizer step", "pinprof.step()", "--step-marker"],
+        ),
+        (TRAIN + "train(3)", ["the program ended after 3 optimizer steps and 0 batches, too few to tell"]),
+        (TRAIN + "train(7)", ["the program ended after 4 steps, before one was recorded; 9 are needed"]),
+    ],
+    ids=["no steps", "too few to understand", "too few to record"],
+)
+def test_a_program_without_a_recorded_step_is_an_error_with_the_way_out(
+    tmp_path: Path, source: str, sentences: list[str]
+) -> None:
+    ran = run(tmp_path, source)
+    assert "CaptureError: the program " in ran.err
+    for sentence in sentences:
+        assert sentence in ran.err
 
 
 SURROUNDINGS = """
@@ -139,9 +137,8 @@ def test_surroundings_of_a_script_and_of_a_module_are_those_under_python(tmp_pat
     for words in (["train.py"], ["-m", "package.train"], ["-m", "package"]):
         options = {"module": len(words) == 2, "step_marker": STEPS, "force": True}
         ran = run(tmp_path, SURROUNDINGS, "--lr", "0.1", name=words[-1], **options)
-        python = subprocess.run(
-            [sys.executable, *words, "--lr", "0.1"], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
+        python = under_python(tmp_path, *words, "--lr", "0.1")
+        assert python.returncode == 0
         assert ran.err == ""
         assert ran.out == python.stdout
         assert "exit handler __main__ elsewhere True" in ran.out
@@ -244,11 +241,8 @@ except ValueError as error:
     raise RuntimeError("cannot train") from error
 """
     ran = run(tmp_path, source)
-    under_python = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
     assert ran.status == 1
-    assert ran.err == under_python.stderr
+    assert ran.err == under_python(tmp_path, "train.py").stderr
 
 
 def test_a_fork_that_runs_to_the_end_of_the_script_records_nothing(tmp_path: Path) -> None:
