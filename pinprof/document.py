@@ -99,13 +99,13 @@ def filled(document: type[Filled], *sources: object, **fields: Any) -> Filled:
 
 def _from_first(sources: Sequence[object], name: str) -> Any:
     for source in sources:
+        if name.endswith("ms") and hasattr(source, in_ns := name.removesuffix("ms") + "ns"):
+            time = getattr(source, in_ns)
+            return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
         if hasattr(source, name):
             return getattr(source, name)
         if name in PLACE and hasattr(source, "place"):
             return getattr(source.place, name)
-        if name.endswith("ms") and hasattr(source, in_ns := name.removesuffix("ms") + "ns"):
-            time = getattr(source, in_ns)
-            return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
     if any(source is None for source in sources):
         return None
     raise AttributeError(f"{type(sources[-1]).__name__} has no {name}")

@@ -40,6 +40,21 @@ def test_times_are_filled_in_ms_and_a_place_in_its_fields() -> None:
     assert (unknown.time_ms, unknown.range_ms, unknown.note) == (None, None, "long")
 
 
+def test_a_field_comes_from_the_first_record_that_has_it() -> None:
+    first, second = Place("train.py", 3, "train"), Measured("add", 1_234_567.8, None)
+    assert filled(Work, first, second) == Work("train.py", 3, "train", "add", 1.234568, None, "long")
+    assert filled(Work, first, None, name="add", note="none").time_ms is None
+
+
+def test_a_time_is_rounded_to_the_nanosecond_though_the_record_also_has_it_in_ms() -> None:
+    class InMs(Measured):
+        @property
+        def time_ms(self) -> float:
+            return (self.time_ns or 0.0) / 1e6
+
+    assert filled(Work, InMs("add", 1_234_567.8, None)).time_ms == 1.234568
+
+
 def test_without_a_source_fields_are_null() -> None:
     assert filled(Work, None, name="add", note="none") == Work(None, None, None, "add", None, None, "none")
 
