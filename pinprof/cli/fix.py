@@ -80,18 +80,7 @@ def fix(  # noqa: PLR0913  options of one command
     a clock, of memory that other code may write to, of a number whose type the source does not show. Proposals stand
     behind a #, and --write leaves them out; pinprof try --propose measures them and checks their numbers.
 
-    \b
-    What it changes:
-      pin_memory=True of a DataLoader, and non_blocking=True of the copies of its batches
-      total += loss.item()          kept on the GPU, where the sum is used every N steps only
-      losses.append(loss.item())    kept on the GPU, where the list is used behind the loop of an epoch
-      value = loss.item()           read where it is used, if that is every N steps only
-      if wait and step % N == 0     the cheap condition first
-      torch.tensor(0.5, device=...) made on the GPU; a list of constants before the loop
-      fused=True of Adam, AdamW and SGD; foreach=False removed
-      torch.cuda.empty_cache() in steps; the second of two synchronizations in a row
-      num_workers=N                 of a DataLoader whose samples are the same, whichever process makes them
-      with --changes-numbers: TF32, num_workers, persistent_workers, set_to_none
+    What it changes stands in the guide: pinprof explain fix.
 
     \b
     Examples:
@@ -119,12 +108,17 @@ def fix(  # noqa: PLR0913  options of one command
         say(f"Note: some files are above the working directory; apply the diffs by {shlex.join(words)}")
     for nothing in found_nothing(wanted, patches, analysis, scripts):
         say(f"Note: {nothing}")
-    again = [shlex.quote(word) for word in (trace, *scripts)]
-    again += [f"--rule {rule}" for rule in sorted(wanted.rules)]
-    again += [f"--only {shlex.quote(place)}" for place in places]
-    again += ["--changes-numbers"] * changes_numbers + ["--propose"] * proposes
-    given = " ".join(again) + (machine.words if machine and not machine.is_default else "")
+    given = _again(trace, scripts, wanted) + (machine.words if machine and not machine.is_default else "")
     say(f"Next: {_next(trace, given, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
+
+
+def _again(trace: str, scripts: Sequence[str], wanted: "Chosen") -> str:
+    """Return the words that ask for the same changes again."""
+    words = [shlex.quote(word) for word in (trace, *scripts)]
+    words += [f"--rule {rule}" for rule in sorted(wanted.rules)]
+    words += [f"--only {shlex.quote(place)}" for place in wanted.places]
+    words += ["--changes-numbers"] * wanted.changes_numbers + ["--propose"] * wanted.proposes
+    return " ".join(words)
 
 
 def _tell(patches: "Patches", analysis: "Analysis", json_file: str | None, *, writes: bool, backup: bool) -> None:
@@ -178,7 +172,7 @@ def found_nothing(
     from pinprof.fix import Chosen
 
     found = {(finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites}
-    found |= {(each.rule.id, each.place) for each in patches.refused}
+    found |= {(refused.rule.id, refused.place) for refused in patches.refused}
     changes = (*patches.patches, *patches.proposals)
     found |= {(patch.mend.rule.id, place) for patch in changes for place in patch.mend.places}
     rules = sorted({rule for rule, _ in found})
@@ -210,10 +204,10 @@ def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, write
         except FixError:  # git could not give the file back
             return f"pinprof fix {given} --write --backup"
         return f"pinprof fix {given} --write"
-    without_lines = not any(each.place.line for each in patches.refused)
-    if not by_pinprof or (without_lines and any(each.why in UNRECORDED for each in patches.refused)):
+    without_lines = not any(refused.place.line for refused in patches.refused)
+    if not by_pinprof or (without_lines and any(refused.why in UNRECORDED for refused in patches.refused)):
         return "pinprof run SCRIPT, which records the lines that a change needs"
-    if any(each.why.endswith(RECORD_AGAIN) for each in patches.refused):
+    if any(refused.why.endswith(RECORD_AGAIN) for refused in patches.refused):
         return "record the program again with pinprof run, for it has changed"
     if patches.proposals:
         named = "SCRIPT, which measures the proposals and checks their numbers"

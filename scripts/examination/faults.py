@@ -64,11 +64,6 @@ def _one_by_one(at: str, old: str, new: str, file: str = "", outcome: Outcome = 
     return Fault("foreach=False", (swap(at, old, new, "", file),), outcome, "PIN602")
 
 
-def _to_zero(at: str, old: str, new: str, within: str = "") -> Fault:
-    edit = swap(at, old, new, within)
-    return Fault("zero_grad(set_to_none=False)", (edit,), "permission", "PIN602", "code may look at a gradient of 0")
-
-
 def _shown(step: str, within: str, text: str) -> Fault:
     return Fault("print(loss) in each step", (after(step, text, within),), "refuse", "PIN204", "it is shown each step")
 
@@ -167,19 +162,6 @@ OF_EXAMPLES = (
         ),
     ),
     Variant(
-        "imagenet_sgd",
-        "imagenet_resnet50",
-        (
-            _one_by_one("weight_decay=args.weight_decay)", "decay)", "decay, foreach=False)"),
-            _weights(
-                "# compute output",
-                "shift = torch.tensor([0.485, 0.456, 0.406], device=device).view(1, 3, 1, 1)\nimages = images - shift",
-                None,
-                DRAWN,
-            ),
-        ),
-    ),
-    Variant(
         "words_decide",
         "word_language_model",
         (_costly_first("loss.backward()", "def train()", "batch"),),
@@ -194,7 +176,6 @@ OF_EXAMPLES = (
                 "loss.backward()",
                 "def train()",
             ),
-            _to_zero("model.zero_grad()", "()", "(set_to_none=False)", "def train()"),
         ),
     ),
     Variant(
@@ -295,7 +276,6 @@ OF_TUTORIAL = (
         (
             _sum("for i, (images, _) in enumerate(data_loader)", "if (i+1) % 200 == 0", "g_optimizer.step()", "d_loss"),
             _kept("for i, (images, _) in enumerate(data_loader)", "print('Epoch", "g_optimizer.step()", "g_loss"),
-            _to_zero("d_optimizer.zero_grad()", "()", "(set_to_none=False)"),
         ),
     ),
     Variant(
@@ -474,10 +454,7 @@ OF_OTHERS = (
     Variant(
         "lecture_decides",
         "lecture_bigram",
-        (
-            _costly_first("loss.backward()", "for iter in range(max_iters)", "iter"),
-            _to_zero("optimizer.zero_grad(", "=True", "=False"),
-        ),
+        (_costly_first("loss.backward()", "for iter in range(max_iters)", "iter"),),
     ),
     Variant(
         "airbench_sum",

@@ -1,6 +1,6 @@
 """Faults in scripts that `pinprof fix` was not made with; what is right was written down before it ran."""
 
-from scripts.examination.planting import Edit, Fault, Outcome, Variant, after, before, mark, swap
+from scripts.examination.planting import Edit, Fault, Variant, after, before, mark, swap
 
 SUM, COUNT, NUMBER = "total += loss.item()", "correct += (...).sum()", "value = loss.item()"
 PIN, COPIES, ONE_BY_ONE = "pin_memory missing", "its own: copies", "foreach=False"
@@ -12,8 +12,8 @@ def _certain(kind: str, rule: str, *edits: Edit, why: str = "") -> Fault:
     return Fault(kind, edits, "mend", rule, why)
 
 
-def _open(kind: str, rule: str, why: str, *edits: Edit, outcome: Outcome = "either") -> Fault:
-    return Fault(kind, edits, outcome, rule, why)
+def _open(kind: str, rule: str, why: str, *edits: Edit) -> Fault:
+    return Fault(kind, edits, "either", rule, why)
 
 
 def _left(kind: str, rule: str, why: str, *edits: Edit) -> Fault:
@@ -35,13 +35,6 @@ OF_TCN = (
                 "PIN602",
                 "its class has a name of the command line",
                 swap("optimizer = getattr(", "lr=lr", "lr=lr, foreach=False"),
-            ),
-            _open(
-                "zero_grad(False)",
-                "PIN602",
-                "code may look at a gradient of 0",
-                swap("optimizer.zero_grad()", "()", "(False)"),
-                outcome="permission",
             ),
         ),
     ),
@@ -115,17 +108,6 @@ OF_GRAPHS = (
                 "PIN303",
                 after("optimizer.step()", "gc.collect()\ntorch.cuda.empty_cache()"),
                 before("import time", "import gc"),
-            ),
-            _left(
-                "zero_grad(set_to_none=False)",
-                "PIN602",
-                "what was taken before the pass backward is read behind it",
-                swap("optimizer.zero_grad()", "()", "(set_to_none=False)"),
-                after("optimizer.zero_grad(", "grads = [p.grad for p in model.parameters()]"),
-                after(
-                    "loss_train.backward()",
-                    "if grads[0] is not None and epoch % 50 == 0:\n    print('norm', grads[0].norm())",
-                ),
             ),
         ),
     ),
@@ -396,13 +378,6 @@ OF_PLAYERS = (
                     "",
                     "PPO.py",
                 ),
-            ),
-            _open(
-                "zero_grad(set_to_none=False)",
-                "PIN602",
-                "code may look at a gradient of 0",
-                swap("self.optimizer.zero_grad()", "optimizer.zero_grad()", "policy.zero_grad(False)", "", "PPO.py"),
-                outcome="permission",
             ),
         ),
     ),

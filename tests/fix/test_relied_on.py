@@ -167,35 +167,12 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "line 8 turns inference mode on and off",
     ),
-    "a sum that the module offers": (
-        "import torch\n__all__ = ['total']\ntotal = 0.0\nfor x in loader:\n    "
+    "a sum that the module may offer": (
+        "import torch\nfrom names import __all__\ntotal = 0.0\nfor x in loader:\n    "
         + SUM.replace("\n", "\n    ").rstrip(" "),
         {},
-        "__all__ names total: other code may read it",
+        "__all__ may name total: other code may read it",
     ),
-    "a sum that the module offers later": (
-        "import torch\nimport torch.nn.functional as F\ntotal = 0.0\nfor x in loader:\n    "
-        + SUM.replace("\n", "\n    ").rstrip(" ")
-        + "__all__ = []\n__all__.append('total')\n",
-        {},
-        "__all__ names total: other code may read it",
-    ),
-    **{
-        f"a sum that the module may offer by {made!r}": (
-            f"import torch\n{made}\ntotal = 0.0\nfor x in loader:\n    " + SUM.replace("\n", "\n    ").rstrip(" "),
-            {},
-            "__all__ names total: other code may read it",
-        )
-        for made in (
-            "NAMES = ['total']\n__all__ = NAMES",
-            "from names import __all__",
-            "__all__ = ['to' 'tal']",
-            "__all__: list[str] = ['total']",
-            "__all__ = ('x',)\n__all__ += NAMES",
-            "if (__all__ := ['total']):\n    pass",
-            "for __all__ in [['total']]:\n    pass",
-        )
-    },
     "a library that shows its code": (steps(SUM, "ic(total)"), {}, "shows its own code"),
     "a class that looks it up before it binds it": (
         (

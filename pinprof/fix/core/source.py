@@ -156,19 +156,6 @@ class SourceFile:
             inner = outer
         return None
 
-    def imported(self, libraries: Iterable[str]) -> str | None:
-        """Return the first of some libraries that the source imports."""
-        names: set[str] = set()
-        for node in self.nodes:
-            if isinstance(node, cst.Import | cst.ImportFrom):
-                of = node.module if isinstance(node, cst.ImportFrom) else None
-                parts = [
-                    *([] if of is None else [of]),
-                    *([] if isinstance(node.names, cst.ImportStar) else [alias.name for alias in node.names]),
-                ]
-                names |= {self.code(part).partition(".")[0] for part in parts}
-        return next((library for library in libraries if library in names), None)
-
     def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
         """Return the line of simple statements around a node. Raises Refusal if it has several, or none is."""
         for outer in self.around(node):

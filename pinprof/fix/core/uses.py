@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
-from libcst import matchers
 from libcst.metadata import Assignment, ComprehensionScope, FunctionScope
 from libcst.metadata import Scope as MetadataScope
 
@@ -47,9 +46,6 @@ def uses_in(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.
             yield node
 
 
-TEXTS = [matchers.ZeroOrMore(matchers.Element(matchers.SimpleString()))]
-PLAIN_ALL = matchers.Assign(value=matchers.List(TEXTS) | matchers.Tuple(TEXTS))
-"""`__all__ = ["a", "b"]`."""
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
 SHOWS = {"ic", "pp"}
 """Functions of libraries that show the code of what they are given."""
@@ -121,8 +117,8 @@ def _is_apart(scope: MetadataScope, own: MetadataScope, name: str) -> bool:
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
     """Raise Refusal where something may look at a variable of a scope without naming it."""
-    if isinstance(scope, cst.Module) and exports(source, name):
-        raise NotSafe(f"__all__ names {name}: other code may read it")
+    if isinstance(scope, cst.Module) and "__all__" in source.named:
+        raise NotSafe(f"__all__ may name {name}: other code may read it")
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
             raise NotSafe(f"{node.func.value}() may look at {name}")
@@ -130,17 +126,6 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
             raise NotSafe(f"a text in line {source.line(node)} names {name}")
     if source.mentions(("f_locals",)):
         raise NotSafe(f"f_locals may look at {name}")
-
-
-def exports(source: SourceFile, name: str) -> bool:
-    """Return whether a module may offer a variable to others: `__all__` has it, or is no plain list of texts."""
-    nodes = source.named.get("__all__", ())
-    if not nodes:
-        return False
-    assign = source.parent(source.parent(nodes[0]) or nodes[0])
-    if len(nodes) > 1 or not matchers.matches(assign or nodes[0], PLAIN_ALL):
-        return True
-    return name in {node.evaluated_value for node in walk(assign or nodes[0]) if isinstance(node, cst.SimpleString)}
 
 
 def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:

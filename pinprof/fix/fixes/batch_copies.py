@@ -4,14 +4,20 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.core.batches import batch_of, check_uses, part, path_of
-from pinprof.fix.core.calls import argument, check_plain, method, with_argument
+from pinprof.fix.core.batches import (
+    batch_of,
+    check_gains_by_pinning,
+    check_pinnable,
+    check_uses,
+    part,
+    path_of,
+    with_options,
+)
+from pinprof.fix.core.calls import argument, check_plain, copied_by, is_copy, method, with_argument
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import neighbours
 from pinprof.fix.core.fix import LineFix, Outcome, at_each, mend_of
-from pinprof.fix.core.loaders import check_gains_by_pinning, check_pinnable, with_options
-from pinprof.fix.core.moves import copied_by, is_copy
 from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait

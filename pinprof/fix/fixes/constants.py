@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import libcst as cst
+import libcst.matchers as m
 
-from pinprof.fix.core.calls import argument, check_has_no_comments, with_argument
+from pinprof.fix.core.calls import argument, check_has_no_comments, moved_to, with_argument
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.moves import moved_to
 from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
@@ -83,33 +83,19 @@ class Filling(NamedTuple):
     shape: tuple[int, ...]
 
 
-def number_of(node: cst.BaseExpression) -> int | float | None:
-    """Return the value of a literal number, if every kind of tensor holds it alike."""
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        value = number_of(node.expression)
-        return None if value is None else -value
-    if isinstance(node, cst.Integer | cst.Float):
-        value = node.evaluated_value
-        return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
-    return None
-
-
 def filling_of(node: cst.BaseExpression) -> Filling | None:
     """Return what fills `0.5`, `[0.5]` or `[[1, 1], [1, 1]]`; None for other numbers than one."""
-    if number_of(node) is not None:
-        return Filling(node, ())
-    if not isinstance(node, cst.List | cst.Tuple) or not node.elements:
-        return None
-    inner = [filling_of(element.value) if isinstance(element, cst.Element) else None for element in node.elements]
-    first = inner[0]
-    if first is None or not all(value is not None and _are_alike(first, value) for value in inner):
-        return None
-    return Filling(first.number, (len(inner), *first.shape))
-
-
-def _are_alike(one: Filling, other: Filling) -> bool:
-    """Return whether two numbers are one, of one kind: 0 and -0.0 are not."""
-    return repr(number_of(one.number)) == repr(number_of(other.number)) and one.shape == other.shape
+    shape: list[int] = []
+    while isinstance(node, cst.List | cst.Tuple) and node.elements:
+        first = node.elements[0]
+        if not all(element.value.deep_equals(first.value) for element in node.elements):
+            return None
+        shape.append(len(node.elements))
+        node = first.value
+    is_minus = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
+    number = cst.ensure_type(node, cst.UnaryOperation).expression if is_minus else node
+    is_held = isinstance(number, cst.Integer | cst.Float) and number.evaluated_value <= LARGEST
+    return Filling(node, tuple(shape)) if is_held else None
 
 
 def _filling(source: SourceFile, call: cst.Call) -> Filling:
@@ -125,7 +111,7 @@ def _filling(source: SourceFile, call: cst.Call) -> Filling:
         raise NotSafe("its arguments are not a constant and a device")
     dtype = argument(call, "dtype")
     named = source.qualified(dtype.value) if dtype else None
-    if dtype and named not in REAL | (WHOLE if isinstance(number_of(filling.number), int) else set()):
+    if dtype and named not in REAL | (WHOLE if not m.findall(filling.number, m.Float()) else set()):
         raise NotSafe("its dtype may not hold the number")
     if not isinstance(call.func, cst.Attribute):
         raise NotSafe("it is not made by torch.tensor() under this name")

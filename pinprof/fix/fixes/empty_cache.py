@@ -120,7 +120,7 @@ def _without_empty_cache(source: SourceFile, line: int, work: Work) -> list[Rewr
 
 def _check_nobody_needs_memory(source: SourceFile) -> None:
     """Raise Refusal where a program may need the memory that torch keeps, or looks at it."""
-    other = source.imported(LIBRARIES) or source.mentions(SHORT)
+    other = next((library for library in LIBRARIES if library in source.named), None) or source.mentions(SHORT)
     if other:
         raise NotSafe(f"the program may need the memory that torch keeps ({other})")
     looked_at = source.mentions(OF_MEMORY)

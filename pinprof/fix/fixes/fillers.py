@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pinprof.fix.core.calls import check_has_no_comments, method, with_argument
+from pinprof.fix.core.calls import CASTS, VIEWS, check_has_no_comments, is_copy, method, moved_to, with_argument
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.moves import CASTS, VIEWS, is_copy, moved_to
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait

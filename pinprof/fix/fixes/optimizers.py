@@ -173,7 +173,7 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
 def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
     if facts.has_sparse_gradients:
         raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
-    library = source.imported(LIBRARIES)
+    library = next((library for library in LIBRARIES if library in source.named), None)
     if library:
         raise NotSafe(f"{library} changes the optimizer, and may not know a fused one")
     if _has_scaler(facts, source):

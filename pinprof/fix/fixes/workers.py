@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from pinprof.fix.core.batches import made_loader, with_options
 from pinprof.fix.core.calls import argument
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, mend_of
-from pinprof.fix.core.loaders import made_loader, with_options
 from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.loading import workers_wanted
