@@ -313,6 +313,11 @@ SURE = {
     "the sum is read before the clock": program("a sum", "mean = total / 20\ndt = time.time() - t0"),
     "a number is read before the clock": program("a number", "w = v\ndt = time.time() - t0"),
     "another wait that stays": program("a cache", "print(loss.item())\ndt = time.time()"),
+    "a way out of the loop, behind which the sum is read": (
+        "import time\nimport torch\ndef train(model, loader):\n    total = 0.0\n    for x in loader:\n"
+        "        total += x.mean().item()  #? PIN201\n        if model.dry_run:\n            break\n"
+        "    return total\nt0 = time.time()\nshow(train(model, batches))\nprint(time.time() - t0)\n"
+    ),
     "only the name of a log": program("a sum", "", "import datetime\n").replace(
         "t0 = time.time()", "print(datetime.datetime.now().strftime('%H'))"
     ),

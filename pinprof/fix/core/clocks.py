@@ -94,7 +94,8 @@ class _Search:
                     self._value(node)
                     self._run_handlers(node)
                 case cst.For() | cst.While():
-                    self._run([node])  # the next step
+                    self._escapes = False  # to the next step, or behind the loop: both are searched from here on
+                    self._run([node])
                     if id(node) in self._read:
                         return True
                 case cst.With() | cst.Try() | cst.TryStar():

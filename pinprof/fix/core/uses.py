@@ -169,12 +169,6 @@ def _sort_use(source: SourceFile, node: cst.Name, name: str, found: Uses) -> Non
     found.read.append(node)
 
 
-def is_grown(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a name is what an augmented assignment changes: `x += 1`."""
-    parent = source.parent(node)
-    return isinstance(parent, cst.AugAssign) and parent.target is node
-
-
 def is_set_by_others(source: SourceFile, name: str) -> bool:
     """Return whether a function says that it sets a variable of another one, or of the module."""
     return any(isinstance(node, cst.NameItem) and node.name.value == name for node in source.nodes)

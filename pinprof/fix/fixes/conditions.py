@@ -8,13 +8,14 @@ from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
 from pinprof.fix.core.source import SourceFile
-from pinprof.fix.core.uses import binds, check_is_builtin, is_grown, is_target, uses_in
+from pinprof.fix.core.uses import binds, check_is_builtin, is_target, uses_in
 from pinprof.fix.core.waits import check_no_other
 from pinprof.trace.lines import Place
 
 DECIDES = "a decision in each step depends on the value"
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
+FLOAT = m.Call(m.Name("float"), [m.Arg()])
 NUMBER = m.Integer(m.MatchRegex("[1-9][0-9]*"))
 COUNT = m.BinaryOperation(m.Name() | m.BinaryOperation(m.Name(), m.Add() | m.Subtract(), NUMBER), m.Modulo(), NUMBER)
 CHEAP = m.UnaryOperation(m.Not(), COUNT) | m.Comparison(COUNT, [m.ComparisonTarget(m.Equal(), m.Integer())])
@@ -83,7 +84,7 @@ def _cheap_first(source: SourceFile, line: int, work: Work) -> Change:
     with work.condition():
         _check_only_looks(source, test.left)
     with work.condition():
-        check_are_numbers(source, test.right)
+        _check_are_numbers(source, test.right)
     with work.condition():
         check_no_other(source)
     waits = Waits(source.file, (test.left,), (found[0].body,))
@@ -91,30 +92,20 @@ def _cheap_first(source: SourceFile, line: int, work: Work) -> Change:
 
 
 def _check_only_looks(source: SourceFile, test: cst.BaseExpression) -> None:
-    """Raise Refusal unless a condition changes nothing."""
-    if not _is_pure(source, test):
-        raise NotSafe(f"{source.code(test)} may change something")
+    """Raise Refusal unless a condition changes nothing: calls of torch's own that only look, `float(x)`, comparisons.
 
-
-def _is_pure(source: SourceFile, test: cst.BaseExpression) -> bool:
-    """Return whether a condition only looks: calls of torch's own that do, comparisons, `not`, `and`, `or`."""
+    `int(x)` fails for what is not a number, in the steps that look.
+    """
     for node in walk(test):
-        if isinstance(node, cst.Call):
-            named = source.qualified(node.func)
-            is_torch = method(node) in PURE and (named is None or named.startswith(("torch.", "math.")))
-            if not (is_torch or _is_float(source, node)):
-                return False
-        if isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):
-            return False
-    return True
-
-
-def _is_float(source: SourceFile, call: cst.Call) -> bool:
-    """Return whether a call is `float(x)`; `int(x)` fails for what is no number, in the steps that look."""
-    if source.code(call.func) != "float" or len(call.args) != 1:
-        return False
-    check_is_builtin(source, "float")
-    return True
+        named = source.qualified(node.func) if isinstance(node, cst.Call) else None
+        if isinstance(node, cst.Call) and m.matches(node, FLOAT):
+            check_is_builtin(source, "float")
+        elif isinstance(node, cst.Call):
+            is_of_torch = named is None or named.startswith(("torch.", "math."))
+            if not (method(node) in PURE and is_of_torch):
+                raise NotSafe(f"{source.code(test)} may change something")
+        elif isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):
+            raise NotSafe(f"{source.code(test)} may change something")
 
 
 def _swapped(node: cst.CSTNode) -> cst.CSTNode:
@@ -122,24 +113,24 @@ def _swapped(node: cst.CSTNode) -> cst.CSTNode:
     return test.with_changes(left=test.right, right=test.left)
 
 
-def check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
-    """Raise Refusal unless each variable of a condition is a number whenever it is asked, whatever came before."""
+def _check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
+    """Raise Refusal unless loops count each variable of a condition: others may be numbers only where it is asked."""
     for node in walk(test):
         if isinstance(node, cst.Name) and not _is_of_loop(source, node):
             raise NotSafe(f"{node.value} may not be a number each time: the first condition may guard it")
 
 
 def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:
-    """Return whether a loop around a node counts with it: `for step in ...`, with no other name for it inside."""
+    """Return whether a loop around a node counts with it: `for step in ...`, with no other value for it inside."""
     scope = source.scope(node)
     for outer in source.around(node):
         if outer is scope:
             return False
         if isinstance(outer, cst.For) and binds(outer.target, node.value):
-            return not any(_is_set(source, use) for use in uses_in(source, outer.body, node.value))
+            uses = [*uses_in(source, outer.body, node.value)]
+            return not any(is_target(source, use) or _is_changed(source.parent(use)) for use in uses)
     return False
 
 
-def _is_set(source: SourceFile, node: cst.Name) -> bool:
-    parent = source.parent(node)
-    return is_grown(source, node) or is_target(source, node) or isinstance(parent, cst.NameItem)
+def _is_changed(parent: cst.CSTNode | None) -> bool:
+    return isinstance(parent, cst.AugAssign | cst.NameItem)

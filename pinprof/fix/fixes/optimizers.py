@@ -22,17 +22,6 @@ from pinprof.trace.constructors import MadeOptimizer
 
 FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SGD"}
 """Classes that have a fused form on GPUs."""
-FOREACH = {
-    "torch.optim.adadelta.Adadelta",
-    "torch.optim.adagrad.Adagrad",
-    "torch.optim.adamax.Adamax",
-    "torch.optim.asgd.ASGD",
-    "torch.optim.nadam.NAdam",
-    "torch.optim.radam.RAdam",
-    "torch.optim.rmsprop.RMSprop",
-    "torch.optim.rprop.Rprop",
-}
-"""Classes that go through all parameters at once unless told not to, and have no fused form that is certain."""
 FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
 MOST_POSITIONAL = 5
@@ -146,7 +135,7 @@ def _fewer_launches(optimizer: MadeOptimizer, work: Work) -> list[Rewrite]:
         if argument(call, "fused") is not None:
             raise NotSafe("the source says both fused and foreach")
         return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
-    if optimizer.kind in {*FOREACH, *FUSED} and said == "False":
+    if said == "False":
         return [_without(source, call, "foreach")]
     raise NotSafe(f"{name} has no certain fused form, and already updates all parameters at once")
 
@@ -188,18 +177,14 @@ def _has_scaler(facts: TraceFacts, source: SourceFile) -> bool:
 
 def _check_state(source: SourceFile, call: cst.Call) -> None:
     """Raise Refusal where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
-    for node in source.nodes:
-        if isinstance(node, cst.Attribute) and node.attr.value == "state" and _is_optimizer(source, node.value, call):
-            raise NotSafe(f"line {source.line(node)} uses what the optimizer keeps, which a fused one keeps on the GPU")
-
-
-def _is_optimizer(source: SourceFile, node: cst.BaseExpression, call: cst.Call) -> bool:
-    """Return whether an expression is called as the variable that gets an optimizer, or like one."""
     assign = source.parent(call)
-    targets = [target.target for target in assign.targets] if isinstance(assign, cst.Assign) else []
-    names = {source.names_in(target)[-1] for target in targets if source.names_in(target)}
-    last = (source.names_in(node) or [""])[-1]
-    return last in names or "optim" in last
+    targets = [source.names_in(target)[-1:] for target in assign.targets] if isinstance(assign, cst.Assign) else []
+    for node in source.nodes:
+        if isinstance(node, cst.Attribute) and node.attr.value == "state":
+            name = source.names_in(node.value)[-1:]
+            if name in targets or any("optim" in part for part in name):
+                where = f"line {source.line(node)}"
+                raise NotSafe(f"{where} uses what the optimizer keeps, which a fused one keeps on the GPU")
 
 
 def _without(source: SourceFile, call: cst.Call, option: str) -> Rewrite:
