@@ -10,7 +10,8 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks
-from pinprof.report.charts import ranks_chart, shown
+from pinprof.report.charts.chart import shown
+from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
 from pinprof.report.job.view import (
     GPU_IDLE,

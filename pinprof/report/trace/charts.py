@@ -7,8 +7,9 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
-from pinprof.report.charts import Chart, copies_chart, idle_chart, overlap_chart, shown, steps_chart, syncs_chart
-from pinprof.report.charts.steps import part_times
+from pinprof.report.charts.chart import Chart, shown
+from pinprof.report.charts.copies import copies_chart
+from pinprof.report.charts.steps import idle_chart, overlap_chart, part_times, steps_chart, syncs_chart
 from pinprof.report.elements import Column, Markup, lines, note, number_columns, table
 from pinprof.report.flame import fragment as flame
 from pinprof.report.flame import host_flame, waits_flame

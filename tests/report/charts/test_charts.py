@@ -19,20 +19,17 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.replay.step import StepEstimate
-from pinprof.report.charts import (
-    Chart,
-    Key,
-    copies_chart,
+from pinprof.report.charts.chart import Chart, Key, escaped, layout, shown
+from pinprof.report.charts.copies import MAX_MARKS, copies_chart
+from pinprof.report.charts.steps import (
+    MAX_BARS,
+    MAX_SITES,
     idle_chart,
     outliers,
     overlap_chart,
-    shown,
     steps_chart,
     syncs_chart,
 )
-from pinprof.report.charts.chart import escaped, layout
-from pinprof.report.charts.copies import MAX_MARKS
-from pinprof.report.charts.steps import MAX_BARS, MAX_SITES
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.charts import parts_table

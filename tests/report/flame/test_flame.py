@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordings import TRACES, analysis_of
 from wait_builder import HOSTILE, waiting
 
-from pinprof.report.charts import Key
+from pinprof.report.charts.chart import Key
 from pinprof.report.flame import FlameGraph, fragment, host_flame, waits_flame
 from pinprof.report.flame.graph import LEAST, FlameFrame, gathered
 from pinprof.report.flame.graph import Path as CallPath

@@ -16,8 +16,8 @@ from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, measure_rank
-from pinprof.report.charts import Chart, ranks_chart, shown
-from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines
+from pinprof.report.charts.chart import Chart, shown
+from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines, ranks_chart
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, to_brief, to_text
 from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks, nobody, numbers, spread

@@ -18,8 +18,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.notebook import analyze
-from pinprof.report.charts import Chart, shown
-from pinprof.report.charts.chart import layout
+from pinprof.report.charts.chart import Chart, layout, shown
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import Shared, fragment
