@@ -41,7 +41,7 @@ LOOPS = {
                 "The way of copying can double the time of a step",
                 (ARTICLE,),
                 judges.make_or_break,
-                differs="it depends on how long the copy is beside the rest of the step",
+                differs="it depends on how long the copy is, compared with the rest of the step",
             ),
             Claim(
                 "In a plain loop over the loader transfers so overlap with computation",
@@ -134,15 +134,15 @@ LOOPS = {
                 "To overlap, copies must be from pinned memory",
                 (QUESTION, ANSWER),
                 judges.needs_pinned,
-                differs="the call of a pageable copy holds the host: only kernels that were launched before it can run "
-                "beside the copy",
+                differs="the call of a pageable copy holds the host: only kernels that were launched before it can "
+                "overlap the copy",
             ),
             Claim(
                 "To overlap, copies must be non_blocking",
                 (QUESTION, ANSWER),
                 judges.needs_non_blocking,
-                differs="a blocking copy holds the host, but runs beside kernels that were launched before it; what "
-                "the copy does need is a side stream, which the plain loop lacks",
+                differs="a blocking copy holds the host, but overlaps kernels that were launched before it; what the "
+                "copy does need is a side stream, which the plain loop lacks",
             ),
             Claim(
                 "The images are fully transferred before the kernels of model(images) run",
@@ -163,12 +163,12 @@ LOOPS = {
                 differs="the host launches and goes on: it runs ahead of the GPU",
             ),
             Claim(
-                "So the plain loop does not prefetch: no copy runs beside the kernels of the batch before",
+                "So the plain loop does not prefetch: no copy overlaps the kernels of the batch before",
                 (QUESTION,),
                 exposed("overlapped, plain loop"),
                 differs=STREAM_ORDER,
             ),
-            Claim("model(images) is no synchronization point", (ANSWER,), never_waits("waits, plain loop")),
+            Claim("model(images) is not a synchronization point", (ANSWER,), never_waits("waits, plain loop")),
             Claim(
                 "Copies and computation are handled by different parts of the GPU",
                 (ANSWER,),
@@ -185,7 +185,7 @@ LOOPS = {
                 "A prefetcher on a side stream hides the copy and makes the step shorter",
                 (OURS,),
                 judges.prefetched,
-                differs="it depends on how long the copy is beside the step",
+                differs="it depends on how long the copy is, compared with the step",
             ),
         ),
         sizes=(

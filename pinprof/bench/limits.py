@@ -80,12 +80,14 @@ def is_locked(of: Measured) -> Judgement:
         if (pinned := of.maybe(f"locked by {name}, pinned")) and (pageable := of.maybe(f"locked by {name}, pageable"))
     ]
     if not pairs:
-        raise MissingError("what Linux tells of locked memory")
+        raise MissingError("what Linux reports of locked memory")
     why = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
     witnesses = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
     if witnesses:
         return Judgement("confirmed", f"{' and '.join(witnesses)} say so of its bytes ({why})")
-    return Judgement("unknown", f"nothing that Linux tells shows it ({why}): a driver may hold pages without counting")
+    return Judgement(
+        "unknown", f"nothing that Linux reports shows it ({why}): a driver may hold pages without counting"
+    )
 
 
 def takes_memory_at_once(of: Measured) -> Judgement:

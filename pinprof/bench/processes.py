@@ -99,7 +99,7 @@ OF_PROCESSES = {
                 "Data in shared memory are copied to the GPU as pageable data are, not as pinned",
                 (TUTORIAL,),
                 judges.goes_as_pageable,
-                differs="judged by how such a copy behaves beside a pageable one; how that one goes, E13 says",
+                differs="judged by how such a copy behaves compared with a pageable one; E13 says how that one goes",
             ),
         ),
         (

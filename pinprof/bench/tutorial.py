@@ -59,13 +59,13 @@ TUTORIALS = (
                 "A pinned buffer that is kept for all copies remains limited by the copy into it",
                 (TUTORIAL,),
                 less("pinned.to", judges.KEPT_BUFFER),
-                differs="where many threads of the host copy, it takes little beside the copy to the GPU",
+                differs="where many threads of the host copy, it takes little compared with the copy to the GPU",
             ),
             Claim(
                 "To allocate directly in pinned memory avoids the cost of the copy from pageable memory to it",
                 (ARTICLE,),
                 less(judges.MADE[1], judges.MADE[0]),
-                differs="where many threads of the host copy, that copy takes little beside the one to the GPU",
+                differs="where many threads of the host copy, that copy takes little compared with the one to the GPU",
             ),
         ),
         (
@@ -96,7 +96,7 @@ TUTORIALS = (
                 "Of many small tensors, non_blocking copies and one synchronize are faster",
                 (TUTORIAL,),
                 faster("non_blocking, one synchronize", "blocking"),
-                differs="it depends on what a wait costs the host beside what a launch costs it",
+                differs="it depends on what a wait costs the host, compared with a launch",
             ),
             Claim("The host waits once instead of once per tensor", (TUTORIAL,), judges.one_wait),
             Claim(
@@ -150,7 +150,7 @@ TUTORIALS = (
                 "How much it gains varies with the number and size of the tensors",
                 (TUTORIAL,),
                 judges.gain_varies,
-                differs="it depends on what a wait costs beside the copy that is waited for",
+                differs="it depends on what a wait costs, compared with the copy that is waited for",
             ),
             Claim(
                 "To pin each tensor in the main thread before a non_blocking copy is no faster than to copy it "
@@ -164,7 +164,7 @@ TUTORIALS = (
                 (TUTORIAL,),
                 judges.conclusions_hold,
                 "its figures are of its own system and may vary",
-                "each conclusion has its own verdict; of systems in general one machine tells nothing",
+                "each conclusion has its own verdict; of systems in general one machine says nothing",
             ),
         ),
         judges.PUBLISHED_STRATEGIES,
@@ -175,13 +175,13 @@ TUTORIALS = (
     Experiment(
         "E4",
         "copy_overlap",
-        "a copy of 20 MiB beside kernels, on their stream or another, pageable or pinned; and beside another copy",
+        "a copy of 20 MiB during kernels, on their stream or another, pageable or pinned; and during another copy",
         (
             Claim(
                 "A copy overlaps kernels only if it is pinned and on a side stream",
                 (TUTORIAL,),
                 judges.only_pinned_and_streamed(judges.KERNELS_FIRST),
-                "four traces; the copy is beside the kernel in one: side stream, pinned",
+                "four traces; the copy overlaps the kernel in one: side stream, pinned",
                 "the call of a pageable copy holds the host: only kernels that were launched before it can hide the "
                 "copy, and the text launches them after it",
             ),
@@ -205,13 +205,13 @@ TUTORIALS = (
                 "two traces of the four",
             ),
             Claim(
-                "A copy needs a free copy engine: beside another one the same way it waits",
+                "A copy needs a free copy engine: it waits for another one that goes the same way",
                 (TUTORIAL,),
                 judges.run_at_once(judges.TWO_COPIES[1], expected=False),
                 differs="a GPU may have several engines for one way; they share its link",
             ),
             Claim(
-                "Modern GPUs have more than one: a copy the other way runs beside it",
+                "Modern GPUs have more than one: a copy the other way runs at the same time",
                 (TUTORIAL,),
                 judges.run_at_once(judges.TWO_COPIES[2], expected=True),
                 differs="a GPU with one copy engine copies one way at a time",
@@ -226,7 +226,7 @@ TUTORIALS = (
         ),
         changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, "
         "so the first cases have products of matrices, longer than the copy. The case with kernels first, the copies "
-        "beside copies, and the kernel between a copy there and one back, are ours",
+        "during copies, and the kernel between a copy there and one back, are ours",
     ),
     Experiment(
         "E5",
