@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
@@ -42,6 +42,13 @@ from pinprof.whatif import Prediction, Scenario, predict
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+
+
+Source: TypeAlias = str | os.PathLike[str] | Trace
+"""A trace, or the file or URL of one."""
+Steps: TypeAlias = int | tuple[int, int]
+Times: TypeAlias = tuple[float, float]
+"""One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
 
 
 class _Contents(NamedTuple):
@@ -197,11 +204,11 @@ class Report(_Page):
     def __str__(self) -> str:
         return to_text(self.profile, self.analysis.findings)
 
-    def timeline(
-        self, *, steps: int | tuple[int, int] | None = None, range_ms: tuple[float, float] | None = None
-    ) -> "go.Figure":
+    def timeline(self, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
-        return _timeline(self.analysis, steps, range_ms)
+        from pinprof.report.trace.figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
+
+        return timeline_figure(self.analysis, timeline_title(self.analysis), steps, range_ms)
 
     def figures(self) -> "dict[str, go.Figure]":
         """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`, `host`.
@@ -222,7 +229,7 @@ class Report(_Page):
         )
 
 
-def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
+def analyze(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Report:
     """Return the report on a trace, or on the file or URL of one.
 
     `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and the report says
@@ -231,16 +238,15 @@ def analyze(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLik
     Raises TraceError if the source cannot be read as a trace, PinprofError if `machine` cannot be read as a bench.
     """
     pinning = None if machine is None else read_machine(machine)
-    trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    return Report(analyse(trace, pinning))
+    return Report(analyse(source if isinstance(source, Trace) else read_trace(os.fspath(source)), pinning))
 
 
-def load(source: str | os.PathLike[str] | Trace, *, machine: str | os.PathLike[str] | None = None) -> Report:
+def load(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Report:
     """Return the report on a trace: another name for `analyze`."""
     return analyze(source, machine=machine)
 
 
-def whatif(source: str | os.PathLike[str] | Trace | Report, **changes: Any) -> Prediction:
+def whatif(source: Source | Report, **changes: Any) -> Prediction:
     """Return the step of a trace, or of its file or URL, after a change of the code, by replay.
 
         pinprof.whatif("trace.json.gz", drop_syncs="all", pin=True).saving_ms
@@ -249,8 +255,7 @@ def whatif(source: str | os.PathLike[str] | Trace | Report, **changes: Any) -> P
 
     Raises TraceError as `predict` does, TypeError for a change that is none of these.
     """
-    report = source if isinstance(source, Report) else analyze(source)
-    return report.whatif(**changes)
+    return (source if isinstance(source, Report) else analyze(source)).whatif(**changes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -276,9 +281,7 @@ class ComparisonReport(_Page):
         )
 
 
-def compare(
-    before: str | os.PathLike[str] | Trace | Report, after: str | os.PathLike[str] | Trace | Report
-) -> ComparisonReport:
+def compare(before: Source | Report, after: Source | Report) -> ComparisonReport:
     """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
 
     Raises TraceError if a file cannot be read as a trace.
@@ -342,12 +345,7 @@ def analyze_job(
     return JobReport(compare_ranks(parts, remarks), parts, tuple(remarks), reasons)
 
 
-def timeline(
-    source: str | os.PathLike[str] | Trace | Report,
-    *,
-    steps: int | tuple[int, int] | None = None,
-    range_ms: tuple[float, float] | None = None,
-) -> "go.Figure":
+def timeline(source: Source | Report, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
     """Return the timeline of a trace, or of its file or URL, as a plotly figure, which shows itself in a notebook.
 
         fig = pinprof.timeline("trace.json.gz", steps=(3, 4))
@@ -362,33 +360,7 @@ def timeline(
 
     Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """
-    if isinstance(source, Report):
-        return source.timeline(steps=steps, range_ms=range_ms)
-    trace = source if isinstance(source, Trace) else read_trace(os.fspath(source))
-    return _timeline(analyse(trace), steps, range_ms)
-
-
-def _timeline(
-    analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
-) -> "go.Figure":
-    from pinprof.report.charts.timeline import timeline_chart  # noqa: PLC0415
-    from pinprof.report.timeline.steps import window_of_steps, window_of_times  # noqa: PLC0415
-    from pinprof.report.trace.figures import figure_of  # noqa: PLC0415  plotly is slow to load
-
-    if steps is not None and range_ms is not None:
-        raise PinprofError("steps and range_ms exclude each other; give one of them")
-    trace, window, part = analysis.trace, None, ""
-    if steps is not None:
-        first, last = (steps, steps) if isinstance(steps, int) else steps
-        if not 1 <= first <= last <= len(trace.steps):
-            raise PinprofError(f"steps={steps!r}: the trace has steps 1 to {len(trace.steps)}")
-        window = window_of_steps(trace, first - 1, last - 1)
-    if range_ms is not None:
-        if not range_ms[0] < range_ms[1]:
-            raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
-        window = window_of_times(trace, *range_ms)
-        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1."
-    return figure_of(timeline_chart(analysis, timeline_title(analysis), window, part))
+    return (source if isinstance(source, Report) else analyze(source)).timeline(steps=steps, range_ms=range_ms)
 
 
 def profile_step(

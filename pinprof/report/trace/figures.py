@@ -4,12 +4,16 @@ import json
 
 import plotly.graph_objects as go
 
+from pinprof.analysis import Analysis
+from pinprof.errors import PinprofError
 from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, SKY, SLATE, TEXT, VERMILLION
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import STANDOFF, Chart, escaped
 from pinprof.report.charts.copies import copy_times_chart
 from pinprof.report.charts.steps import idle_chart, syncs_chart
+from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.flame import host_flame, icicle
+from pinprof.report.timeline.steps import window_of_steps, window_of_times
 
 _AXIS = {
     "automargin": True,
@@ -70,3 +74,29 @@ def figure_of(chart: Chart) -> go.Figure:
     figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": shape}))))
     figure.update_layout(template=LOOKS)
     return figure
+
+
+def timeline_figure(
+    analysis: Analysis,
+    title: tuple[str, str],
+    steps: int | tuple[int, int] | None,
+    range_ms: tuple[float, float] | None,
+) -> go.Figure:
+    """Return the timeline of all complete steps, of some, or of a range in ms since the start of step 1.
+
+    Raises PinprofError if the trace has no such step or the range is empty.
+    """
+    if steps is not None and range_ms is not None:
+        raise PinprofError("steps and range_ms exclude each other; give one of them")
+    trace, window, part = analysis.trace, None, ""
+    if steps is not None:
+        first, last = (steps, steps) if isinstance(steps, int) else steps
+        if not 1 <= first <= last <= len(trace.steps):
+            raise PinprofError(f"steps={steps!r}: the trace has steps 1 to {len(trace.steps)}")
+        window = window_of_steps(trace, first - 1, last - 1)
+    if range_ms is not None:
+        if not range_ms[0] < range_ms[1]:
+            raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
+        window = window_of_times(trace, *range_ms)
+        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1."
+    return figure_of(timeline_chart(analysis, title, window, part))
