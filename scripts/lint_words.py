@@ -27,11 +27,11 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 61),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 151),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 135),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 18),
-    Phrase(r"\bis no\b", "is not a", 61),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 92),
+    Phrase(r"\bis no\b", "is not a", 60),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 89),
     Phrase(r"\bhas it\b", "the noun", 16),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 42),
     Phrase(r"\bto each beside\b", "what it is added to"),
