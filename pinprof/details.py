@@ -12,8 +12,7 @@ from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without_irregular
 from pinprof.analyses.syncs import Syncs, measure_syncs
-from pinprof.analyses.whole_run.irregular_work import OTHER, Irregular
-from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
+from pinprof.analyses.whole_run.ledger import OTHER, Irregular, WholeRun, sum_up_run
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine, period
 from pinprof.trace.sources import Sources

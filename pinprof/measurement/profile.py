@@ -13,8 +13,7 @@ from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Cost, Stalled
-from pinprof.analyses.whole_run.irregular_work import Irregular
-from pinprof.analyses.whole_run.ledger import WholeRun
+from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
 from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, WithheldKinds
 from pinprof.object_repr import as_table, one_line

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -147,8 +148,8 @@ def forests(draw: st.DrawFn) -> list[tuple[int, int, int]]:
                 yield from ranges(begin, stop, depth - 1)
             start = stop + 1
 
-    found = [(*each, thread) for thread in range(2) for each in ranges(0, MOMENTS, 3)]
-    return sorted(found, key=lambda each: each[0])  # stable
+    events = [(*moments, thread) for thread in range(2) for moments in ranges(0, MOMENTS, 3)]
+    return sorted(events, key=itemgetter(0))  # stable
 
 
 @given(forests())
@@ -164,7 +165,7 @@ def test_own_times_are_those_of_a_stack(ranges: list[tuple[int, int, int]]) -> N
 
 
 def covered_by_ops(trace: Trace, role: str) -> int:
-    (thread,) = [index for index, each in enumerate(trace.threads) if each.role == role]
+    (thread,) = np.flatnonzero(trace.has_role(role)).tolist()
     mine = trace.ops.thread == thread
     return length(union(trace.ops.start_ns[mine], trace.ops.end_ns[mine]))
 

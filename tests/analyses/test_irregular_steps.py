@@ -97,8 +97,8 @@ def test_where_half_of_the_steps_evaluate_only_the_other_half_are_usual(
         path, {RUN_KEY: RunLog(0, windows, *((0,) * 10,) * 4, 0, work=tuple(Work(5 + at, EVALUATION) for at in noted))}
     )
     found = details_of(read_trace(path))
-    assert [each.step for each in found.irregular] == left_out
-    assert {each.usual_ns for each in found.irregular} <= {1_005_000}
+    assert [step.step for step in found.irregular] == left_out
+    assert {step.usual_ns for step in found.irregular} <= {1_005_000}
 
 
 def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ A, B, C = (site("item", function) for function in "abc")
 
 def shown(match: Match) -> tuple[str, str, bool]:
     old, new = (
-        " ".join(f"{each.cause}:{each.function}:{each.line}" for each, _ in side)
+        " ".join(f"{site.cause}:{site.function}:{site.line}" for site, _ in side)
         for side in (match.before, match.after)
     )
     return old, new, match.moved
@@ -32,7 +32,7 @@ def test_a_site_at_another_line_of_its_function_is_the_same() -> None:
 def test_a_site_of_another_cause_is_another() -> None:
     gone, new = match_sites([(A, 1)], [(site("print", "a"), 1)])
     assert (list(gone.gone()), list(gone.new())) == ([A], [])
-    assert [each.cause for each in new.new()] == ["print"]
+    assert [site.cause for site in new.new()] == ["print"]
 
 
 def test_one_that_is_left_over_on_both_sides_has_moved_if_cause_and_op_are_the_same() -> None:

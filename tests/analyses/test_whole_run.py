@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.whole_run.irregular_work import Expected, next_irregular_work
-from pinprof.analyses.whole_run.ledger import WholeRun, sum_up_run
+from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
 from pinprof.analyses.whole_run.regular_step import timed_regular_step
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, Later, RunLog, Work
@@ -23,7 +22,7 @@ def run(*step_ms: float, windows: tuple[tuple[str, int], ...] = (), input_ms: di
     return RunLog(
         start_up_ns=0,
         windows=windows or (("plain", steps),),
-        step_ns=tuple(round(each * MS) for each in step_ms),
+        step_ns=tuple(round(time * MS) for time in step_ms),
         own_ns=(0,) * steps,
         input_ns=tuple(round(waited.get(step, 0) * MS) for step in range(steps)),
         gpu_ns=(0,) * steps,

@@ -86,8 +86,8 @@ def test_one_time_work_is_named_and_saves_nothing(tmp_path: Path, part: Part, wh
     found = analysis(steps(first=part), tmp_path)
     assert one_time(found) == what
     assert found.findings.verdict.cause is None
-    assert [each.rule.id for each in found.findings if each.rule.id.startswith("PIN6")] == []
-    assert all(each.saving is None for each in found.findings)
+    assert [finding.rule.id for finding in found.findings if finding.rule.id.startswith("PIN6")] == []
+    assert all(finding.saving is None for finding in found.findings)
 
 
 def test_a_server_that_captures_is_told_to_be_recorded_later(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_graphs_that_are_captured_again_are_not_done_once(tmp_path: Path) -> Non
         builder.activity("kernel", "gemm", at + 13_010, 10, correlation=correlation, device=0, stream=7)
     found = analysis(builder, tmp_path)
     assert one_time(found) is None
-    assert "PIN605" in {each.rule.id for each in found.findings}
+    assert "PIN605" in {finding.rule.id for finding in found.findings}
 
 
 def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing(tmp_path: Path) -> None:

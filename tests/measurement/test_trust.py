@@ -85,8 +85,8 @@ def one_long_kernel_lost() -> TraceBuilder:
 def with_call_in_each_step(name: str, *more: str) -> TraceBuilder:
     builder = steps(kernels=10)
     for step in range(4):
-        for nth, each in enumerate((name, *more)):
-            builder.call(each, STEP_US * step + 5000 + 10 * nth, 5)
+        for nth, call in enumerate((name, *more)):
+            builder.call(call, STEP_US * step + 5000 + 10 * nth, 5)
     return builder
 
 
@@ -372,7 +372,7 @@ def test_what_lost_work_may_explain_is_not_called_another_program(tmp_path: Path
 
 
 def test_kernels_that_are_held_up_are_counted_and_timed(tmp_path: Path) -> None:
-    (what,) = (each.what for each in measure(read(held_up(700), tmp_path)).doubts if each.check == "shared_gpu")
+    (what,) = (doubt.what for doubt in measure(read(held_up(700), tmp_path)).doubts if doubt.check == "shared_gpu")
     span = 3 * STEP_US + 7722 - 110  # from the first kernel to the end of the last late one
     assert what.startswith(f"12 kernels started 700 µs late on average, {12 * 700 / span:.0%}".replace("%", " %"))
 

@@ -82,7 +82,7 @@ def test_workers_that_are_late_without_the_profiler_set_the_pace(tmp_path: Path)
     assert analysis.replay.before.step_ns == pytest.approx(2 * MS, rel=0.01)
     assert saved_ms(analysis, without_waits(analysis)) == 0
     assert saved_ms(analysis, Edits(most_input_ns=0.0)) == pytest.approx(1.05, rel=0.02)
-    (finding,) = (each for each in analysis.findings if each.rule.id == "PIN401")
+    (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN401")
     assert "1.05 ms per step for the next batch; 50.0 µs of the wait is in the trace: " in finding.evidence.text
 
 
@@ -121,7 +121,7 @@ def test_a_given_step_has_the_input_of_the_trace(tmp_path: Path) -> None:
 
 def test_a_thread_that_pins_receives_the_batches_beside_the_step(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, 1.0, 0.3, traced_ms=0.3, pageable=True)
-    (finding,) = (each for each in analysis.findings if each.rule.id == "PIN104")
+    (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
     assert "to receive a batch from the workers takes 300 µs" in finding.evidence.text
     alone = saved_ms(analysis, replace(finding.evidence.edits, most_input_ns=inf))
     assert saved_ms(analysis, finding.evidence.edits) == pytest.approx(alone + 0.2, abs=0.01)
@@ -129,7 +129,7 @@ def test_a_thread_that_pins_receives_the_batches_beside_the_step(tmp_path: Path)
 
 def test_what_pins_does_not_help_workers_that_are_late(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, 2.0, 1.05, pageable=True)
-    (finding,) = (each for each in analysis.findings if each.rule.id == "PIN104")
+    (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
     assert saved_ms(analysis, finding.evidence.edits) == 0
 
 
@@ -152,7 +152,7 @@ def of_workers(workers: int, cpus: int, *, loaders: int = 1, persist: bool = Fal
 
 
 def about_input(analysis: Analysis) -> Finding:
-    (finding,) = (each for each in analysis.findings if each.rule.family == "input")
+    (finding,) = (finding for finding in analysis.findings if finding.rule.family == "input")
     return finding
 
 

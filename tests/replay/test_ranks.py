@@ -163,7 +163,7 @@ def test_the_unchanged_replay_of_all_ranks_ends_as_recorded(pattern: str) -> Non
 
 @pytest.mark.slow
 def test_the_predicted_step_is_that_of_the_fixed_job() -> None:
-    errors = [abs(each.error) for each in scores(RECORDED)]
+    errors = [abs(score.error) for score in scores(RECORDED)]
     assert len(errors) >= 5
     assert statistics.median(errors) <= 0.02
     assert max(errors) <= 0.09

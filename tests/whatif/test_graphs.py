@@ -119,7 +119,7 @@ def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:
     trace = recorded(tmp_path, item_at=308)
     capture = capture_of(trace, details_of(trace).syncs, "step")
     assert capture.launches == COUNT
-    assert [(each.per_step, each.what) for each in capture.blockers] == [(1.0, "item")]
+    assert [(blocker.per_step, blocker.what) for blocker in capture.blockers] == [(1.0, "item")]
     cut = predicted_us(trace, 1000, cuda_graph="step")
     whole = predicted_us(trace, 1000, cuda_graph="step", drop_syncs=("all",))
     assert predicted_us(recorded(tmp_path), 1000, cuda_graph="step") == pytest.approx(whole, abs=5)
@@ -129,7 +129,7 @@ def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:
 def test_kernels_that_differ_from_step_to_step_are_said(tmp_path: Path) -> None:
     trace = recorded(tmp_path, varying=True)
     assert "the steps do not launch the same kernels" in [
-        each.what for each in capture_of(trace, details_of(trace).syncs, "step").blockers
+        blocker.what for blocker in capture_of(trace, details_of(trace).syncs, "step").blockers
     ]
     same = recorded(tmp_path)
     assert capture_of(same, details_of(same).syncs, "step").blockers == ()

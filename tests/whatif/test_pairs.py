@@ -22,31 +22,31 @@ def percentile_90(values: list[float]) -> float:
 
 
 def test_the_predicted_step_is_that_of_the_fixed_program(found: list[Score]) -> None:
-    for chosen in (found, [each for each in found if not each.looked_at]):
-        errors = [abs(each.error) for each in chosen]
+    for chosen in (found, [pair for pair in found if not pair.looked_at]):
+        errors = [abs(pair.error) for pair in chosen]
         assert statistics.median(errors) <= 0.02
         assert percentile_90(errors) <= 0.09
 
 
 def test_the_step_that_the_host_bounds_is_told_from_the_trace_alone(found: list[Score]) -> None:
-    chosen = [each for each in found if each.host_bound]
-    errors = [abs(each.estimate_error) for each in chosen]
+    chosen = [pair for pair in found if pair.host_bound]
+    errors = [abs(pair.estimate_error) for pair in chosen]
     assert len(chosen) >= 25
     assert statistics.median(errors) <= 0.08
     assert percentile_90(errors) <= 0.22
-    assert sum(each.low <= each.before <= each.high for each in chosen) >= 0.85 * len(chosen)
-    assert statistics.median((each.high - each.low) / each.estimated for each in chosen) <= 0.35
+    assert sum(pair.low <= pair.before <= pair.high for pair in chosen) >= 0.85 * len(chosen)
+    assert statistics.median((pair.high - pair.low) / pair.estimated for pair in chosen) <= 0.35
 
 
 def test_the_step_that_the_gpu_bounds_is_told_from_the_trace_alone(found: list[Score]) -> None:
-    errors = [abs(each.estimate_error) for each in found if not each.host_bound]
+    errors = [abs(pair.estimate_error) for pair in found if not pair.host_bound]
     assert statistics.median(errors) <= 0.015
 
 
 def test_estimates_are_far_better_than_what_the_traces_show(found: list[Score]) -> None:
-    chosen = [each for each in found if each.host_bound]
-    traced = statistics.median(each.traced / each.before - 1 for each in chosen)
-    assert statistics.median(abs(each.estimate_error) for each in chosen) < traced / 5
+    chosen = [pair for pair in found if pair.host_bound]
+    traced = statistics.median(pair.traced / pair.before - 1 for pair in chosen)
+    assert statistics.median(abs(pair.estimate_error) for pair in chosen) < traced / 5
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +58,16 @@ def test_fewer_launches_are_told_from_the_trace_and_its_step(with_fewer_launches
     """Of programs not looked at, too: see traces/launches, where the few large errors are explained."""
     bounds = (("step", 12, 0.03, 0.15), ("model", 12, 0.12, 0.3), ("fused", 13, 0.06, 0.2))
     for region, least, median, percentile in bounds:
-        chosen = [each for each in with_fewer_launches if region in each.options]
-        for some in (chosen, [each for each in chosen if not each.looked_at]):
-            errors = [abs(each.error) for each in some]
+        chosen = [pair for pair in with_fewer_launches if region in pair.options]
+        for some in (chosen, [pair for pair in chosen if not pair.looked_at]):
+            errors = [abs(pair.error) for pair in some]
             assert statistics.median(errors) <= median
             assert percentile_90(errors) <= percentile
         assert len(chosen) >= least
 
 
 def test_graphs_of_steps_bound_by_launches_make_them_several_times_as_fast(with_fewer_launches: list[Score]) -> None:
-    graphs = [each for each in with_fewer_launches if each.options == "--cuda-graph step"]
-    assert sum(each.before > 3 * each.after for each in graphs) >= 9
-    for each in graphs:
-        assert each.before / each.predicted == pytest.approx(each.before / each.after, rel=0.35)
+    graphs = [pair for pair in with_fewer_launches if pair.options == "--cuda-graph step"]
+    assert sum(pair.before > 3 * pair.after for pair in graphs) >= 9
+    for pair in graphs:
+        assert pair.before / pair.predicted == pytest.approx(pair.before / pair.after, rel=0.35)

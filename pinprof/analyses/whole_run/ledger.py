@@ -1,14 +1,168 @@
-"""Where the time of a whole run went: a ledger whose rows add up to the run."""
+"""Where the time of a whole run went: which work made steps longer, and a ledger whose rows add up to the run."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.whole_run.irregular_work import Irregular, StepSplit, irregular_work, split_steps
-from pinprof.analyses.whole_run.regular_step import RegularStep, Runs, noted_steps, runs_of, timed_regular_step
+from pinprof.analyses.whole_run.regular_step import (
+    NotedSteps,
+    RegularStep,
+    Runs,
+    noted_steps,
+    period_of,
+    regular_steps,
+    runs_of,
+    timed_regular_step,
+)
+from pinprof.step_statistics import Bools, Times
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import RunLog
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PROFILED, RunLog
+
+FIRST, LOGGING, OTHER = "first", "logging", "other"
+"""Reasons besides the kinds of noted work; `logging` is any work that comes back at a regular distance."""
+FIRST_STEPS = 10
+"""A step among the first ten that is irregular for no other reason is so because caches are cold."""
+LEAST_SHARE = 0.1
+"""A reason for a smaller share of what makes a step longer is not named."""
+
+
+@dataclass(frozen=True)
+class Irregular:
+    """Steps that are irregular for one reason."""
+
+    reason: str
+    """`first`, `compile`, `evaluation`, `checkpoint`, `epoch_end`, `logging` or `other`."""
+    count: int
+    every: int | None
+    """After how many steps it comes back; None where it does not do so regularly."""
+    ns: int
+    """What it adds to these steps together."""
+    per_step_ns: float
+    """The same, divided by the number of all steps without profiler."""
+    places: tuple[Place, ...]
+    """Where the program calls such work, as far as pinprof noticed."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepSplit:
+    """The steps of a run, in columns."""
+
+    profiled: Bools
+    regular: Bools
+    """Never a step under the profiler."""
+    input_ns: Times
+    """The time in a DataLoader, without `excess_ns`."""
+    excess_ns: Times
+    """By how much an irregular step is longer than the regular one; 0 for the others."""
+
+
+def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
+    """Return which steps are regular, and by how much the others are longer."""
+    host_ns = np.array(log.step_ns, np.int64)
+    names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
+    profiled = np.repeat(np.isin(names, PROFILED), counts)
+    regular = np.zeros(len(host_ns), bool)
+    free = np.flatnonzero(~profiled)
+    regular[free] = regular_steps(steps.of(free))
+    usual, usual_input = 0.0, 0
+    if regular.any():
+        usual, usual_input = steps.time_ns[regular].mean(), np.median(steps.input_ns[regular])
+    irregular = ~profiled & ~regular
+    excess = np.where(irregular, np.clip(steps.time_ns - usual, 0, host_ns), 0).astype(np.int64)
+    input_ns = np.where(irregular, np.minimum(steps.input_ns, usual_input), steps.input_ns)
+    input_ns = np.where(profiled, 0, input_ns).astype(np.int64)
+    return StepSplit(profiled, regular, np.minimum(input_ns, host_ns - excess), excess)
+
+
+def irregular_work(log: RunLog, steps: StepSplit, returning_waits: Iterable[tuple[Place, int]]) -> list[Irregular]:
+    """Return what makes the irregular steps longer, by reason, the reason of the first such step first.
+
+    `returning_waits` are the places of waits that come back after a number of steps: they show where work is called
+    that comes back as often, if nothing else does.
+    """
+    work_in, free, rows = _work_by_step(log), max(int((~steps.profiled).sum()), 1), []
+    waits = list(returning_waits)
+    for reason, excess in _excess_by_reason(work_in, steps).items():
+        places = tuple(dict.fromkeys(place for step in excess for place in work_in[step].places.get(reason, ())))
+        every, ns = period_of(list(excess)), sum(excess.values())
+        if reason == LOGGING and not places and every is not None:
+            places = tuple(dict.fromkeys(place for place, period in waits if period == every))
+        rows.append(Irregular(reason, len(excess), every, ns, ns / free, places))
+    return rows
+
+
+class Expected(NamedTuple):
+    """Irregular work that will come again."""
+
+    reason: str
+    every: int
+    """The number of steps after which it comes back."""
+    ahead: int
+    """The number of steps before it comes next."""
+
+
+def next_irregular_work(log: RunLog) -> Expected | None:
+    """Return which irregular work comes next, if some came regularly; else None."""
+    expected = []
+    for reason, excess in _excess_by_reason(_work_by_step(log), split_steps(log, noted_steps(log))).items():
+        steps = list(excess)
+        every = None if reason in {FIRST, COMPILE, OTHER} else period_of(steps)
+        if every:
+            expected.append(Expected(reason, every, (steps[-1] - len(log.step_ns)) % every))
+    return min(expected, key=lambda work: work.ahead, default=None)
+
+
+@dataclass
+class _StepWork:
+    """The work that was noted in one step, by kind."""
+
+    ns: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    places: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))
+
+
+def _work_by_step(log: RunLog) -> dict[int, _StepWork]:
+    by_step: dict[int, _StepWork] = defaultdict(_StepWork)
+    for work in log.unusual_work:
+        by_step[work.step].ns[work.kind] += work.ns
+        if work.place != NOWHERE:
+            by_step[work.step].places[work.kind].append(log.places[work.place])
+    return by_step
+
+
+def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[str, dict[int, int]]:
+    """Return by reason which steps it makes longer, in order, and by how many ns each."""
+    excess: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for step in np.flatnonzero(steps.excess_ns).tolist():
+        for reason, ns in _divided(int(steps.excess_ns[step]), work_in[step].ns, step):
+            excess[reason][step] += ns  # of a new epoch there may be two parts: the timed one, and the rest
+    other, first = excess[OTHER], excess[FIRST]
+    every = period_of(list(other))
+    if every is not None:  # other work that comes back regularly is logging, also among the first steps
+        begin = next(iter(other))
+        early = [step for step in first if (begin - step) % every == 0]
+        excess[LOGGING] = {step: first.pop(step) for step in early} | excess.pop(OTHER)
+    return {reason: dict(sorted(ns_of.items())) for reason, ns_of in excess.items() if ns_of}
+
+
+def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
+    """Yield the reasons why a step is longer, with the ns of each: what was timed, and the reason of the rest."""
+    left, timed = excess, []
+    for reason in (CHECKPOINT, EPOCH):
+        ns = min(noted_ns.get(reason, 0), left)
+        if ns >= LEAST_SHARE * excess:
+            timed.append((reason, ns))
+            left -= ns
+    if timed and left < LEAST_SHARE * excess:
+        reason, ns = timed.pop()
+        timed.append((reason, ns + left))
+    else:
+        marked = (reason for reason in (COMPILE, EVALUATION, EPOCH) if reason in noted_ns)
+        yield next(marked, FIRST if step < FIRST_STEPS else OTHER), left
+    yield from timed
+
 
 START_UP, REGULAR, INPUT, LATER, PINPROF, END = "start_up", "regular", "input", "later", "pinprof", "end"
 """Rows of the ledger besides the reasons of irregular work. pinprof noted only the sum of the `later` steps;

@@ -8,6 +8,7 @@ import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.trace.reader.blocks import Blocks, list_end
+from pinprof.trace.reader.events import NOT_EVENTS
 from pinprof.trace.reader.read import LIST_START
 from pinprof.trace.reader.salvage import salvage
 
@@ -107,7 +108,7 @@ class WithEvents:
         """Return a file up to the end of its list of events, and the rest of it."""
         try:
             end = _end_of_events(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except NOT_EVENTS:
             begin = LIST_START.search(data)
             if begin is None:
                 raise TraceError("has no list of events that pinprof could add to") from None
@@ -147,7 +148,7 @@ class _Events(msgspec.Struct):
 def _is_json(text: bytes) -> bool:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except NOT_EVENTS:
         return False
     return True
 

@@ -18,7 +18,7 @@ from pinprof.errors import TraceError
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader.blocks import Blocks, as_list, list_end
 from pinprof.trace.reader.decimals import nanoseconds
-from pinprof.trace.reader.events import Event, LooseFile
+from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile
 from pinprof.trace.reader.read import LIST_START
 from pinprof.trace.reader.rows import CALL_CATEGORIES, category_name
 from pinprof.trace.reader.salvage import salvage
@@ -179,11 +179,11 @@ def _decoded(data: bytes, bare: bytes, *, is_last: bool) -> list[Recorded]:
     """Return the events of a JSON list, which is `bare` without its brackets if it is not JSON."""
     try:
         return _LIST.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except NOT_EVENTS:
         pass
     try:
-        return _each(_ENTRIES.decode(data))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _recorded_in(_ENTRIES.decode(data))
+    except NOT_EVENTS:
         return _salvaged(bare, is_last=is_last)
 
 
@@ -191,30 +191,31 @@ def _of_whole(data: bytes) -> list[Recorded]:
     """Return the events of a file that is read in one piece."""
     try:
         if data.lstrip().startswith(b"["):
-            return _each(_ENTRIES.decode(data))
-        return _each(msgspec.json.decode(data, type=LooseFile).events or [])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return _recorded_in(_ENTRIES.decode(data))
+        return _recorded_in(msgspec.json.decode(data, type=LooseFile).events or [])
+    except NOT_EVENTS:
         begin = LIST_START.search(data)
         return _salvaged(data[begin.end() :].lstrip(), is_last=True) if begin else []
 
 
-def _each(entries: list[msgspec.Raw]) -> list[Recorded]:
-    return [event for event in map(_one, entries) if event is not None]
+def _recorded_in(entries: list[msgspec.Raw]) -> list[Recorded]:
+    """Return the entries of a list that are events."""
+    return [event for event in map(_recorded, entries) if event is not None]
 
 
 def _salvaged(text: bytes, *, is_last: bool) -> list[Recorded]:
-    return [event for event in salvage(text, is_last=is_last, decode=_one).events if isinstance(event, Recorded)]
+    return [event for event in salvage(text, is_last=is_last, decode=_recorded).events if isinstance(event, Recorded)]
 
 
-def _one(data: bytes | msgspec.Raw) -> Recorded | None:
+def _recorded(data: bytes | msgspec.Raw) -> Recorded | None:
     """Return the event in a JSON text, None if it is not one."""
     try:
-        return _ONE.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _EVENT.decode(data)
+    except NOT_EVENTS:
         return None
 
 
-_ONE = msgspec.json.Decoder(Recorded)
+_EVENT = msgspec.json.Decoder(Recorded)
 _LIST = msgspec.json.Decoder(list[Recorded])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinprof.trace.reader.events import Event, LooseFile, Metadata, decode_each, decode_events
+from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile, Metadata, decode_each, decode_events
 from pinprof.trace.reader.not_a_trace import START_BYTES, check_start
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
@@ -111,7 +111,7 @@ class Blocks:
             return ending
         try:
             file = msgspec.json.decode(around, type=LooseFile)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except NOT_EVENTS:
             return ending._replace(metadata=salvage_metadata(around))
         more, malformed = decode_each(file.events or [])  # the events are there twice
         return ending._replace(
