@@ -66,7 +66,7 @@ class HostSums:
     """What the samples add up to; all figures count samples."""
 
     samples: int
-    """All samples that are told apart below: those whose stacks are kept."""
+    """All samples whose stacks are kept; the sums below divide them."""
     folded: int
     """Further samples, of stacks that are not kept."""
     steps: int
@@ -170,5 +170,5 @@ class _Counts:
         )
 
     def _order(self, line: _Line) -> tuple[int, int, str, str, str]:
-        """Return what lines are sorted by: functions of one name may stand in several files."""
+        """Return the key by which lines are sorted; it has the file, as functions of several files may share a name."""
         return -self._own[line], -self._total[line], str(line.place), line.place.file or "", line.origin

@@ -16,7 +16,7 @@ from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
 SLOW_NS = 1_000_000
-"""A launch takes some microseconds, the launch of a large graph some hundred. A launch that takes this long did other
+"""A launch takes some microseconds, the launch of a large graph some hundred. A launch that takes this long does other
 work, too."""
 
 FEW = 8
@@ -53,7 +53,7 @@ def measure_slow_launches(trace: Trace, stalls: Int64s, divisor: int) -> SlowLau
 
 @dataclass(frozen=True)
 class LaunchSums:
-    """The launches of one phase of a step, or of the ops, or modules, of one name; sums per step, in ns as traced."""
+    """The launches of a phase, or of all ops or modules with one name; sums per step, in ns as traced."""
 
     name: str | None
     """None for launches outside of any."""

@@ -10,7 +10,7 @@ from pinprof.measurement.profile import GpuSums, Profile
 OUTSIDE = "outside"
 """Idle time of the only step before and after all work of a GPU: no launch shows its cause."""
 UNTOLD = ""
-"""Idle time whose cause the trace cannot tell."""
+"""Idle time whose cause is not in the trace."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class WaitSite(BareSite):
 
 @dataclass(frozen=True)
 class Profile:
-    """The sums that were measured of one trace: small and picklable, whatever the trace has."""
+    """The sums that were measured of one trace: small and picklable, however large the trace."""
 
     path: str
     info: Info

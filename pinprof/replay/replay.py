@@ -1,4 +1,4 @@
-"""The ranks of a job, or one trace, as programs that run again: the step without the profiler, and what it turns on."""
+"""The ranks of a job, or one trace, as programs that run again: the step without the profiler, and what bounds it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -15,7 +15,7 @@ SURE = 0.1
 """An estimate needs no remark if its range is at most this share of it."""
 
 SHORT_OF_TRUTH = 0.03
-"""The traced step may be shorter than that of another run by this share, if no more."""
+"""The traced step may be shorter than the step of another run by up to this share."""
 
 CERTAIN = 0.98
 """The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two

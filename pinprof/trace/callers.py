@@ -54,7 +54,7 @@ def calling_function(trace: Trace, call: Int64s) -> Int32s:
 
 
 def function_around(trace: Trace, op: Int64s) -> Int32s:
-    """Return the innermost Python function around each op, -1 for none; of the autograd engine's as of its calls."""
+    """Return the innermost Python function around each op, -1 for none; see `calling_function` for autograd's ops."""
     return _with_backward(trace, enclosing(trace.functions, trace.ops)[op], trace.ops, op)
 
 
@@ -92,7 +92,7 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
 
 
 def users_of(trace: Trace, function: Int32s) -> UserCalls:
-    """Return the same of each Python function, be it the user's own; -1 stands for none."""
+    """Return the user's function around each Python function (or itself), and what it called; -1 stands for none."""
     own, parent = trace.functions.named(is_user_code), trace.links.function_parent
     own_or_none = np.append(own, values=True)  # the last one for no function
     within_own = np.where(own_or_none[parent], NONE, parent)
@@ -205,7 +205,7 @@ def module_around(trace: Trace, function: Int32s) -> Int32s:
 
 
 def module_name(name: str) -> str:
-    """Return what a call of a module is of, as torch numbers those of a class: `Linear_3`."""
+    """Return the module of a recorded call, numbered within its class as torch does it: `Linear_3`."""
     return shortened(name.removeprefix(MODULE), LONGEST_MODULE)
 
 

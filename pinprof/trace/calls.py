@@ -59,7 +59,7 @@ SMALL_COPY_BYTES = 64 * 1024
 def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
     """Return which of these activities are copies to the GPU so small that the driver takes them along with the call.
 
-    They hold nobody up, from pageable memory either; from pinned memory their calls take longer.
+    They hold nothing up, not even from pageable memory; from pinned memory their calls take longer.
     """
     size = gpu.bytes[rows]
     return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)

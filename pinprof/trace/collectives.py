@@ -106,7 +106,7 @@ AGREED = 90
 
 @dataclass(frozen=True)
 class Clocks:
-    """How the clocks of all ranks differ from that of the first."""
+    """How the clock of each rank differs from the clock of the first rank."""
 
     add_ns: tuple[int, ...]
     """Per rank: what to add to the times in its trace to get times of the first rank's clock."""

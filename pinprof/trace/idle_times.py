@@ -1,4 +1,4 @@
-"""When a device has no work, and when the host runs no op and no call."""
+"""When a device has no work, and when the host runs neither an op nor a call."""
 
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ class Gaps(NamedTuple):
 
 
 def gaps_of(trace: Trace, device: int) -> Gaps:
-    """Return when a device had no work."""
+    """Return the gaps in which a device had no work."""
     gpu = trace.gpu
     rows = gpu.of_device[device]
     times = gaps(gpu.times(rows))

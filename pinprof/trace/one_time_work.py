@@ -11,7 +11,7 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
-"""torch names what its compilers do so: `_compile.compile_inner (dynamo_timed)`; a lookup of code is none of it."""
+"""torch names what its compilers do so: `_compile.compile_inner (dynamo_timed)`; a lookup of code has another name."""
 REGION: Final = "Torch-Compiled Region: "
 """Before the number of compiled code that runs: frame/version."""
 COMPILED_CODE: Final = "## Call CompiledFxGraph "
@@ -29,7 +29,7 @@ PROFILER_STEP: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
 
 
 class HostTimes(NamedTuple):
-    """Times of host threads, none of one thread within another."""
+    """Times of host threads; those of one thread do not overlap."""
 
     thread: Int64s
     start_ns: Int64s
@@ -90,7 +90,7 @@ def marked_captures(trace: Trace) -> Intervals:
 
 
 def compiles_again(trace: Trace) -> Bools:
-    """Return for each step recorded whole whether it compiles or captures, though an earlier one ran compiled code."""
+    """Return for each whole step whether it compiles or captures although an earlier step ran compiled code."""
     ran = compiled_before(trace)
     if ran is None or not trace.steps.on_host:
         return np.zeros(len(trace.steps), bool)

@@ -22,8 +22,8 @@ BACKWARD_OPS = ("autograd::engine::", "CompiledFunctionBackward")
 def phase_of_calls(trace: Trace) -> Int64s:
     """Return per call its phase, as an index into `PHASES`.
 
-    What the main thread does in a step before the last backward pass of it is forward, but for the optimizer's time;
-    so are, in a step without backward, all ops of inference.
+    Calls of the main thread before the last backward pass of its step are forward, except for the optimizer's. In a
+    step without backward, as in inference, all calls of the main thread are forward.
     """
     calls, step = trace.calls, trace.links.call_step
     phase = np.full(len(calls), OTHER, np.int64)
@@ -111,13 +111,13 @@ class Pass(NamedTuple):
 
     step: int
     begin_ns: int
-    """When its first cast begins, or else its first gradient."""
+    """When its first cast begins; without casts, its first gradient."""
     casts: Int64s
     """Rows of ops: casts of what autocast gives to linear layers and convolutions, weights and activations."""
     weights: int
-    """How many gradients of casts the backward pass hands to weights: one for each weight that was cast."""
+    """The number of weights that were cast: the backward pass hands each of them the gradient of its cast."""
     adds: int
-    """How many of them it adds to gradients that were there."""
+    """How many of these gradients are added to earlier ones."""
 
 
 def passes_of(trace: Trace) -> list[Pass]:

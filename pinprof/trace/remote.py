@@ -137,7 +137,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Return how to speak to a web server: by the proxy of the environment, and not waiting for ever."""
+    """Return how to speak to a web server: by the proxy of the environment, and with a time limit."""
     if not url.startswith(WEB):
         return {}
     from aiohttp import ClientTimeout

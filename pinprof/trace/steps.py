@@ -174,7 +174,7 @@ def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
 
 
 class Marks(NamedTuple):
-    """Annotations of one kind; the numbers in their names are of requests and tokens, and do not separate kinds."""
+    """Annotations of one kind; the numbers in their names count requests and tokens, and do not separate kinds."""
 
     server: str
     """Whose they are."""
@@ -225,7 +225,7 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
 
 
 def _is_of_sglang(names: Sequence[str]) -> bool:
-    """Return whether any event, be it one of Python's functions, is of SGLang."""
+    """Return whether the name of any event, Python functions included, is SGLang's."""
     own = [marks for marks in MARKS if marks.server == SGLANG]
     return any("sglang" in name or any(marks.has(name) for marks in own) for name in names)
 

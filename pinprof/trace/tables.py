@@ -38,17 +38,17 @@ WHOLE_TRACE: Final = "whole_trace"
 """The source of the only step of a trace in which none was found: all of it."""
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
-"""Kind of the host side of a copy; `none` for a copy without host side."""
+"""Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
 HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
 SHOWN_TABLES = ("annotations", "ops", "functions", "calls", "gpu", "syncs")
-"""What a trace says of itself how many rows it has of."""
+"""The tables whose numbers of rows are in the `repr` of a trace."""
 
 
 def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
-    """Return for each value that there is, in order, the rows that have it."""
+    """Return the rows of each different code, the codes in ascending order."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
 
@@ -105,7 +105,7 @@ class Table:
         return self.names[self.name[row]]
 
     def named(self, wanted: Callable[[str], object]) -> Bools:
-        """Return for each row whether its name is wanted, such as one that a pattern finds; each is asked for once."""
+        """Return for each row whether its name is wanted; `wanted` is called once for each different name."""
         return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
 
     def to_pandas(self) -> "pd.DataFrame":

@@ -1,4 +1,4 @@
-"""CUDA graphs and fused optimizers: which calls one launch could make, and what it leaves of a recorded program."""
+"""CUDA graphs and fused optimizers: which calls one launch could replace, and the recorded program after that."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -61,8 +61,8 @@ def capture_of(trace: Trace, syncs: Syncs, region: Region) -> Capture:
 def _region(trace: Trace, region: Region) -> Bools:
     """Return per call whether it lies between the first and the last launch of the region of its complete step.
 
-    The optimizers' is whether it lies in a step of one of them. Those between the passes of several networks are not
-    of the networks.
+    Of the region `optimizer` it returns the calls in steps of optimizers. Calls between the passes of several networks
+    do not belong to `model`.
     """
     calls, step = trace.calls, trace.links.call_step
     phase, stepping = phase_of_calls(trace), contains(optimizer_steps(trace), calls.start_ns)
@@ -115,7 +115,7 @@ FUSED_OP: Final = re.compile(r"aten::_fused_\w+_$")
 
 
 def calls_to_fuse(trace: Trace, syncs: Syncs) -> frozenset[int]:
-    """Return the calls of optimizers that a fused one makes at once: not those of one that is fused."""
+    """Return the calls that a fused optimizer replaces by one: those of optimizers that are not fused yet."""
     calls = capture_of(trace, syncs, "optimizer").calls
     fused = np.append(trace.ops.named(lambda name: FUSED_OP.match(name) is not None), False)
     return frozenset(calls[~fused[trace.links.op[calls]]].tolist())

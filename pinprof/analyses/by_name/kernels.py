@@ -35,7 +35,7 @@ class KernelTime:
     count: int
     time_ns: int
     communication: bool
-    """Whether they are those of collectives: their time is also that of waiting for other ranks."""
+    """Whether they are kernels of collectives, whose time includes waits for other ranks."""
     lanes: tuple[GpuStream, ...]
     """Where they run, the stream with most time first."""
     op: str | None

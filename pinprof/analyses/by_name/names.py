@@ -13,7 +13,7 @@ from pinprof.trace.tables import NONE, Int32s, Int64s, Table, Trace
 MOST_NAMES = 200
 """Names that are kept, the costliest: a profile stays small."""
 LONGEST_NAME = 500
-"""Characters of a name that are kept: that of a kernel can have thousands."""
+"""Characters of a name that are kept: the name of a kernel can have thousands."""
 
 
 @dataclass(frozen=True)

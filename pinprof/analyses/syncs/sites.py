@@ -33,7 +33,7 @@ from pinprof.trace.tables import DIRECTIONS, DTOH, NONE, Bools, Int32s, Int64s, 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, str | None]
 """Cause, file, function and op; file and function of the library."""
 Member = TypeVar("Member")
-"""What is known of one site."""
+"""Anything that belongs to a site."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class BareSite(Placed):
 
 
 def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) -> list[list[Member]]:
-    """Return what is known of sites, in their order: waits in libraries together that one place of the user calls."""
+    """Group things by site, in their order: waits in libraries that one place of the user calls are one group."""
     together: dict[object, list[Member]] = {}
     for number, member in enumerate(members):
         site = site_of(member)

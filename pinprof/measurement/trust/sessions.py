@@ -30,7 +30,7 @@ MUCH_OF_STEPS = 0.1
 """If one-time work takes this share of the recorded steps, later steps have another length, and a change saves less
 there. A finding that costs as much is of high severity."""
 MOST_OF_STEPS = 0.5
-"""Share from which no sum of theirs is."""
+"""From this share on, no sum over these steps is given."""
 NAMED_SHARE = 0.1
 """Share of the one-time work that a kind must have to be named."""
 

@@ -96,7 +96,7 @@ class WithEvents:
         return rest[:end].rstrip(), self._whole_tail(header, rest[end:])
 
     def _split_broken(self, rest: bytes, header: bytes) -> tuple[bytes, bytes]:
-        """Return the same of a text that is not JSON: it is cut off, or one of its events is broken."""
+        """Split, as `_split` does, a text that is not JSON: it is cut off, or one of its events is broken."""
         salvaged = salvage(rest, is_last=True)
         kept = rest[: len(rest) - len(salvaged.rest)].rstrip()
         if salvaged.closed:
@@ -126,7 +126,7 @@ class WithEvents:
 
 
 def _end_of_events(data: bytes) -> int:
-    """Return where the bracket stands that closes the list of events. Raises an error of msgspec."""
+    """Return the position of the bracket that closes the list of events. Raises an error of msgspec."""
     if data.lstrip().startswith(b"["):
         events = msgspec.json.decode(data, type=msgspec.Raw)
     else:

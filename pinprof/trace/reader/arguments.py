@@ -1,4 +1,4 @@
-"""Looks up the args of single events in a file, as they stand there, and the sizes of the inputs of ops.
+"""Looks up the args of single events in a file, unchanged, and the sizes of the inputs of ops.
 
 Reading keeps only the args that are measured. A page shows all args of the events that it draws; so the file is read
 once more when a page is made.

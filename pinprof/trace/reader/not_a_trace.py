@@ -76,7 +76,7 @@ START_BYTES = 1 << 19
 BOM = b"\xef\xbb\xbf"
 CONTROL = bytes(set(range(32)) - set(b"\t\n\r"))
 MOST_CONTROL = 0.05
-"""Text holds a smaller share of control characters, be its names never so broken; random bytes hold 11 %."""
+"""Text holds a smaller share of control characters, however broken its names; random bytes hold 11 %."""
 
 
 def check_start(data: bytes) -> None:

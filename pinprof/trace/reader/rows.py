@@ -268,7 +268,7 @@ def by_appearance(columns: Sequence[Int32s], count: int) -> Int64s:
 
 
 def as_integer(value: Number) -> int:
-    """Return an id or a size that the trace may have written as text, -1 if it is none."""
+    """Return an id or a size, which the trace may have written as text; -1 for any other value."""
     if type(value) is int and abs(value) < 1 << 63:
         return value
     try:

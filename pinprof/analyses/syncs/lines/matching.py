@@ -19,7 +19,7 @@ Lines: TypeAlias = list[SourceLine | None]
 """Per stall."""
 
 NEAR = 6
-"""Ops on each side that suffice where all recorded waits with those before, or with those after, are of one line."""
+"""Ops on each side that suffice if all recorded waits after the same ops, or before the same ops, are of one line."""
 
 APART = {EVALUATION, CHECKPOINT}
 """Work with waits of its own among the same ops as those of training: a copy of the batch, a read of the loss."""

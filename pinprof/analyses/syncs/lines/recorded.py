@@ -95,7 +95,7 @@ class _Sequence(NamedTuple):
 
 
 def _sequence(trace: Trace, key: Int64s, call: Int64s) -> _Sequence:
-    """Return the sequence of a trace; `key` is the row of the op of each wait, or, from there on, that of its call."""
+    """Return the sequence of a trace; `key` has the row of the op of each wait, or the number of ops plus its call."""
     ops, calls, parents = trace.ops, trace.calls, trace.links.op_parent
     in_op = key < len(ops)
     wait_name, wait_start = len(ops.names) + calls.name[call].astype(np.int64), calls.start_ns[call].copy()
@@ -210,7 +210,7 @@ def _marks_of_stalls(trace: Trace, stalls: Stalls) -> Int64s:
     """Return per stall the number of the line mark that follows it, -1 for none.
 
     The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
-    is part of the same outermost op. OpWaits of the autograd threads are marked on the main thread, after `backward`.
+    is part of the same outermost op. Waits of the autograd threads are marked on the main thread, after `backward`.
     """
     annotations = trace.annotations
     marks = np.flatnonzero(annotations.named(lambda name: name.startswith(LINE_MARK)))
