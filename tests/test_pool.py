@@ -122,7 +122,6 @@ def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path, endless: P
     assert not any(isinstance(outcome, PinprofError) for outcome in outcomes.values())
 
 
-@pytest.mark.slow
 def test_processes_and_this_one_measure_the_same(tmp_path: Path) -> None:
     paths = written(tmp_path, 3)
     here = {path: outcome for each in paths for path, outcome in measure_files([each])}
@@ -224,6 +223,7 @@ def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path)
     assert report.parts[0].findings.machine == "slow"
 
 
+@pytest.mark.slow
 def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: Path, endless: Path) -> None:
     outcomes = measure_files([*written(tmp_path, 3), str(endless)], client=client)
     next(outcomes)
@@ -266,6 +266,7 @@ def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
         pinprof.analyze_job([path])
 
 
+@pytest.mark.slow
 def test_workers_without_this_version_are_said_in_one_line(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

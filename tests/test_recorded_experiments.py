@@ -143,20 +143,20 @@ def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
     assert to_do(found, findings) == "Add non_blocking=True: this memory is pinned already"
 
 
-@pytest.mark.parametrize(
-    ("case", "advice"),
-    [
-        ("e2.blocking", "Pack the many small copies of this line into one"),
-        ("e2.non_blocking-one-synchronize", "Pack the many small copies of the step into one"),
-        ("e6.pinned-source", "Make it cheaper: torch.compile"),
-        ("e7.pin-in-threads-then-copy", "Make it cheaper: torch.compile"),
-        pytest.param("e14.as-written", "Make it cheaper: torch.compile", marks=pytest.mark.slow),
-    ],
-)
-def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str, advice: str) -> None:
+ADVICE = {
+    "e2.blocking": "Pack the many small copies of this line into one",
+    "e2.non_blocking-one-synchronize": "Pack the many small copies of the step into one",
+    "e6.pinned-source": "Make it cheaper: torch.compile",
+    "e7.pin-in-threads-then-copy": "Make it cheaper: torch.compile",
+    "e14.as-written": "Make it cheaper: torch.compile",
+}
+
+
+@pytest.mark.parametrize("case", slow_but(["e7.pin-in-threads-then-copy"], ADVICE))
+def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str) -> None:
     findings = analysis_of(RECORDED / f"{case}.json.gz").findings
     (found,) = (each for each in findings if each.rule.id == "PIN603")
-    assert to_do(found, findings).startswith(advice)
+    assert to_do(found, findings).startswith(ADVICE[case])
     assert "every N steps" not in found.fix
 
 

@@ -160,6 +160,7 @@ def test_a_run_is_continued_with_its_status_and_gets_no_figure_that_is_withheld(
     assert missing["what"] in told
 
 
+@pytest.mark.slow
 def test_wandb_gets_the_same_in_a_folder(said: list[str]) -> None:
     run = read_run(Path(said[-1].removeprefix("Next: wandb sync ")))
     trace = expected(RECORDED)["traces"][0]
