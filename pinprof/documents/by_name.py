@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
+from pinprof.analyses.by_name.kinds import KERNEL_KINDS
 from pinprof.analyses.host_samples import KINDS
 from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
 from pinprof.documents.fields import Blocker, Placed
 from pinprof.trace import sampled_stacks
 from pinprof.trace.phases import PHASES
 
+KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]
 Samples: TypeAlias = Annotated[Count, doc("how many samples")]
 SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
 SampledError: TypeAlias = Annotated[Share, doc("by how much that may be off, either way, with 95 % confidence")]
@@ -37,11 +39,24 @@ class Lane(Document):
 class Kernel(Times):
     """The kernels of one name that the complete steps launched."""
 
+    kind: KindName
     share: Annotated[Share | None, doc("of the time in which GPUs work for the steps")]
     step_share: Annotated[Share | None, doc("of the step without the profiler, on one stream")]
     communication: Annotated[bool, doc("whether they are those of collectives, whose time is also that of waiting")]
     streams: Annotated[Sequence[Lane], doc("where they run, most of the time first")]
     op: Annotated[str | None, doc("the outermost op that launches most of their time")]
+
+
+class KernelsOfKind(Document):
+    """The kernels of one kind that the complete steps launched."""
+
+    kind: KindName
+    count: Annotated[float, doc("how many per step")]
+    ms: Annotated[Ms, doc("their time per step")]
+    share: Annotated[Share | None, doc("of the time of all kernels")]
+    tensor_core_ms: Annotated[
+        Ms | None, doc("the part on tensor cores, as far as names tell; null where the kind has no use for them")
+    ]
 
 
 class Op(Times):
@@ -69,6 +84,7 @@ class KernelSums(Sums):
     """All kernels together."""
 
     busy_ms: Annotated[Ms, doc("time per step in which GPUs work, copies with it")]
+    kinds: Annotated[Sequence[KernelsOfKind], doc("by what they do, the costliest kind first")]
 
 
 class OpSums(Sums):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.analyses.by_name.kinds import KERNEL_KINDS, KindTime, kind_of_kernels, times_of_kinds
 from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
 from pinprof.intervals import length
 from pinprof.trace.callers import calling_function, outermost_op
@@ -34,6 +35,8 @@ class KernelTime:
     name: str
     count: int
     time_ns: int
+    kind: str
+    """What they do, one of `KERNEL_KINDS`: of kernels of several kinds, that of most time."""
     communication: bool
     """Whether they are kernels of collectives, whose time includes waits for other ranks."""
     lanes: tuple[GpuStream, ...]
@@ -49,6 +52,8 @@ class KernelSums:
 
     rows: tuple[KernelTime, ...]
     """The costliest names."""
+    kinds: tuple[KindTime, ...]
+    """All kernels by what they do, the costliest kind first."""
     names: int
     """How many names there are."""
     left_ns: int
@@ -69,12 +74,15 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
     time = gpu.duration_ns[rows]
     names = by_name(gpu, rows, time)
     of_collectives = names.sums(is_collective_kernel(gpu)[rows].astype(np.int64)) > 0
+    kind = kind_of_kernels(trace, rows)
+    kind_of_name, _ = names.leading(kind.astype(np.int32), time)
     lanes, ops, origins = _lanes(trace, names, rows), *_launchers(trace, names, rows, sources)
     kernels = (
         KernelTime(
             shortened(gpu.names[names.codes[at]], LONGEST_NAME),
             int(names.count[at]),
             int(names.time_ns[at]),
+            KERNEL_KINDS[kind_of_name[at]].name,
             bool(of_collectives[at]),
             lanes[at],
             ops[at],
@@ -84,6 +92,7 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
     )
     return KernelSums(
         tuple(kernels),
+        times_of_kinds(trace, rows, kind),
         len(names.codes),
         names.left_ns,
         int(time.sum()),

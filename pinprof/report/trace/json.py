@@ -265,7 +265,21 @@ def _op(profile: Profile, sums: OpSums, row: OpTime) -> by_name.Op:
 
 
 def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSums:
-    return filled(by_name.KernelSums, _sums(profile, sums, sums.time_ns), busy_ms=_ms(profile, sums.busy_ns))
+    return filled(
+        by_name.KernelSums,
+        _sums(profile, sums, sums.time_ns),
+        busy_ms=_ms(profile, sums.busy_ns),
+        kinds=[
+            by_name.KernelsOfKind(
+                kind.kind,
+                kind.count / profile.steps.divisor,
+                _ms(profile, kind.time_ns),
+                kind.time_ns / sums.time_ns if sums.time_ns else None,
+                None if kind.tensor_core_ns is None else _ms(profile, kind.tensor_core_ns),
+            )
+            for kind in sums.kinds
+        ],
+    )
 
 
 def _op_sums(profile: Profile, sums: OpSums) -> by_name.OpSums:

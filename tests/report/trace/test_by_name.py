@@ -18,8 +18,8 @@ from pinprof.trace import read_trace
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
 KERNEL = {
-    "name", "count", "ms", "mean_us", "share", "step_share", "communication", "streams", "op", "file", "line",
-    "function", "places", "module", "modules",
+    "name", "kind", "count", "ms", "mean_us", "share", "step_share", "communication", "streams", "op", "file",
+    "line", "function", "places", "module", "modules",
 }  # fmt: skip
 OP = {
     "name", "count", "ms", "mean_us", "share", "without_profiler_ms", "stall_ms", "kernels", "kernel_ms", "file",
@@ -66,6 +66,7 @@ def test_json_has_kernels_per_step_and_as_shares_of_the_gpu_and_of_the_step(tmp_
     first, second = trace["kernels"]
     assert first == {
         "name": "void at::native::kernel0(float*)",
+        "kind": "other",
         "count": 1,
         "ms": 0.05,
         "mean_us": 50,
@@ -77,6 +78,8 @@ def test_json_has_kernels_per_step_and_as_shares_of_the_gpu_and_of_the_step(tmp_
         **WHERE,
     }
     assert (second["name"], second["ms"]) == ("void at::native::kernel1(float*)", 0.045)
+    kinds = trace["kernel_sums"].pop("kinds")
+    assert kinds == [{"kind": "other", "count": 2, "ms": 0.095, "share": 1, "tensor_core_ms": None}]
     assert trace["kernel_sums"] == {"names": 2, "left_out": 0, "left_out_ms": 0, "ms": 0.095, "busy_ms": 0.095}
 
 

@@ -1,0 +1,149 @@
+"""What kernels do: products, attention, convolutions and so on, and which of these run on tensor cores.
+
+A kernel tells its kind by its phase, by what the trace calls a collective, and by its name, which cuBLAS, cuDNN, torch
+or Triton chose; where the name says nothing, the outermost op that launched it does.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pinprof.trace.callers import outermost_op
+from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.links import follow
+from pinprof.trace.phases import OPTIMIZER, phase_of_calls
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """A kind of kernel, and the names of its kernels and of the ops that launch them."""
+
+    name: str
+    kernels: re.Pattern[str] | None = None
+    ops: re.Pattern[str] | None = None
+    all_of_op: bool = False
+    """Whether all kernels of such an op are of this kind; else those alone whose own name says nothing."""
+    multiplies: bool = False
+    """Whether tensor cores can do most of its work."""
+
+
+COLLECTIVES = KernelKind("collectives")
+OF_OPTIMIZER = KernelKind("optimizer")
+ATTENTION = KernelKind(
+    "attention",
+    re.compile(r"flash|fmha|attention|_attn_|mha_", re.IGNORECASE),
+    re.compile(r"_attention|FlashAttn", re.IGNORECASE),
+    all_of_op=True,
+    multiplies=True,
+)
+CONVOLUTIONS = KernelKind(
+    "convolutions",
+    re.compile(r"fprop|dgrad|wgrad|conv(?!ert)|scudnn|implicit_gemm|winograd", re.IGNORECASE),
+    re.compile(r"aten::(_?conv|cudnn_conv|mkldnn_conv|miopen_conv)|ConvolutionBackward|ConvNd"),
+    all_of_op=True,
+    multiplies=True,
+)
+PRODUCTS = KernelKind(
+    "matrix products",
+    re.compile(r"(?<!fb)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|splitK|dot_kernel|Cijk_|triton_tem", re.IGNORECASE),
+    re.compile(r"aten::(mm|addmm|bmm|baddbmm|matmul|linear|einsum|_scaled_mm|mv|addmv|dot)$"),
+    multiplies=True,
+)
+NORMALIZATION = KernelKind(
+    "normalization",
+    re.compile(r"(batch|layer|group|instance|rms)_?norm|bn_(fw|bw)|GammaBeta|RowwiseMoments|Welford", re.IGNORECASE),
+    re.compile(r"(batch|layer|group|instance|rms)_?norm", re.IGNORECASE),
+    all_of_op=True,
+)
+COPIES = KernelKind(
+    "copies",
+    re.compile(
+        r"direct_copy|CatArray|nchwToNhwc|nhwcToNchw|transpose|copy_device_to_device|float16_copy", re.IGNORECASE
+    ),
+    re.compile(r"aten::(copy_|to|_to_copy|contiguous|clone|cat|stack)$"),
+)
+INDEXING = KernelKind(
+    "indexing",
+    re.compile(
+        r"index|gather|scatter|embedding|_embs_|sort|topk|DeviceSelect|compact|take|masked_select|nonzero",
+        re.IGNORECASE,
+    ),
+)
+REDUCTIONS = KernelKind(
+    "reductions",
+    re.compile(
+        r"reduce|softmax|nll_loss|cross_entropy|triton_(red|per)_|argm(ax|in)|cumsum|scan|pool|norm", re.IGNORECASE
+    ),
+)
+ELEMENTWISE = KernelKind(
+    "elementwise",
+    re.compile(
+        r"elem(ent)?wise|triton_poi_|fill|Functor|dropout|activation|pointwise|distribution|arange", re.IGNORECASE
+    ),
+)
+OTHER = KernelKind("other")
+
+BY_NAME: Final = (*(ATTENTION, CONVOLUTIONS, PRODUCTS, NORMALIZATION, COPIES, INDEXING, REDUCTIONS, ELEMENTWISE),)
+"""The first that fits a kernel's name is its kind."""
+KERNEL_KINDS: Final = (COLLECTIVES, OF_OPTIMIZER, *BY_NAME, OTHER)
+
+TENSOR_CORES = re.compile(
+    r"tensorop|[sh](884|1688|16816|16832)|i8816|wgmma|hmma|gmma|nvjet|flash|"
+    r"_(f16|bf16|tf32)(f16|bf16|tf32|f32)*_|(ampere|turing|volta|sm\d+)_(h|fp16_s|bf16_s|fp16|bf16)"
+)
+"""How products on tensor cores are named: by their instruction, by their types, or since Hopper by cuBLAS's `nvjet`."""
+NO_TENSOR_CORES = re.compile(r"sgemm|simt|_f32f32_f32f32_f32_|scudnn|dgemm|gemv", re.IGNORECASE)
+"""And those that are not."""
+
+
+@dataclass(frozen=True)
+class KindTime:
+    """The kernels of one kind that the complete steps launched; times in ns."""
+
+    kind: str
+    count: int
+    time_ns: int
+    tensor_core_ns: int | None
+    """The part on tensor cores, as far as names say; None where the kind has no use for them."""
+
+
+def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
+    """Return of each of these kernels its kind, as an index into `KERNEL_KINDS`."""
+    gpu, launch = trace.gpu, trace.links.launch[rows]
+    op = follow(outermost_op(trace, np.arange(len(trace.calls))), launch)
+
+    def launched_by(ops: re.Pattern[str] | None) -> Bools:
+        wanted = trace.ops.named(ops.search) if ops else np.zeros(len(trace.ops), bool)
+        return (op != NONE) & np.append(wanted, False)[op]
+
+    kind = np.full(len(rows), KERNEL_KINDS.index(OTHER), np.int64)
+    for candidate in reversed(BY_NAME):
+        fits = gpu.named(candidate.kernels.search)[rows] if candidate.kernels else np.zeros(len(rows), bool)
+        fits |= launched_by(candidate.ops) & (candidate.all_of_op | (kind == KERNEL_KINDS.index(OTHER)))
+        kind[fits] = KERNEL_KINDS.index(candidate)
+    kind[follow(phase_of_calls(trace).astype(np.int32), launch) == OPTIMIZER] = KERNEL_KINDS.index(OF_OPTIMIZER)
+    kind[is_collective_kernel(gpu)[rows]] = KERNEL_KINDS.index(COLLECTIVES)
+    return kind
+
+
+def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:
+    """Return the time of these kernels by kind, the costliest kind first; `kind` is what `kind_of_kernels` returns."""
+    time = trace.gpu.duration_ns[rows]
+    on_tensor_cores = trace.gpu.named(_is_on_tensor_cores)[rows]
+    times = [
+        KindTime(
+            KERNEL_KINDS[number].name,
+            int((kind == number).sum()),
+            int(time[kind == number].sum()),
+            int(time[(kind == number) & on_tensor_cores].sum()) if KERNEL_KINDS[number].multiplies else None,
+        )
+        for number in np.unique(kind).tolist()
+    ]
+    return tuple(sorted(times, key=lambda of_kind: -of_kind.time_ns))
+
+
+def _is_on_tensor_cores(name: str) -> bool:
+    return TENSOR_CORES.search(name) is not None and NO_TENSOR_CORES.search(name) is None
