@@ -108,6 +108,11 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "    pin_memory=True,\n)\nfor x, y in loader:\n    x = x.to(device, non_blocking=True)\n",
         {},
     ),
+    "a sum in parentheses": (
+        summing(LOSS + "total += loss.item()  #? PIN201", "return(total)"),
+        summing(LOSS + "total += loss.detach().double()", "return(float(total))"),
+        {},
+    ),
     "a sum of means times sizes": (
         summing(LOSS + "total += loss.item() * x.size(0)  #? PIN201", "return total / n"),
         summing(LOSS + "total += loss.detach().double() * x.size(0)", "return float(total) / n"),

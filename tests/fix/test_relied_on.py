@@ -115,6 +115,12 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "copies without its own wait",
     ),
+    "a copy to the host by a name that is another device elsewhere": (
+        "def other(x):\n    d = 'cuda'\n    return x.to(d)\n"
+        + steps("h = x.to(d, non_blocking=True)\n" + SUM, start="d = 'cpu'\ntotal = 0.0"),
+        {},
+        "copies without its own wait",
+    ),
     "a copy that says so by position": (steps("h.copy_(x, True)\n" + SUM), {}, "copies without its own wait"),
     "a copy back beside a condition": (
         steps("h.copy_(x, non_blocking=True)\n" + CONDITION.format("step") + "show(h)"),

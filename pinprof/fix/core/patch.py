@@ -90,8 +90,8 @@ def patched(
 def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
     """Return a file with some rewrites. Raises Refusal where that is no program."""
     source = files.taken(file)
-    made = rewritten(source.module, [rewrite for rewrite in rewrites if rewrite.file == file]).bytes
     try:
+        made = rewritten(source.module, [rewrite for rewrite in rewrites if rewrite.file == file]).bytes
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the program's own, as of `"\d"`
             compile(made, file, "exec", dont_inherit=True)

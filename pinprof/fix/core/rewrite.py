@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import libcst as cst
 import libcst.matchers as m
+from libcst.helpers import parse_template_expression
 
 from pinprof.rules.rule import Numbers, Rule, Saving
 from pinprof.trace.lines import Place
@@ -157,6 +158,13 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def parts_of(node: cst.CSTNode, pattern: m.BaseMatcherNode) -> dict[str, cst.BaseExpression] | None:
     """Return the expressions that a pattern names in a node; None where the node has another form."""
     return cast("dict[str, cst.BaseExpression] | None", m.extract(node, pattern))
+
+
+def made_of(template: str, node: cst.CSTNode) -> cst.BaseExpression:
+    """Return an expression made of a variable, as `float({x})`, in the parentheses that stand around the variable."""
+    name = cst.ensure_type(node, cst.Name)
+    made = parse_template_expression(template, x=name.with_changes(lpar=[], rpar=[]))
+    return made.with_changes(lpar=name.lpar, rpar=name.rpar)
 
 
 def atom(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -14,7 +14,7 @@ COMPILING = ("compile", "jit", "script")
 """Words of decorators that compile a function."""
 COPYING = {"to", "cuda", "copy_"}
 CPU = m.SimpleString("'cpu'") | m.SimpleString('"cpu"')
-HOST = CPU | m.Call(m.Attribute(m.Name("torch"), m.Name("device")) | m.Name("device"), [m.Arg(CPU)])
+HOST = CPU | m.Call(m.Attribute(attr=m.Name("device")) | m.Name("device"), [m.Arg(CPU)])
 
 
 def catches(source: SourceFile, node: cst.CSTNode) -> bool:
@@ -100,10 +100,12 @@ def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is the host, or a name that the file sets to nothing else."""
+    """Return whether an expression is the host, or a variable that stands for nothing else."""
     if isinstance(node, cst.Name):
-        bound = [bound[0] for use in source.named[node.value] if (bound := bound_to(source, use))]
-        return bool(bound) and all(m.matches(value, HOST) for value in bound)
+        scope = source.variables(node)
+        names = [getattr(assignment, "node", None) for assignment in (scope[node.value] if scope else ())]
+        values = [bound_to(source, name) if isinstance(name, cst.Name) else None for name in names]
+        return bool(values) and all(value is not None and m.matches(value[0], HOST) for value in values)
     return m.matches(node, HOST)
 
 

@@ -9,7 +9,7 @@ from libcst.helpers import parse_template_expression as expression
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read, is_count, is_host_number, is_real
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, parts_of
+from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, made_of, parts_of
 from pinprof.fix.core.source import SourceFile, comes_after, is_seldom
 from pinprof.fix.core.uses import check_is_builtin, check_is_not_shown
 
@@ -121,7 +121,7 @@ class SumOnGpu(ReadLater):
         kept = kept.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
         rewrites = [source.anew(read.node, "stays on the GPU", kept)]
         later = f"{kind}({{x}})"
-        rewrites += [source.rewrite(node, "read here", lambda use: expression(later, x=use)) for node in waiting]
+        rewrites += [source.rewrite(node, "read here", lambda use: made_of(later, use)) for node in waiting]
         lost = tuple(node for node, _ in uses.set if not source.is_within(node, held.statement))
         waits = Waits(source.file, (read.node,), tuple(waiting), lost)
         is_part = _still_waits(source, held, waiting) and work.facts.waits_in_a_loop(held.place)

@@ -6,7 +6,7 @@ from libcst.helpers import parse_template_expression as expression
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom
+from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, made_of
 from pinprof.fix.core.source import SourceFile, is_seldom
 from pinprof.fix.core.uses import check_is_not_shown
 
@@ -74,7 +74,7 @@ class NumberWhereUsed(ReadLater):
             if source.line(node) <= source.line(held.statement):
                 raise NotSafe(f"{name} is used before it is set, in line {source.line(node)}")
         kept = expression("{x}.detach().clone()", x=atom(read.tensor))
-        number = cst.parse_expression(f"{name}.item()" if read.function == "item" else f"{read.function}({name})")
-        rewrites = [source.rewrite(node, "read here", lambda _: number.deep_clone()) for node in uses.read]
+        later = "{x}.item()" if read.function == "item" else f"{read.function}({{x}})"
+        rewrites = [source.rewrite(node, "read here", lambda use: made_of(later, use)) for node in uses.read]
         waits = Waits(source.file, (read.node,), tuple(uses.read))
         return Change([source.anew(read.node, "stays on the GPU", kept), *rewrites], waits)
