@@ -87,7 +87,10 @@ def test_lanes_are_those_of_the_page(report: Report) -> None:
 
 def test_hover_texts_say_what_a_bar_is(trace: Path) -> None:
     (copies,) = [one for one in pinprof.timeline(trace, steps=1).data if one.name == "exposed copies"]
-    assert "exposed for 400 µs (100 %): the memory is not pinned" in copies.hovertext[-1]
+    assert copies.hovertext[-1] == (
+        "<b>exposed copies: Memcpy HtoD (Pageable -&gt; Device)</b><br>400 µs, from 500 µs on<br>"
+        "977 KiB, stream 20 of GPU 0"
+    )
 
 
 def test_a_part_is_chosen_by_steps_or_by_times(trace: Path) -> None:
