@@ -54,16 +54,16 @@ class Source:
     """What ends a step, for the help of `--step-marker`."""
     words: str
     """What a marker is called; {name} is the class of the optimizer or module."""
-    enough: int
-    """Events that suffice to choose it, if the program has no better source."""
-    is_certain: bool
-    """Whether the program or its user names it as the end of a step, so that nothing else counts."""
-    trains: bool
-    """Whether a program with such steps trains; otherwise it may evaluate."""
-    is_costly: bool
-    """Whether its hook slows the program down, so that it is placed only where nothing else marks a step."""
     hook: Callable[[Observer], AbstractContextManager[None]]
     """Reports the events of the program in a block."""
+    trains: bool
+    """Whether a program with such steps trains; otherwise it may evaluate."""
+    enough: int = 12  # a WGAN makes five critic steps per generator step, and two of these are necessary
+    """Events that suffice to choose it, if the program has no better source."""
+    is_certain: bool = False
+    """Whether the program or its user names it as the end of a step, so that nothing else counts."""
+    is_costly: bool = False
+    """Whether its hook slows the program down, so that it is placed only where nothing else marks a step."""
 
 
 class Event(NamedTuple):
@@ -284,55 +284,20 @@ def reporting_draws(observer: Observer) -> Iterator[None]:
 
 
 BY_HAND: Final = Source(
-    option=AUTO,
-    step="the script calls pinprof.step()",
-    words="pinprof.step()",
+    AUTO,
+    "the script calls pinprof.step()",
+    "pinprof.step()",
+    reporting_calls_by_hand,
+    trains=True,
     enough=1,
     is_certain=True,
-    trains=True,
-    is_costly=False,
-    hook=reporting_calls_by_hand,
 )
-OPTIMIZER: Final = Source(
-    option="optimizer",
-    step="it steps",
-    words="optimizer step ({name})",
-    enough=12,  # a WGAN makes five critic steps per generator step, and two of these are necessary
-    is_certain=False,
-    trains=True,
-    is_costly=False,
-    hook=reporting_optimizers,
-)
-BACKWARD: Final = Source(
-    option="backward",
-    step="a call of it",
-    words="call of backward",
-    enough=12,
-    is_certain=False,
-    trains=True,
-    is_costly=False,
-    hook=reporting_backward,
-)
+OPTIMIZER: Final = Source("optimizer", "it steps", "optimizer step ({name})", reporting_optimizers, trains=True)
+BACKWARD: Final = Source("backward", "a call of it", "call of backward", reporting_backward, trains=True)
 MODULE: Final = Source(
-    option="module",
-    step="a call of the outermost one",
-    words="call of {name}",
-    enough=12,
-    is_certain=False,
-    trains=False,
-    is_costly=True,
-    hook=reporting_modules,
+    "module", "a call of the outermost one", "call of {name}", reporting_modules, trains=False, is_costly=True
 )
-LOADER: Final = Source(
-    option="loader",
-    step="it draws a batch",
-    words="batch drawn from a DataLoader",
-    enough=12,
-    is_certain=False,
-    trains=False,
-    is_costly=False,
-    hook=reporting_draws,
-)
+LOADER: Final = Source("loader", "it draws a batch", "batch drawn from a DataLoader", reporting_draws, trains=False)
 SOURCES: Final = (BY_HAND, OPTIMIZER, BACKWARD, MODULE, LOADER)
 """The best sign of a step first."""
 NAMED: Final = {source.option: source for source in SOURCES if source.option != AUTO}
