@@ -99,9 +99,8 @@ class Rendezvous:
         The first call asks for the meeting.
         """
         self._ask(place)
-        held = self.missing() <= 0 and place > self._latest(
-            place
-        )  # in this order, because the last rank may ask between the two
+        have_all_asked = self.missing() <= 0  # first, because the last rank may ask between the two
+        held = have_all_asked and place > self._latest(place)
         decided = self._store.compare_set(f"{self._name}/at/{place}", "", text if held else NOT_HERE).decode()
         return None if decided == NOT_HERE else decided
 
@@ -243,12 +242,8 @@ class Agreement:
 
     def _reached(self, name: str, place: int, text: str) -> str | None:
         """Return the decision, if any; a rank without contact decides alone."""
-
-        def reached(meeting: Rendezvous) -> str | None:
-            return meeting.reached(place, text)
-
         alone: str | None = text
-        return self._ask(name, reached, alone=alone)
+        return self._ask(name, lambda meeting: meeting.reached(place, text), alone=alone)
 
     def _ask(self, name: str, question: Callable[[Rendezvous], Answer], *, alone: Answer) -> Answer:
         """Return the answer to a question about a meeting, or that of a rank without contact."""

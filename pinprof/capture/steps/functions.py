@@ -28,9 +28,8 @@ class FunctionCalls:
     def __init__(self, name: str) -> None:
         self.name = name
         words = f"{name.rpartition(':')[2]}()"
-        self.source = replace(
-            BY_HAND, option=name, words=words, enough=2, hook=self.reporting
-        )  # no step precedes the first
+        # no step precedes the first call
+        self.source = replace(BY_HAND, option=name, words=words, enough=2, hook=self.reporting)
         self._observer: Observer | None = None
         self._report = contained(self._report_call)
 
