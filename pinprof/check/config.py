@@ -28,7 +28,7 @@ def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
     """Return the nearest pyproject.toml with a table [tool.pinprof], in this folder or above, and its limits.
 
     Like ruff, it ignores files without the table; like black, it does not look above the top folder of a repository.
-    Returns None for both if there is no such file. Raises PinprofError as `read_config` does.
+    Returns None for both if no such file exists. Raises PinprofError as `read_config` does.
     """
     for above in (folder, *folder.parents):
         path = above / PROJECT_FILE

@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from pinprof.analyses.syncs import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
@@ -16,6 +14,7 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERS, Doubt
 from pinprof.rules import NEGLIGIBLE, Finding
+from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 from pinprof.units import counted, duration
 
@@ -198,16 +197,20 @@ def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
         case "exposed copies":
             exposed = overlap.counts & (overlap.exposed_ns > 0)
             if LIMITED[quantity.key].of_trace:
-                return copy_places(details, exposed, overlap.exposed_ns, None)
-            return copy_places(details, exposed & _in_complete_steps(details), overlap.exposed_ns, steps)
+                return copy_places(details, exposed, _exposed, None)
+            return copy_places(details, exposed & _in_complete_steps(details), _exposed, steps)
         case "pageable copies":
-            memory, size = details.trace.gpu.host_memory[overlap.row], details.trace.gpu.bytes[overlap.row]
+            memory = details.trace.gpu.host_memory[overlap.row]
             pageable = _in_complete_steps(details) & ((memory == PAGEABLE) | (memory == UNKNOWN))
-            return copy_places(details, pageable, np.where(size != NONE, size, 0), steps)
+            return copy_places(details, pageable, lambda copies: copies.bytes or 0.0, steps)
         case "findings":
             return finding_places(analysis.findings)
         case "nothing":
             return ()
+
+
+def _exposed(copies: Copies) -> float:
+    return copies.exposed_ns
 
 
 def _in_complete_steps(details: Details) -> Bools:

@@ -95,7 +95,7 @@ def judge(
     """Return a verdict per limit; with a baseline and no limit, one per quantity.
 
     With a baseline, only a figure fails that is new, or worse by more than `tolerance` and the quantity's noise. If the
-    baseline tells nothing at all, all verdicts are unknown.
+    baseline knows nothing at all, all verdicts are unknown.
     """
     verdicts = []
     for quantity in QUANTITIES.values():

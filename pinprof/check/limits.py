@@ -84,8 +84,8 @@ class Quantity:
     """What a number of it is called."""
     blames: Blamed
     made_of: "tuple[EventKind, ...]"
-    """The events that it is made of. The op around a wait tells if the wait is hidden, and the call that launches a
-    copy, in which step the copy is."""
+    """The events that it is made of. The op around a wait shows whether the wait is hidden, and the launch of a copy in
+    which step the copy is."""
     rests_on: "tuple[FigureKind, ...]" = ()
     """The kinds of figures without which it is not known, besides those that withhold it: rules on waits and copies are
     silent without these (`Rule.rests_on`), and where nothing was searched, nothing is kept."""
@@ -110,11 +110,11 @@ class Quantity:
             return f"the {self.noun or self.what} is not known"
         return f"{number} {self.one if number == '1' and self.one else self.what}"
 
-    def shown(self, value: float, beside: float) -> tuple[str, str]:
+    def shown(self, value: float, other: float) -> tuple[str, str]:
         """Return two values as texts that differ if the values do."""
-        texts = self.unit.show(value), self.unit.show(beside)
-        if texts[0] == texts[1] and value != beside:
-            return f"{value:.9g} {self.unit.name}".strip(), f"{beside:.9g} {self.unit.name}".strip()
+        texts = self.unit.show(value), self.unit.show(other)
+        if texts[0] == texts[1] and value != other:
+            return f"{value:.9g} {self.unit.name}".strip(), f"{other:.9g} {self.unit.name}".strip()
         return texts
 
 

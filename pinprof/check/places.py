@@ -1,18 +1,17 @@
 """Finds the places in the program that cause a figure: wait sites, launches of copies, findings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyses.copies import EXPOSED, REASONS
-from pinprof.analyses.syncs import WAITS, Cost, Site
+from pinprof.analyses.syncs import WAITS, Site
 from pinprof.details import Details
 from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
-from pinprof.rules.sums import idle_gpu, in_or_after, ops_of, within
+from pinprof.rules.sums import Copies, copies_by_place, cost_of_waits, ops_of, within
 from pinprof.trace.lines import Place, Placed
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools, Int64s, rows_by, total_bytes
-from pinprof.units import duration, how_many, sizes
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,13 @@ def wait_places(details: Details, sites: Iterable[Site]) -> tuple[CodePlace, ...
 
 def site_place(details: Details, *sites: Site) -> CodePlace:
     """Return the place of sites, which is that of the first, with their cost per complete step."""
-    first, steps, cost = sites[0], details.steps, Cost.of(site.in_steps for site in sites)
-    times = steps.divisor
+    first = sites[0]
     causes = ", ".join(dict.fromkeys(WAITS[site.cause].label for site in sites))
     return CodePlace(
         *first.place,
         _rule(details, first),
         _subject(sites),
-        f"{causes} ({ops_of(sites)}){within(sites)}: {how_many(cost.count / times)} {steps.per}; as traced, the host "
-        f"waits {duration(cost.stall_ns / times)} and "
-        f"{idle_gpu(len(details.devices), [(site, site.total) for site in sites])} idle for "
-        f"{duration(cost.idle_ns / times)} {in_or_after([cost])} {'it' if len(sites) == 1 else 'them'}",
+        f"{causes} ({ops_of(sites)}){within(sites)}: {cost_of_waits(details, sites)}",
     )
 
 
@@ -59,7 +54,7 @@ def _rule(details: Details, site: Site) -> str | None:
 
 
 def _subject(sites: Sequence[Site]) -> str:
-    """Return what identifies waits beside their place; the numbers of all that a line calls differ from run to run."""
+    """Return what identifies waits besides their place; the numbers of all that a line calls differ from run to run."""
     site = sites[0]
     if len(sites) > 1:
         return "waits in libraries"
@@ -81,47 +76,30 @@ def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
     )
 
 
-def copy_places(details: Details, chosen: Bools, weight: Int64s, steps: int | None) -> tuple[CodePlace, ...]:
-    """Return the places of the chosen copies of `Overlap.row`, the largest total weight first.
+def copy_places(
+    details: Details, chosen: Bools, weight: Callable[[Copies], float], steps: int | None
+) -> tuple[CodePlace, ...]:
+    """Return the places of the chosen copies of `Overlap.row`, the largest weight first, then by first copy.
 
     It groups copies by place, direction, host memory and the reason why they are exposed. Numbers are per step, or of
     the whole trace if `steps` is None.
     """
     overlap, gpu = details.overlap, details.trace.gpu
-    position = np.flatnonzero(chosen)
-    rows = overlap.row[position]
-    if len(rows) == 0:
-        return ()
-    number: dict[Place, int] = {}
-    lines = (details.copy_places[place] for place in position.tolist())
-    source = np.array([number.setdefault(line.place if line else Place(), len(number)) for line in lines])
-    sources = list(number)
-    kinds = np.stack((source, gpu.direction[rows], gpu.host_memory[rows], overlap.reason[position]))
-    different, group = np.unique(kinds, axis=1, return_inverse=True)
-    total = np.bincount(group.ravel(), weights=weight[position])
-    places = []
-    rows_by_kind = rows_by(group.ravel())
-    for index in np.argsort(-total, kind="stable").tolist():
-        of_kind = position[rows_by_kind[index]]
-        origin, direction, memory, reason = different[:, index].tolist()
-        texts = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
-        message = f"{_amount(details, of_kind, texts, steps)} ({EXPOSED[texts[2]].label})"
-        subject = " ".join((*texts, "copies"))
-        rule = rule_of_exposure(details, texts[2], texts[0])
-        places.append(CodePlace(*sources[int(origin)], rule, subject, message))
-    return tuple(places)
-
-
-def _amount(details: Details, position: Int64s, kind: tuple[str, str, str], steps: int | None) -> str:
-    """Return a sentence on the copies at these positions of `Overlap.row`."""
-    rows, times = details.overlap.row[position], steps or 1
-    known, unsized = total_bytes(details.trace.gpu.bytes[rows])
-    direction, memory, _ = kind
-    of = f" of {memory} memory" if memory in {"pageable", "pinned"} else ""
+    kinds = np.stack((gpu.direction[overlap.row], gpu.host_memory[overlap.row], overlap.reason))
     per = details.steps.per if steps else "in the whole trace"
-    return (
-        f"{direction} copies{of}: {how_many(len(rows) / times)} {per}, "
-        f"{sizes(None if known is None else known / times, unsized)}, exposed for "
-        f"{duration(int(details.overlap.exposed_ns[position].sum()) / times)} of "
-        f"{duration(int(details.trace.gpu.duration_ns[rows].sum()) / times)}"
-    )
+    gathered = [
+        (kind.tolist(), copies)
+        for kind in np.unique(kinds[:, chosen], axis=1).T
+        for copies in copies_by_place(details, chosen & (kind == kinds.T).all(axis=1), steps or 1, per)
+    ]
+    gathered.sort(key=lambda pair: (-weight(pair[1]), pair[1].rows[0]))
+    return tuple(_copy_place(details, copies, *kind) for kind, copies in gathered)
+
+
+def _copy_place(details: Details, copies: Copies, direction: int, memory: int, reason: int) -> CodePlace:
+    """Return the place of copies of one kind, whose codes are those of the tables."""
+    kind = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
+    of_memory = f" of {kind[1]} memory" if kind[1] in {"pageable", "pinned"} else ""
+    message = f"{kind[0]} copies{of_memory}: {copies.figures} ({EXPOSED[kind[2]].label})"
+    rule = rule_of_exposure(details, kind[2], kind[0])
+    return CodePlace(*copies.place, rule, f"{' '.join(kind)} copies", message)

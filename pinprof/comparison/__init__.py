@@ -26,7 +26,7 @@ from pinprof.trace.tables import WHOLE_TRACE
 __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repinned", "Value", "WaitChange", "compare"]
 
 FEW = 10
-"""With so many steps or more, a spread leaves out the extremes."""
+"""With this number of steps or more, a spread leaves out the extremes."""
 StepVerdict: TypeAlias = Literal["faster", "slower", "same", "unsure", "unknown"]
 """How the step changed: the same within noise; unsure where an estimate or a single step leaves it open."""
 

@@ -44,7 +44,7 @@ class Site(Placed, kw_only=True):
 
 
 class Group(Document):
-    """Sites of which each wait moves to the next if one is removed alone."""
+    """Sites whose waits move to the next if one is removed alone."""
 
     group: Annotated[Count, doc("its number")]
     sites: Annotated[Sequence[Count], doc("indices into `sites`")]

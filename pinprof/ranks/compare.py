@@ -30,7 +30,7 @@ from pinprof.trace.lines import Place
 from pinprof.verdict import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
-"""A finding, and the rank that has it."""
+"""A finding and its rank."""
 
 SKEWED = 0.05
 """A rank holds up the others if it needs longer by this share of their step. Two runs of one program differ by 3 %, so
@@ -75,7 +75,7 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
     """Return the rows, with one step for all ranks that meet in collectives: that of the rank that sets the pace.
 
     The trace of a rank that waits for others contains the profiler's cost on those ranks as work of its own GPU.
-    Nothing in that trace tells how long the rank would wait without the profiler.
+    Nothing in that trace shows how long the rank would wait without the profiler.
     """
     paced = list(rows)
     for together in _joined(meetings):

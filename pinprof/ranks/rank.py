@@ -25,8 +25,8 @@ TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
 
 SURELY = 1.25
-"""A profiler cost a rank at most so many times what is expected, where ranks of one job are compared: with 1.1, ranks
-that are alike were told apart."""
+"""A profiler cost a rank at most this multiple of what is expected, where ranks of one job are compared: with 1.1,
+ranks that are alike were told apart."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Ranks:
     collectives: tuple[CollectiveRow, ...]
     """Those with the longest waits."""
     clocks_within_ns: float | None
-    """How closely the ends of nine in ten collectives agree on the aligned clocks; None if no collective tells."""
+    """How closely the ends of nine in ten collectives agree on the aligned clocks; None if no collective shows it."""
     slowest_rank: int | None
     """The rank that holds up the others, or None."""
     skew_ns: float

@@ -31,7 +31,7 @@ def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[Ra
     """Return the traces with the numbers of their ranks: as recorded, else from their names.
 
     `rank_from` overrides both. It is a regular expression whose group is the number in the path, or `order`, which
-    numbers them from 0. Raises TraceError if it is no such pattern, or if a path has no such number.
+    numbers them from 0. Raises TraceError if it is not such a pattern, or if a path has no such number.
     """
     if rank_from == BY_ORDER:
         return [_with_rank(part, place) for place, part in enumerate(parts)]

@@ -41,7 +41,7 @@ OF_LINE = (
     "Make it cheaper: torch.compile, torch._foreach_* for a loop of ops, copies packed into one. Do before the loop "
     "only what stays the same, and less often only what the step does not need; let other threads work a step ahead."
 )
-"""What to do about a line of which samples do not show what it calls: a call in C is sampled as the line itself."""
+"""What to do about a line whose samples do not show what it calls: a call in C is sampled as the line itself."""
 
 
 def late_ns(details: Details, profile: Profile) -> float:
@@ -80,7 +80,7 @@ def _compiles(details: Details, rows: Int64s) -> Bools:
 
 
 def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
-    """Return how to launch kernels together; nothing where the trace tells no more than the rule."""
+    """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
     if _is_of_a_server(details.trace):
         return OF_SERVER
     if _launches_graphs(details.trace):

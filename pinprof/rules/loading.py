@@ -24,7 +24,7 @@ class Workers(NamedTuple):
 
     now: int
     then: int
-    """So many the cores have room for; not more than now where the workers share all cores already."""
+    """How many the cores have room for; not more than now where the workers share all cores already."""
     cpus: int
 
 
@@ -38,7 +38,7 @@ def workers_of(details: Details) -> Workers | None:
 
 
 def workers_wanted(now: int, cpus: int, processes: int) -> int:
-    """Return how many workers a DataLoader should have of so many cores, which so many processes share."""
+    """Return how many workers a DataLoader should have where processes share the cores."""
     room = max(1, cpus // max(1, processes)) - 1
     wanted = min(room, max(2 * now, FEW_WORKERS))
     return min(wanted, max(MOST_WORKERS, now))

@@ -21,7 +21,7 @@ class Further:
     """A change that helps only once a finding is fixed."""
 
     rule: str
-    """The number of the rule that tells how."""
+    """The number of the rule that says how."""
     what: str
     """What it is, to follow "with"."""
     edits: Edits
@@ -54,7 +54,7 @@ class Evidence(Placed):
     title: str = ""
     """What the finding is called, where that is more exact than the title of its rule."""
     fix: str = ""
-    """What to do, in words, where the trace tells more than the rule."""
+    """What to do, in words, where the trace allows more exact advice than the rule."""
     keep: str = ""
     """What must come in place of a wait that the fix takes away, as a clause; nothing where it may just go."""
 
@@ -85,7 +85,7 @@ def as_one(
 ) -> Iterator[Evidence]:
     """Yield the `evidence_of` all sites that are worth a line, with that of each; nothing if there is none.
 
-    `groups` tells with which others a site waits for the same work: what costs nothing now belongs to the fix if the
+    `groups` numbers the groups of sites that wait for the same work: what costs nothing now belongs to the fix if the
     wait would only move there.
     """
     weighed = sorted(((evidence_of([member]), member) for member in members), key=lambda pair: -pair[0].cost_ns)
@@ -173,7 +173,7 @@ class Rule:
     rests_on: tuple[FigureKind, ...] = ()
     """Where one of these figures is withheld, the rule is silent."""
     answers: tuple[LimitName, ...] = ()
-    """Limits of the step, by name, about which it tells what to do."""
+    """Limits of the step, by name, for which it says what to do."""
     what_if: str = ""
     """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
     mended: Mended = "hand"
@@ -186,7 +186,7 @@ class Rule:
     exposures: tuple[tuple[str, str], ...] = ()
     """Why copies are exposed, and in which direction they go, where the rule explains it."""
     weighs_pinning: bool = False
-    """Whether its fix pays depends on what pinned memory costs, which the bench of a machine tells."""
+    """Whether its fix pays depends on what pinned memory costs, which the bench of a machine measures."""
 
     @property
     def family(self) -> str:
@@ -230,13 +230,13 @@ class Finding:
     rule: Rule
     severity: str
     """`high`, `medium` or `low`, by the share of the step that the fix of all its sites saves, or by that of the cost
-    where no replay tells; `suspect` for a hazard, which may be none."""
+    where no replay is made; `suspect` for a hazard, which may be none."""
     evidence: Evidence
     """Of all its sites together."""
     saving: Saving | None = None
     """If only this were fixed, at all its sites; None where a replay cannot tell."""
     most_ns: float | None = None
-    """What it can save at most, where no replay tells what it saves; None where none tells that either."""
+    """What it can save at most, where a replay cannot say what it saves; None where it cannot say that either."""
     with_then: Saving | None = None
     """If `evidence.then` were done as well; None where that brings no more."""
     alone: tuple[Saving | None, ...] = ()

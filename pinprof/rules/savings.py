@@ -18,7 +18,7 @@ from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, pace_after
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""
 WORTH = 0.02
-"""A fix of which is known only that it saves less than this share of the step is not worth a finding."""
+"""A fix that is only known to save less than this share of the step is not worth a finding."""
 NOTHING = 0.002
 """A saving below this share of the step counts as none."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))

@@ -49,7 +49,7 @@ def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Find
 
 
 def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
-    """Return what the rules find of a trace, as `find` does; `replay` tells what their fixes save."""
+    """Return what the rules find of a trace, as `find` does; `replay` computes what their fixes save."""
     step = profile.step_ns
     findings = list(_unweighed(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
@@ -67,7 +67,7 @@ def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
 
 
 def finding_of_verdict(findings: Findings) -> int | None:
-    """Return the place of the finding that tells what to do about the verdict's cause; None without one."""
+    """Return the place of the finding that says what to do about the verdict's cause; None without one."""
     cause = findings.verdict.cause
     return next((place for place, finding in enumerate(findings) if cause in finding.rule.answers), None)
 
@@ -90,7 +90,7 @@ def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
 
 
 def _weighed(finding: Finding, step_ns: float) -> Finding:
-    """Return a finding with the severity of what its fix saves, or at most, if a replay tells: not of its cost."""
+    """Return a finding with the severity of what its fix saves, or at most, if a replay says so: not of its cost."""
     saved_ns = finding.saving.saving_ns if finding.saving else finding.most_ns
     return finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / step_ns))
 
@@ -101,7 +101,7 @@ def unsearched(profile: Profile) -> Doubt | None:
 
 
 def _severity(share: float) -> str:
-    """Return the severity of a saving of this share of the step, or of a cost where no replay tells the saving."""
+    """Return the severity of a saving of this share of the step, or of a cost where no replay says what it saves."""
     if share >= HIGH:
         return "high"
     return "medium" if share >= MEDIUM else "low"

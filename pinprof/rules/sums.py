@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import BareSite, Cost
+from pinprof.analyses.syncs import BareSite, Cost, Site
 from pinprof.details import Details
 from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
@@ -76,14 +76,19 @@ def of_all(parts: Sequence[Copies]) -> Copies:
 
 def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterator[Copies]:
     """Yield the chosen copies (of `details.overlap.row`) of the complete steps, gathered by where they were made."""
+    step = details.trace.links.activity_step[details.overlap.row]
+    yield from copies_by_place(
+        details, chosen & details.trace.steps.holds(step), profile.steps.count, profile.steps.per
+    )
+
+
+def copies_by_place(details: Details, chosen: Bools, steps: int, per: str) -> Iterator[Copies]:
+    """Yield the chosen copies (of `details.overlap.row`), gathered by where they were made; `per` names the steps."""
     overlap, gpu, stalls = details.overlap, details.trace.gpu, details.syncs.stalls
-    step = details.trace.links.activity_step[overlap.row]
-    chosen = chosen & details.trace.steps.holds(step)
     places: dict[Place, list[int]] = {}
     for index in np.flatnonzero(chosen).tolist():
         line = details.copy_places[index]
         places.setdefault(line.place if line else Place(), []).append(index)
-    steps = profile.steps.count
     staged = details.syncs.has_cause("pageable_copy")
     for place, indices in places.items():
         rows = overlap.row[indices]
@@ -92,7 +97,7 @@ def copies_in_steps(details: Details, profile: Profile, chosen: Bools) -> Iterat
         yield Copies(
             place,
             rows,
-            profile.steps.per,
+            per,
             len(rows) / steps,
             None if size is None else size / steps,
             unsized,
@@ -127,7 +132,7 @@ def within(sites: Iterable[BareSite]) -> str:
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
-    """Return the ops in which sites wait, or the calls where there is no op around them."""
+    """Return the ops in which sites wait, or the calls where no op surrounds them."""
     return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MOST_NAMED)
 
 
@@ -151,6 +156,18 @@ def in_or_after(costs: Iterable[Cost]) -> str:
     """Return when the GPU is idle because of waits: "after" them, or "in" calls that get memory and await no work."""
     idle, within = (sum(times) for times in zip(*((cost.idle_ns, cost.within_ns) for cost in costs), strict=True))
     return "after" if not within else "in" if within == idle else "in and after"
+
+
+def cost_of_waits(details: Details, sites: Sequence[Site]) -> str:
+    """Return how many waits of these sites there are, how long the host waits and which GPU is idle, per step."""
+    cost, times = Cost.of(site.in_steps for site in sites), details.steps.divisor
+    which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
+    waits = "it" if len(sites) == 1 and cost.count <= times else "them"
+    return (
+        f"{how_many(cost.count / times)} {details.steps.per}; as traced, the host waits "
+        f"{duration(cost.stall_ns / times)} and {which} idle for {duration(cost.idle_ns / times)} "
+        f"{in_or_after([cost])} {waits}"
+    )
 
 
 def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) -> float:

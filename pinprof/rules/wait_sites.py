@@ -9,12 +9,12 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site, by_line
+from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Cost, Site, by_line
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.rules.rule import Evidence, Look, as_one
-from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, idle_gpu, in_or_after, ops_of, within
+from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
@@ -23,7 +23,7 @@ from pinprof.whatif.edits import NO_EDITS, Edits
 from pinprof.whatif.scenarios import without_blocking, without_waits
 
 MAX_CAUSES = 2
-"""A title names so many causes."""
+"""The most causes that a title names."""
 USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
 """What must wait for the end of a copy of pinned memory, by its direction."""
 
@@ -116,28 +116,21 @@ def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:
 def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]]) -> Evidence:
     """Return what is seen of the sites of each line, or of several together, at the first place with a known line."""
     sites = [site for line in lines for site in line]
-    steps, costs = profile.steps.count, [site.in_steps for site in sites]
+    cost, steps = Cost.of(site.in_steps for site in sites), profile.steps.divisor
     at_line = next((site for site in sites if site.line is not None), sites[0])
-    count, stall, idle = (
-        sum(figure) / steps
-        for figure in zip(*((cost.count, cost.stall_ns, cost.idle_ns) for cost in costs), strict=True)
-    )
-    which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
-    left = f"{which} idle for {duration(idle)} {in_or_after(costs)} "
-    left += "it" if len(sites) == 1 and count <= 1 else "them"
     return Evidence(
-        idle,
-        f"{_named(lines)}: {how_many(count)} {profile.steps.per}; as traced, the host waits {duration(stall)} and "
-        f"{left}{_in_flight(details, profile, sites)}{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
+        cost.idle_ns / steps,
+        f"{_named(lines)}: {cost_of_waits(details, sites)}{_in_flight(details, profile, sites)}"
+        f"{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
         title=_title(sites),
-        figures=f"{ops_of(sites)}{within(sites)}, {how_many(count)} {profile.steps.per}, as traced stall "
-        f"{duration(stall)} and idle {duration(idle)}",
+        figures=f"{ops_of(sites)}{within(sites)}, {how_many(cost.count / steps)} {profile.steps.per}, as traced stall "
+        f"{duration(cost.stall_ns / steps)} and idle {duration(cost.idle_ns / steps)}",
     )
 
 
 def _title(sites: Sequence[Site]) -> str:
-    """Return what waits, as people write it; nothing where the title of the rule tells it as well."""
+    """Return what waits, as people write it; nothing where the title of the rule says it already."""
     causes = list(dict.fromkeys(site.cause for site in sites))
     if len(causes) > MAX_CAUSES or not all(WAITS[cause].is_called for cause in causes):
         return ""
@@ -185,11 +178,13 @@ def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:
+    """Return how many other sites wait for the same work; nothing where none does."""
     own = Counter(site.group for site in sites if site.group is not None)
     others = sum(details.syncs.in_group[group] - count for group, count in own.items())
     if not others:
         return ""
-    return f"; alone it may only move: {others} more {'site waits' if others == 1 else 'sites wait'} for the same work"
+    more = "one more site waits" if others == 1 else f"{others} more sites wait"
+    return f"; {more} for the same work: removed only here, the wait may move there"
 
 
 def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:

@@ -1,7 +1,7 @@
 """Why a step can be as long as it is: one row for each limit, with its words, the idle time that it explains, its cost.
 
 A limit costs what a replay saves without it, as far as the step's division shows it. Removing one may also let others
-overlap: a read that no longer waits lets the next batch be made beside the GPU's work. That is what its fix brings, not
+overlap: a read that no longer waits lets the next batch be made during the GPU's work. That is what its fix brings, not
 what it costs: no limit costs more than the parts of the step that it explains.
 """
 
@@ -21,7 +21,7 @@ from pinprof.whatif.scenarios import Scenario
 LimitName: TypeAlias = Literal[
     "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"
 ]
-"""As JSON has it. `host` is `python` and `launch` together, each of which alone may leave the host as slow as the other
+"""As JSON names it. `host` is `python` and `launch` together: each alone may leave the host as slow as the other
 makes it. What a line of the program makes comes before what all of it does: of two limits that cost alike, the first is
 the one to look at."""
 CAUSES: Final[tuple[LimitName, ...]] = get_args(LimitName)
@@ -60,7 +60,7 @@ class Limit:
     lost: str
     """The same as a thing that costs time."""
     advice: str
-    """What to do first where no finding tells more."""
+    """What to do first where no finding says more."""
     idle: tuple[str, ...]
     """The idle time of the GPU that it may explain, by its cause."""
     cost: CostOf

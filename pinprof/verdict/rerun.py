@@ -19,7 +19,7 @@ from pinprof.whatif.edits import Edits, edited
 from pinprof.whatif.scenarios import Scenario, edits_of, without_waits
 
 CALLS = 8_000
-"""Calls of a replay: a third of what a prediction takes, for so many limits."""
+"""Calls of a replay: a third of what a prediction takes, since there are many limits."""
 
 
 @dataclass(frozen=True)

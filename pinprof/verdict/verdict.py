@@ -25,7 +25,7 @@ MOSTLY: Final = 0.5
 MOSTLY_COPIES: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 MOST_NAMED: Final = 3
-"""Causes between which a trace cannot tell, of which each is named."""
+"""Causes between which a trace cannot distinguish; all are named."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Verdict:
     cause: LimitName | None
     """The limit whose cost is certainly not 0; None where that cannot be told."""
     step_ns: float | None
-    """The step without the profiler, of which the costs are."""
+    """The step without the profiler, whose costs these are."""
     costs: tuple[Cost, ...] = ()
     """What each cause costs, the largest first; they overlap and do not add up."""
     awaited: float = 0.0
@@ -97,7 +97,7 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[Cost, 
 
 
 def _of_many_launches(costs: list[Cost], profile: Profile) -> list[Cost]:
-    """Return the costs, with that of launches no larger than their number tells: the rest is of a few long ones."""
+    """Return the costs, with that of launches no larger than their number explains: the rest is of a few long ones."""
     most = profile.launches.many_ns if profile.launches else inf
     rest = max(next(cost.ns for cost in costs if cost.cause == LAUNCH) - most, 0.0)
     return [_less(cost, rest) if cost.cause in (LAUNCH, HOST) else cost for cost in costs] if rest else costs

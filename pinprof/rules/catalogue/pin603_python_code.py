@@ -66,7 +66,7 @@ def _how_to_spare(details: Details, profile: Profile, place: Place) -> str:
 def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
     """Return the program's lines with their samples outside of torch, of input and of waits, most first.
 
-    A call in C is sampled as the line that makes it, so a line that waits is left what it took beside its waits.
+    A call in C is sampled as the line that makes it, so a line that waits is left what it took besides its waits.
     """
     host, step = profile.host, profile.step_ns
     if host is None or not step:
