@@ -9,7 +9,7 @@ Run from the repository root, in this order:
   PYTHONPATH=. python scripts/exam_fix.py prove OUT                      `pinprof try` of each program
 
 FOLDER holds the clones that scripts/exam.py names. The faults, and what the right outcome of each is, stand in
-scripts/examination/faults.py; those of programs that `fix` was not made with, in unseen.py beside it: `--only unseen`.
+scripts/examination/faults.py; those of programs that `fix` was not made with, in unseen.py: `--only unseen`.
 Each command skips what has been done, and stops when its budget is spent.
 """
 
@@ -61,7 +61,7 @@ only_option = click.option(
     metavar="NAME",
     help="Take this variant alone; may be repeated. `unseen`: those of programs that fix was not made with.",
 )
-budget_option = click.option("--budget", default=3600.0, show_default=True, help="Stop after so many seconds.")
+budget_option = click.option("--budget", default=3600.0, show_default=True, help="Stop after this number of seconds.")
 at_once_option = click.option("--at-once", default=4, show_default=True, help="Programs at once on each GPU.")
 gpus_option = click.option("--gpus", default="0", show_default=True, help="The GPUs, with commas between.")
 

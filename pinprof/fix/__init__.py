@@ -44,7 +44,7 @@ class Changes:
     """What could be changed too, and is not certain."""
 
     def patches(self, without: Iterable[Mend] = (), taking: Iterable[Mend] = ()) -> Patches:
-        """Return the diffs of all changes but some, and of some proposals; those of the others stand beside."""
+        """Return the diffs of all changes but some, and of some proposals; those of the others as proposals."""
         left_out, taken = list(without), list(taking)
         kept = [mend for mend in self.mends if mend not in left_out]
         others = [mend for mend in self.proposals if mend not in taken]

@@ -1,4 +1,4 @@
-"""What a patch does to planted faults: which it mends, what it changes beside them, and whether it applies."""
+"""What a patch does to planted faults: which it mends, what else it changes, and whether it applies."""
 
 import ast
 import subprocess
@@ -26,7 +26,7 @@ RIGHT = {
 
 
 def judged(planted: Planted, patch: bytes, seen: "Lines | None" = None) -> Row:
-    """Return what a patch does to a planted program: per fault, and the lines that it changes beside them.
+    """Return what a patch does to a planted program: per fault, and the other lines that it changes.
 
     `seen` are the lines for which there was a finding, if that is known: a fault without one is `unseen`.
     """

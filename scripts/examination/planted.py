@@ -76,7 +76,7 @@ def plant(variant: Variant, clones: Path, out: Path, *, data: bool) -> Planted:
 def planted_texts(variant: Variant, folder: Path, script: str) -> tuple[dict[Path, str], list[dict[str, Any]]]:
     """Return the files with their faults, and each fault with the line of its first edit.
 
-    Raises PlaceError where a place is not there exactly once, and SyntaxError where the text is no Python.
+    Raises PlaceError where a place is not there exactly once, and SyntaxError where the text is not Python.
     """
     lines: dict[Path, list[str]] = {}
     rows: list[dict[str, Any]] = []

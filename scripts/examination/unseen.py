@@ -62,8 +62,8 @@ OF_TCN = (
         "copying_sums",
         "tcn_copying",
         (
-            _open(SUM, "PIN201", "a clock beside it tells the time of a step", mark("total_loss += loss.item()")),
-            _open(COUNT, "PIN203", "a clock beside it tells the time of a step", mark("correct += pred.eq(")),
+            _open(SUM, "PIN201", "a clock near it reads the time of a step", mark("total_loss += loss.item()")),
+            _open(COUNT, "PIN203", "a clock near it reads the time of a step", mark("correct += pred.eq(")),
         ),
     ),
     Variant(
@@ -533,7 +533,7 @@ OF_PICTURES = (
         (
             _certain("empty_cache()", "PIN303", after("optimizer.step()", "torch.cuda.empty_cache()")),
             _left("its own: print(loss.item())", "PIN201", EACH_STEP, mark("print('[%d: %d/%d] train loss")),
-            _open(COPIES, "PIN104", "what is copied is no whole batch", mark("dataloader = torch.utils")),
+            _open(COPIES, "PIN104", "a part of a batch is copied", mark("dataloader = torch.utils")),
         ),
     ),
 )

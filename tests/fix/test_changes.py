@@ -1,4 +1,4 @@
-"""Changes that are made, and those that are not: each hit has near misses beside it."""
+"""Changes that are made, and those that are not: each hit has near misses."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +140,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         + summing("out = criterion(model(x), y)\ntotal += out.detach().double()", "return float(total)"),
         {},
     ),
-    "beside a look at the options": (
+    "with a look at the options": (
         summing(LOSS + "total += loss.item()  #? PIN201", "print(vars(args))\n    return total"),
         summing(LOSS + "total += loss.detach().double()", "print(vars(args))\n    return float(total)"),
         {},
@@ -312,9 +312,9 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "other is not the batch",
     ),
-    "a loop over something else": (loop(COPY, "for x, y in zip(loader, more):  #! loop"), {}, "more than a DataLoader"),
+    "a loop over other things": (loop(COPY, "for x, y in zip(loader, more):  #! loop"), {}, "more than a DataLoader"),
     "a loop that was not recorded": (loop(COPY, "for x, y in loader:"), PINNED, "does not show that the loop draws"),
-    "a batch that is no tensor": (
+    "a batch of texts": (
         loop(COPY),
         {"loader": replace(LOADER, pin_memory=True, batch=["str", "str"])},
         "not known",
@@ -598,7 +598,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "a copy of pinned memory is in flight when this wait begins",
     ),
-    "two waits of which one guards a copy": (
+    "two waits, one before a copy ends": (
         "import torch\ntorch.cuda.synchronize()  #? PIN210\ntorch.cuda.synchronize()\n",
         {"keep": "wait for the copy"},
         "a copy of pinned memory is in flight when this wait begins",

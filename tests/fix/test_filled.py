@@ -44,7 +44,7 @@ HITS = {
 MISSES = {
     "several numbers": ("w = torch.tensor([1., 2.]).cuda()  #? PIN209", "is not one number"),
     "one zero of each sign": ("w = torch.tensor([0., -0.]).cuda()  #? PIN209", "is not one number"),
-    "a whole number beside a real one": ("w = torch.tensor([1, 1.]).cuda()  #? PIN209", "is not one number"),
+    "a whole number and a real one": ("w = torch.tensor([1, 1.]).cuda()  #? PIN209", "is not one number"),
     "nothing": ("w = torch.tensor([]).cuda()  #? PIN209", "is not one number"),
     "a type that may not hold it": (
         "w = torch.tensor([300], dtype=torch.uint8, device=DEVICE)  #? PIN209",
@@ -75,7 +75,7 @@ MISSES = {
         "comments stand in the call",
     ),
     "random numbers": ("x = torch.rand(3).to(DEVICE)  #? PIN104", "no name of a batch"),
-    "a batch beside ones": ("x = y.to(DEVICE) * torch.ones(3).to(DEVICE)  #? PIN104", ""),
+    "a batch and ones": ("x = y.to(DEVICE) * torch.ones(3).to(DEVICE)  #? PIN104", ""),
     "pinned ones": ("x = torch.ones(3).pin_memory().to(DEVICE)  #? PIN104", ""),
     "ones to which something is added on the host": ("x = torch.ones(3).add(y).to(DEVICE)  #? PIN104", ""),
     "ones whose arguments nobody knows": ("x = torch.ones(3, **how).to(DEVICE)  #? PIN104", ""),

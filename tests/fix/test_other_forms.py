@@ -75,7 +75,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         filled(DECIDED, DECIDED="step % 9 == 0 and float(loss) > 50", MARK=""),
         {},
     ),
-    "foreach=False beside a scaler": (
+    "foreach=False with a scaler": (
         filled(SCALED, OPTION=", foreach=False"),
         filled(SCALED, OPTION="").replace("  #! optimizer", "").replace("  #? PIN602", ""),
         {"has_scaler": True, "optimizer": replace(ADAM, foreach=False)},
@@ -138,7 +138,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "a float of its own",
     ),
-    "a scaler beside an optimizer that says nothing": (
+    "a scaler with an optimizer that says nothing": (
         filled(SCALED, OPTION=""),
         {"has_scaler": True, "optimizer": ADAM},
         "GradScaler",

@@ -122,17 +122,17 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "copies without its own wait",
     ),
     "a copy that says so by position": (steps("h.copy_(x, True)\n" + SUM), {}, "copies without its own wait"),
-    "a copy back beside a condition": (
+    "a copy back near a condition": (
         steps("h.copy_(x, non_blocking=True)\n" + CONDITION.format("step") + "show(h)"),
         {},
         "copies without its own wait",
     ),
-    "a copy back beside a batch": (
+    "a copy back near a batch": (
         drawn(COPIED + "show(h)\nh.copy_(model(a), non_blocking=True)"),
         PINNED,
         "copies without its own wait",
     ),
-    "a copy back beside a constant": (
+    "a copy back near a constant": (
         steps("h.copy_(x, non_blocking=True)\n" + CONSTANT + "show(h)"),
         {},
         "copies without its own wait",
@@ -248,7 +248,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "may need the memory that torch keeps (OutOfMemoryError)",
     ),
     "memory that another library takes": (emptied("f(x)\n" + EMPTY, "import cupy as cp"), {}, "keeps (cupy)"),
-    "memory that another library tells of": (emptied("GPUtil.showUtilization()\n" + EMPTY), {}, "looks at memory"),
+    "memory that another library reports": (emptied("GPUtil.showUtilization()\n" + EMPTY), {}, "looks at memory"),
     # optimizers
     "sparse gradients": (OPTIMIZED.format(""), {"sparse": True}, "gradients are sparse"),
     "what an optimizer keeps": (
@@ -339,7 +339,7 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "return float(total)",
     ),
-    "a stream beside it": (
+    "a stream near it": (
         steps("with torch.cuda.stream(s):\n    z = f(y)\n" + SUM) + "with open(stream):\n    print(1)\n",
         {},
         "return float(total)",

@@ -59,7 +59,7 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
         loop("x = x.to(device, non_blocking=True)\nmodel(x)\nconfig.num_workers = 2"),
         {},
     ),
-    "a sum beside a look at the variables of something else": (
+    "a sum with a look at the variables of something else": (
         SUM.format(looked="vars(args)"),
         SUM.format(looked="vars(args)")
         .replace("loss.item()", "loss.detach().double()")
@@ -78,10 +78,10 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "sets attributes of DataLoaders itself",
     ),
-    "a sum beside a look at all variables": (SUM.format(looked="vars()"), {}, "vars() may look at total"),
-    "a sum beside a look at what may be all variables": (SUM.format(looked="vars(*args)"), {}, "vars() may look at"),
+    "a sum with a look at all variables": (SUM.format(looked="vars()"), {}, "vars() may look at total"),
+    "a sum with a look at what may be all variables": (SUM.format(looked="vars(*args)"), {}, "vars() may look at"),
     "a type that changes before the copy": (loop("y = y.float().cuda()  #? PIN102"), PINNED, "no name of a batch"),
-    "a type that changes beside the copy": (
+    "a type that changes with the copy": (
         loop("z = y.float().cuda()\ny = y.cuda()  #? PIN102"),
         PINNED,
         "y is used on the host in line 6",

@@ -1,4 +1,4 @@
-"""What a trace tells beside its findings, what the user wants changed, and what the changes of a trace share."""
+"""What a trace shows besides its findings, what the user wants changed, and what the changes of a trace share."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"
 SPARSE = "sparse_backward"
 """A part of the names of ops that make sparse gradients."""
 AT_ONCE = 1.5
-"""From so many waits in a step on a place waits in a loop within the step."""
+"""Waits per step from which on a place waits in a loop within the step."""
 
 
 FOR_ALL = frozenset(name for name, cause in WAITS.items() if cause.empties_stream)
@@ -37,7 +37,7 @@ class CopiesAt:
 
 
 class TraceFacts:
-    """What one trace tells."""
+    """What one trace shows."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
@@ -45,7 +45,7 @@ class TraceFacts:
 
     @property
     def steps_before(self) -> int:
-        """How many steps the program had made before the recorded ones, as far as the trace tells."""
+        """How many steps the program had made before the recorded ones, as far as the trace shows."""
         return self.analysis.trace.info.steps_before or 0
 
     @property
@@ -55,7 +55,7 @@ class TraceFacts:
 
     @property
     def processes(self) -> int:
-        """How many processes share the machine's cores, as far as the trace tells."""
+        """How many processes share the machine's cores, as far as the trace shows."""
         return self.analysis.trace.info.world_size or 1
 
     @property

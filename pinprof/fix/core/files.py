@@ -29,7 +29,7 @@ def neighbours(start: Path, folder: Path) -> list[Path]:
 
 
 def importing(path: Path, folder: Path) -> list[Path]:
-    """Return the files that import a file: from beside it, the folders around it, or a folder in one of these."""
+    """Return the files that import a file: from its own folder, the folders around it, or a folder in one of these."""
     name = path.parent.name if path.stem == "__init__" else path.stem
     tops = [top for top in path.parents if top.is_relative_to(folder)]
     near = dict.fromkeys(other for top in tops for other in _python_files(top) if other != path and _is_readable(other))
@@ -37,7 +37,7 @@ def importing(path: Path, folder: Path) -> list[Path]:
 
 
 def _imported(path: Path, folder: Path) -> list[Path]:
-    """Return the files of a folder that a file imports: from beside it, else from the top."""
+    """Return the files of a folder that a file imports: from its own folder, otherwise from the top."""
     try:
         nodes = [*ast.walk(ast.parse(path.read_bytes()))]
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -59,7 +59,7 @@ def _imported(path: Path, folder: Path) -> list[Path]:
 
 
 def _file_of(module: str, tops: Sequence[Path]) -> Path | None:
-    """Return the file of a module in the first of some folders that has it."""
+    """Return the file of a module in the first of some folders that holds one."""
     tail = Path(*module.split("."))
     files = [other for top in tops for other in (top / f"{tail}.py", top / tail / "__init__.py")]
     return next((other.resolve() for other in files if other.is_file()), None)

@@ -88,7 +88,7 @@ def patched(
 
 
 def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
-    """Return a file with some rewrites. Raises Refusal where that is no program."""
+    """Return a file with some rewrites. Raises Refusal where Python cannot compile that."""
     source = files.taken(file)
     try:
         made = rewritten(source.module, [rewrite for rewrite in rewrites if rewrite.file == file]).bytes
@@ -114,7 +114,7 @@ def _row(row: str) -> bytes:
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
-    """Yield the lines of a file with their ends, which are line feeds and nothing else."""
+    """Yield the lines of a file with their ends, which are line feeds alone."""
     parts = content.split(b"\n")
     yield from (part + b"\n" for part in parts[:-1])
     if parts[-1]:
@@ -153,7 +153,7 @@ class FixError(PinprofError):
 def write_patches(patches: Patches, *, backup: bool) -> list[Path]:
     """Write the changed files, all or none; return the backups. Raises FixError.
 
-    Without `backup` each file is one that git has as it is; with it the file before stays beside it, as `FILE.orig`.
+    Without `backup` each file is one that git has as it is; with it the file before is kept as `FILE.orig`.
     """
     kept = _backups(patches) if backup else {}
     check_patches(patches, backup=backup)
@@ -210,7 +210,7 @@ def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
 
 
 def _beside(path: Path, end: str, undo: ExitStack) -> Path:
-    """Return the name of a hidden file beside another one, which is gone in the end."""
+    """Return the name of a hidden file in the folder of another one; it is gone in the end."""
     made = path.with_name(f".{path.name}.{token_hex(4)}.{end}")
     undo.callback(made.unlink, missing_ok=True)
     return made

@@ -45,7 +45,7 @@ class Rewrite:
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What tells it from others: the same twice is done once."""
+        """What distinguishes it from others: the same twice is done once."""
         return self.file, id(self.node), self.what
 
 
@@ -131,7 +131,7 @@ class _Apply(cst.CSTTransformer):
 
 
 def _again(made: "cst.FlattenSentinel[cst.BaseStatement]", node: cst.CSTNode, rewrite: Rewrite) -> NewNode:
-    """Return what a rewrite makes of a statement that has got others beside it already; its body tells it from them."""
+    """Return what a rewrite makes of a statement to which another has added lines: the one that has its body."""
     parts: list[cst.BaseStatement] = []
     for inner in made.nodes:
         new = rewrite.remake(inner) if getattr(inner, "body", None) is getattr(node, "body", ()) else inner

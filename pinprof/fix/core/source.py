@@ -117,7 +117,7 @@ class SourceFile:
         return self._wrapper.resolve(ScopeProvider)
 
     def variables(self, node: cst.CSTNode) -> "MetadataScope | None":
-        """Return the scope in which a name is looked up; None for a name that is no variable's."""
+        """Return the scope in which a name is looked up; None for the name of an attribute or a keyword."""
         return self._scopes.get(node)
 
     @cached_property
@@ -241,7 +241,7 @@ def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -
 
 
 def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
-    """Return whether a node runs outside of a loop, or in it only every so many times: `if step % 100 == 0`."""
+    """Return whether a node runs outside of a loop, or in it only every N times: `if step % 100 == 0`."""
     inner = node
     for outer in source.around(node):
         if outer is loop:

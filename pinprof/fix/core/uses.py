@@ -13,7 +13,7 @@ from pinprof.fix.core.source import Scope, SourceFile
 
 
 def bound_to(source: SourceFile, node: cst.BaseExpression) -> tuple[cst.BaseExpression, list[str | int]] | None:
-    """Return the expression that an assignment binds to a name, and the part of it; None for what is no target."""
+    """Return the expression that an assignment binds to a name, and the part of it; None for other names."""
     inner: cst.CSTNode = node
     places: list[str | int] = []
     parent = source.parent(inner)

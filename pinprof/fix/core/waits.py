@@ -100,7 +100,7 @@ def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is the host, or a variable that stands for nothing else."""
+    """Return whether an expression is the host, or a variable that always stands for it."""
     if isinstance(node, cst.Name):
         scope = source.variables(node)
         names = [getattr(assignment, "node", None) for assignment in (scope[node.value] if scope else ())]

@@ -134,7 +134,7 @@ def copies_of(source: SourceFile, place: Place, work: Work) -> list[tuple[cst.Ca
 
 
 def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.Call]:
-    """Return the calls on a line that copy to the GPU. Raises Refusal where the line may do something else."""
+    """Return the calls on a line that copy to the GPU. Raises Refusal where the line may copy otherwise."""
     if not facts.are_to_gpu(place):
         raise NotSafe("the trace has no copy to the GPU at this line alone")
     calls = [call for call in source.calls(place.line or 0) if is_copy(call)]

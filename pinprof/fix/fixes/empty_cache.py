@@ -28,7 +28,7 @@ OF_MEMORY = (
     "nvidia_smi",
     *("memory_cached", "device_memory_used", "GPUtil", "gpustat", "_snapshot", "max_split_size"),
 )
-"""How a program that tells of the GPU's memory does so."""
+"""Words of programs that report the memory of the GPU."""
 SHORT = ("out of memory", "OutOfMemoryError", "set_per_process_memory_fraction", "MemPool")
 """Words of programs that go on when memory is short, or bound it."""
 LIBRARIES = ("cupy", "cudf", "jax", "tensorflow", "numba", "pycuda", "tensorrt", "onnxruntime", "vllm", "paddle")

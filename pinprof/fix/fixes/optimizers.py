@@ -25,7 +25,7 @@ FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SG
 FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
 MOST_POSITIONAL = 5
-"""The options come behind at least so many arguments."""
+"""The number of positional arguments before the options, at least."""
 MOST_OF_FUSED = 6
 """Those of `FUSED` have one more: `amsgrad` or `nesterov`; the options are keywords."""
 LIBRARIES = ("apex", "deepspeed", "colossalai")

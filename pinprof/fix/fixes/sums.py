@@ -182,7 +182,7 @@ def _check_gpu(source: SourceFile, read: Read, kind: Kind, work: Work) -> None:
 
 
 def _kind(source: SourceFile, held: Held, *, is_divided: bool) -> Kind:
-    """Return what the sum is of, as Python has it: real numbers, unless it is a count. Raises Refusal."""
+    """Return of what kind the sum is in Python: real numbers, unless it is a count. Raises Refusal."""
     is_whole = is_count(source, held.read.tensor)
     if held.read.function == "int" and not is_whole:
         raise NotSafe("int() cuts the number off")

@@ -20,7 +20,7 @@ MOST_NAMED = 3
 RESTART_NS = 0.35e9
 """What workers take that start anew with each epoch, in ns: in a recording of torch's DCGAN example on an H200."""
 PAYS = 2.0
-"""Workers that start with each epoch must save so many times that time in it."""
+"""How many times that time workers must save in an epoch with which they start."""
 IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
 
 
