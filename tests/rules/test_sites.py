@@ -75,6 +75,14 @@ def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_
     assert finding.severity == "high"
 
 
+def test_a_site_says_how_many_others_the_wait_may_move_to_and_all_together_say_nothing(tmp_path: Path) -> None:
+    three, two = (findings_of(one_after_another(reads), tmp_path)[0].evidence for reads in (3, 2))
+    moves = "for the same work: removed only here, the wait may move there"
+    assert three.sites[0].text.endswith(f"; 2 more sites wait {moves}")
+    assert two.sites[0].text.endswith(f"; one more site waits {moves}")
+    assert "same work" not in three.text
+
+
 def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(tmp_path: Path) -> None:
     (finding,) = findings_of(one_after_another(3), tmp_path)
     costs = [site.evidence.cost_ns for site in finding.sites]
