@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.intervals import Intervals, contains, covered, divided, gaps, intersect, length, subtract, union
+from pinprof.intervals import Intervals, contains, covered, distinct, divided, gaps, intersect, length, subtract, union
 
 TIMES = st.integers(-12, 12)
 PAIRS = st.lists(st.tuples(TIMES, TIMES), max_size=12)
@@ -169,3 +169,8 @@ def test_absolute_nanoseconds_stay_exact() -> None:
     a = united([(now, now + 3), (now + 2, now + 10)])
     assert pairs_of(a) == [(now, now + 10)]
     assert covered(a, np.array([now + 9]), np.array([now + 20])).tolist() == [1]
+
+
+@given(st.lists(st.integers(-3, 3)))
+def test_distinct_values_come_sorted_and_once(values: list[int]) -> None:
+    assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))

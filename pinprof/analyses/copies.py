@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, covered, length, subtract, union
+from pinprof.intervals import Intervals, contains, covered, distinct, length, subtract, union
 from pinprof.trace.tables import (
     DIRECTIONS,
     HOST_MEMORIES,
@@ -229,7 +229,7 @@ def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     lasting = own_end > own_start
     rows, own_start, own_end = rows[lasting], own_start[lasting], own_end[lasting]
     exposed = subtract(union(own_start, own_end), gpu.times(kernels))
-    start = np.union1d(exposed.start, own_start[contains(exposed, own_start)])
+    start = distinct(np.concatenate((exposed.start, own_start[contains(exposed, own_start)])))
     within = np.searchsorted(exposed.start, start, side="right") - 1
     end = np.minimum(exposed.end[within], np.append(start[1:], np.iinfo(np.int64).max)[: len(start)])
     return start, end, rows[np.searchsorted(own_start, start, side="right") - 1]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered
+from pinprof.intervals import Intervals, covered, distinct
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.idle_times import long_ops
 from pinprof.trace.links import step_at
@@ -131,7 +131,7 @@ def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, i
     speed = gpu.bytes[copy] / np.maximum(ops.duration_ns[op], 1)
     likely = (speed >= RATES_GBPS[0]) & (speed <= RATES_GBPS[1])
     copy, op = copy[likely], op[likely]
-    sizes = input_sizes(trace, np.unique(op))
+    sizes = input_sizes(trace, distinct(op))
     fits = [gpu.bytes[one] in sizes[row] if row in sizes else None for one, row in zip(copy, op.tolist(), strict=True)]
     kept = np.array([fit is not False for fit in fits], bool)
     return Touches(copy[kept].astype(np.int64), op[kept], np.array([fit is True for fit in fits], bool)[kept])

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
 from pinprof.hues import KERNEL as KERNEL_COLOUR
-from pinprof.intervals import Intervals, contains, covered, length
+from pinprof.intervals import Intervals, contains, covered, distinct, length
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.idle_times import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
@@ -151,7 +151,7 @@ def idle_gaps(
     which are bubbles of none: the gap began while the host waited for another device, or the host had got what it
     waited for while other work ran on.
     """
-    communicating, released = collective_times(trace), np.unique(released_ns)
+    communicating, released = collective_times(trace), distinct(released_ns)
     all_gaps = []
     for device in trace.gpu.of_device:
         times, following, queued = gaps_of(trace, device)

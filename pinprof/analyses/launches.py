@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals
+from pinprof.intervals import Intervals, distinct
 from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
 from pinprof.trace.phases import PHASES, phase_of_calls
@@ -87,7 +87,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
     """Return how kernels are launched in the complete steps; None where none is. `divisor` is the number of steps."""
     gpu, launch = trace.gpu, trace.links.launch
     rows = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE) & trace.steps.holds(trace.links.activity_step))
-    calls = np.unique(launch[rows]).astype(np.int64)
+    calls = distinct(launch[rows]).astype(np.int64)
     if not len(calls) or not trace.steps.on_host:
         return None
     since = np.diff(trace.calls.start_ns[calls], prepend=trace.calls.start_ns[calls[0]])

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, joined, union
+from pinprof.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
@@ -213,7 +213,7 @@ def _recurring(trace: Trace, slow: Bools) -> Bools:
     within = slow & trace.steps.holds(step)
     for name in np.unique(trace.calls.name[within]):
         of_name = trace.calls.name == name
-        result |= of_name & (len(np.unique(step[within & of_name])) == count)
+        result |= of_name & (len(distinct(step[within & of_name])) == count)
     return result
 
 
@@ -229,6 +229,6 @@ def _first_launches(trace: Trace) -> Bools:
     _, first = np.unique(gpu.name[rows[order]], return_index=True)
     result[launch[order[first]]] = True
     result &= ~calls.named(lambda name: "GraphLaunch" in name)
-    others = np.unique(launch[~result[launch]])
+    others = distinct(launch[~result[launch]])
     usual = float(np.median(calls.duration_ns[others])) if len(others) else 0.0
     return result & (calls.duration_ns >= max(SLOW_LAUNCH_NS, TIMES * usual))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pinprof.analyses.syncs.awaited_work import SKEW_NS, gpu_end
-from pinprof.intervals import last_below
+from pinprof.intervals import distinct, last_below
 from pinprof.trace.calls import (
     ASYNC_COPY,
     COPY,
@@ -161,7 +161,7 @@ def _launches(trace: Trace) -> tuple[Int64s, Int64s]:
     rows = np.flatnonzero(trace.links.launch != NONE)
     last = np.full(len(trace.calls), np.iinfo(np.int64).min)
     np.maximum.at(last, trace.links.launch[rows], trace.gpu.end_ns[rows])
-    launch = np.unique(trace.links.launch[rows]).astype(np.int64)
+    launch = distinct(trace.links.launch[rows]).astype(np.int64)
     return launch, last[launch]
 
 
@@ -173,4 +173,4 @@ def _waiting_launches(trace: Trace) -> Int64s:
     sure = trace.gpu.duration_ns[kernels] >= SURE_KERNEL_NS
     if sure.sum() == 0 or 2 * (waited & sure).sum() <= sure.sum():
         return np.empty(0, np.int64)
-    return np.unique(launch[waited]).astype(np.int64)
+    return distinct(launch[waited]).astype(np.int64)

@@ -13,6 +13,7 @@ from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
+from pinprof.intervals import distinct
 from pinprof.trace.callers import (
     CallPath,
     call_path,
@@ -349,7 +350,7 @@ def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:
 def _cost(stalls: Stalls, members: Int64s) -> Cost:
     copy = stalls.copy[members]
     return Cost(
-        count=int((copy == NONE).sum()) + len(np.unique(copy[copy != NONE])),
+        count=int((copy == NONE).sum()) + len(distinct(copy[copy != NONE])),
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),
         worked_ns=int(stalls.worked_ns[members].sum()),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.intervals import covered, gaps
+from pinprof.intervals import covered, distinct, gaps
 from pinprof.measurement.trust.doubt import (
     BUSY,
     CAUSES,
@@ -185,7 +185,7 @@ def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -
 def _launching_calls(trace: Trace) -> Int64s:
     """Return the calls within ops that launched kernels."""
     launch = trace.links.launch
-    calls = np.unique(launch[(trace.gpu.category == KERNEL) & (launch != NONE)]).astype(np.int64)
+    calls = distinct(launch[(trace.gpu.category == KERNEL) & (launch != NONE)]).astype(np.int64)
     return calls[trace.links.op[calls] != NONE]
 
 
@@ -201,7 +201,7 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     usually = (launch >= OFTEN) & (2 * launch > there)
     silent = np.flatnonzero(usually[ops.name] & ~calling)
     between = np.searchsorted(np.sort(trace.calls.start_ns[launched]), ops.start_ns[silent])
-    pairs = np.unique(between * size + ops.name[silent])
+    pairs = distinct(between * size + ops.name[silent])
     names_there = np.bincount(pairs // size, minlength=len(launched) + 1)
     in_a_row = names_there[between] >= SEVERAL
     alone = np.zeros(size, bool)

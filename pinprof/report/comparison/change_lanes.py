@@ -11,6 +11,7 @@ from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, Status
 from pinprof.comparison.figures import ComparedFigure
+from pinprof.intervals import distinct
 from pinprof.report.comparison.words import ARROW, amount, pair
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import short
@@ -133,5 +134,5 @@ def _kernel_times(trace: Trace) -> dict[str, float]:
 
 
 def _of_rows(text: str, kind: int, table: Table, rows: Int64s) -> Changed:
-    rows = np.unique(rows[rows != NONE])
+    rows = distinct(rows[rows != NONE])
     return Changed(text, kind, table.start_ns[rows], table.end_ns[rows])

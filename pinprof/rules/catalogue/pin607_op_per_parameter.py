@@ -6,6 +6,7 @@ import numpy as np
 
 from pinprof.analyses.launches import LONGEST
 from pinprof.details import Details
+from pinprof.intervals import distinct
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
@@ -70,7 +71,7 @@ def _tiny(details: Details, profile: Profile) -> Iterator[Evidence]:
 def _small(trace: Trace, divisor: int) -> _Small | None:
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
-    every = np.unique(launch[rows]).astype(np.int64)
+    every = distinct(launch[rows]).astype(np.int64)
     outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & main_threads(trace)[trace.calls.thread[launch[rows]]]
     rows = rows[outside]
     calls = launch[rows].astype(np.int64)
@@ -81,14 +82,14 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
     chosen = np.zeros(len(rows), bool)
     for name in np.unique(names).tolist():
         of_name = names == name
-        count = len(np.unique(calls[of_name])) / divisor
+        count = len(distinct(calls[of_name])) / divisor
         text = trace.ops.names[name]
         if count >= MANY and np.median(gpu.duration_ns[rows[of_name]]) < TINY_NS and not text.startswith(FOR_ALL):
             ops.append((text, count))
             chosen |= of_name
     if not ops:
         return None
-    kept = np.unique(calls[chosen])
+    kept = distinct(calls[chosen])
     since = np.diff(trace.calls.start_ns[every], prepend=trace.calls.start_ns[every[0]])
     host = float(np.minimum(since, LONGEST * np.median(since))[np.searchsorted(every, kept)].sum()) / divisor
     by_count = tuple(sorted(ops, key=lambda op: -op[1]))

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.intervals import distinct
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import in_complete_steps, launched_kernels, main_threads, matters, per_step
@@ -58,7 +59,7 @@ def _evidence(details: Details, profile: Profile, attention: _Attention) -> Iter
     time = per_step(trace, profile, rows[inside])
     if not matters(profile, time):
         return
-    calls = np.unique(launch[inside]).astype(np.int64)
+    calls = distinct(launch[inside]).astype(np.int64)
     count = len(attention.first) / profile.steps.divisor
     yield Evidence(
         time,
