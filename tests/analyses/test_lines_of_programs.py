@@ -390,3 +390,15 @@ def test_a_trace_without_waits_has_no_lines(tmp_path: Path) -> None:
     trace = read(builder, tmp_path)
     assert lines_of_waits(trace, measure_stalls(trace)) == []
     assert learn_contexts(trace, measure_stalls(trace), []) == Contexts()
+
+
+def test_a_line_whose_own_waits_are_of_another_op_is_no_rival(tmp_path: Path) -> None:
+    """An index may read a number where it is one; at the last line it was seen to wait as an index."""
+    read = "aten::item"
+    program = [
+        *(Statement(read), Statement(read, 2, 0), Statement(read), Statement(read, 2, 1), Statement(read, 2, 0)),
+        Statement("aten::index"),
+    ]
+    waits = given(program, tmp_path)
+    assert {true for true, _ in waits} == set(range(6))
+    assert all(got == true for true, got in waits)

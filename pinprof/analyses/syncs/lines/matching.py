@@ -176,11 +176,16 @@ class _Matcher:
             yield from ((stall, line) for stall in own)
 
     def _candidates_of(self, kind: WaitKind, stalls: list[int]) -> Candidates:
-        """Return the candidates for the stalls of one op; of an op of torch, those of one stall hold for all."""
+        """Return the candidates for the stalls of one op; of an op of torch, those of one stall hold for all.
+
+        A line at which only waits of other kinds were recorded is none where another is left.
+        """
         known = [lines for stall in stalls if (lines := self._candidates[stall]) is not None]
         if not known or (len(known) < len(stalls) and not kind.op.startswith("aten::")):
             return None
-        return list(chain.from_iterable(known))
+        candidates = list(chain.from_iterable(known))
+        possible = self._watched.possible_places(kind)
+        return [line for line in candidates if line.place in possible] or candidates
 
     def _among(self, candidates: list[SourceLine], kind: WaitKind, match: ContextMatch) -> SourceLine | None:
         """Return the line of a wait with several candidates, all of them recorded with their contexts."""

@@ -119,6 +119,10 @@ class WatchedWaits:
         """Return the places of the rivals of a kind."""
         return {self._waits[number].line.place for number in self.rivals(kind)}
 
+    def possible_places(self, kind: WaitKind) -> set[Place]:
+        """Return the places of the watched waits that may be of a kind."""
+        return {self._waits[number].line.place for number in self._possible(kind)}
+
     def only_line(self, kind: WaitKind) -> SourceLine | None:
         """Return the line of a wait of a kind without recorded lines, if only one watched line fits; else None."""
         if not self.are_enough or self._recorded.get(kind):
