@@ -8,6 +8,7 @@ import fcntl
 import os
 import pickle
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,11 @@ WINSIZE_BYTES = 8  # struct winsize: four shorts
 END_OF_FILE = b"\x04"  # what a user types: Ctrl-D
 MOST_READS = 256
 """So often a program may read from its terminal, and is told that nothing is there."""
+
+MEMINFO = Path("/proc/meminfo")
+MEMORY_ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
+KIB = 1024
+"""The unit of /proc/meminfo, which calls it kB."""
 
 SCRIPT_FAILED, REFUSED = "The script failed", "Error: "
 """How `pinprof run` says that the program failed, and that it could not do itself what was asked for."""
@@ -161,6 +167,12 @@ def _descendants(process: int) -> list[int]:
 def available_cores() -> int:
     """Return on how many cores this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:
+    """Return the total and the available memory of the machine, in bytes. Raises OSError or KeyError."""
+    entries = dict(MEMORY_ENTRY.findall(meminfo.read_text()))
+    return int(entries["MemTotal"]) * KIB, int(entries["MemAvailable"]) * KIB
 
 
 def in_processes(

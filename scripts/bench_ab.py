@@ -23,10 +23,10 @@ from statistics import median
 
 from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
 from pinprof.ab.plan import Plan
-from pinprof.ab.program import AUTO
 from pinprof.ab.runs import StartedPairs, time_first
 from pinprof.ab.sequential_test import differences, run_test
 from pinprof.ab.times import Difference, Pair
+from pinprof.ab.worker import AUTO
 
 PROGRAM = """
 import sys

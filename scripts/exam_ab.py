@@ -34,10 +34,10 @@ import pinprof
 import pinprof.ab.plan
 from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
 from pinprof.ab.plan import TURN_S, Plan
-from pinprof.ab.program import AUTO
 from pinprof.ab.runs import StartedPairs, one_after_the_other, time_first
 from pinprof.ab.sequential_test import differences, is_by_quickest
 from pinprof.ab.times import Pair, Timed
+from pinprof.ab.worker import AUTO
 from pinprof.errors import PinprofError
 from scripts.slow_downs import forked
 from scripts.slow_downs.history import write_history

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.ab.copies import copy_folder, copy_git, exclude, git_directory
-from pinprof.ab.program import Program
+from pinprof.ab.worker import Program
 from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
 from pinprof.temporary import temporary_folder

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pinprof.errors import MeasureError
-from pinprof.git import REPOSITORY
+from pinprof.git import REPOSITORY, GitError, git
 from pinprof.temporary import temporary_folder
 
 LEFT_OUT = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
@@ -39,6 +39,10 @@ OF_WORKTREE = {"commondir", "gitdir"}
 ALTERNATES = Path("objects", "info", "alternates")
 PUSH_URL = re.compile(r"^(\s*(?:\[[^]]*\]\s*)?)pushurl\b", re.IGNORECASE | re.MULTILINE)
 """A setting that says where pushes go, whatever `pushInsteadOf` says; a name that git does not know takes its place."""
+IDENTITY = r"^(user|author|committer)\."
+"""Settings that say who commits; `includeIf "gitdir:..."` may give them to the folder of the original alone."""
+IDENTITY_FILE = "pinprof-identity"
+"""A file beside the copy's configuration, so that `git config` there finds each name at most once, as it was."""
 NO_PUSH = """#!/bin/sh
 echo "this copy of a repository pushes nothing" >&2
 exit 1
@@ -47,7 +51,7 @@ SETTINGS = """
 [core]
 	bare = false
 	worktree = ..
-	hooksPath = "{hooks}"
+	hooksPath = {hooks}
 	fsmonitor = false
 	trustctime = false
 	checkStat = minimal
@@ -55,7 +59,7 @@ SETTINGS = """
 	auto = 0
 [maintenance]
 	auto = false
-[url "{hooks}/nowhere/"]
+[url {nowhere}]
 	pushInsteadOf = ""
 """
 """The last setting of a name counts. Other files may name the folder of the original; that of worktrees may be bare.
@@ -204,6 +208,7 @@ def copy_git(entry: Path, target: Path) -> None:
     for folder in dict.fromkeys((common, own)):  # a worktree has its own HEAD and index
         _copy_state(folder, target)
     _share_objects(common, target)
+    (target / IDENTITY_FILE).write_text(_identity(entry.parent), errors="surrogateescape")
     _configure(target)
 
 
@@ -247,14 +252,31 @@ def _share_objects(common: Path, target: Path) -> None:
     alternates.write_text("".join(f"{folder}\n" for folder in borrowed))
 
 
+def _identity(folder: Path) -> str:
+    """Return who commits in the repository of a folder, in the form of a file of git's configuration."""
+    try:
+        entries = git(folder, "config", "--null", "--get-regexp", IDENTITY).split("\0")
+    except GitError:  # nobody is named, or git is not at hand
+        return ""
+    settings = (entry.partition("\n") for entry in entries if "\n" in entry)
+    sections = ((*key.rpartition("."), value) for key, _, value in settings)
+    return "".join(f"[{section}]\n\t{name} = {_quoted(value)}\n" for section, _, name, value in sections)
+
+
+def _quoted(text: object) -> str:
+    """Return a text as a value in a file of git's configuration."""
+    escaped = str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
 def _configure(target: Path) -> None:
-    """Let git in the copy work there, and push nothing."""
+    """Let git in the copy work there, commit as in the original, and push nothing."""
     hook = target / "hooks" / "pre-push"
     hook.parent.mkdir()
     hook.write_text(NO_PUSH)
     hook.chmod(stat.S_IRWXU)
-    hooks = str(hook.parent).replace("\\", "\\\\").replace('"', '\\"')
+    settings = SETTINGS.format(hooks=_quoted(hook.parent), nowhere=_quoted(f"{hook.parent}/nowhere/"))
     for file in (target / "config", target / "config.worktree"):
         if file.is_file():
             own = PUSH_URL.sub(r"\1notPushUrl", file.read_text(errors="surrogateescape"))
-            file.write_text(own + SETTINGS.format(hooks=hooks), errors="surrogateescape")
+            file.write_text(f"[include]\n\tpath = {IDENTITY_FILE}\n{own}{settings}", errors="surrogateescape")

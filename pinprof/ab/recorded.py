@@ -1,6 +1,5 @@
 """Records one run of each version with the profiler: what changed, and how fast CPU and GPU ran meanwhile."""
 
-import os
 import shutil
 import subprocess
 import time
@@ -14,12 +13,12 @@ import msgspec
 
 from pinprof.ab.causes import Changes, find_changes
 from pinprof.ab.edits import Code
-from pinprof.ab.program import Program, Record, StepOptions
 from pinprof.ab.versions import Measurement
+from pinprof.ab.worker import Program, Record, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
-from pinprof.processes import running
+from pinprof.processes import available_cores, running
 from pinprof.trace import read_trace
 
 LIMIT_S = 900.0
@@ -168,7 +167,7 @@ class ClockWatch:
     def clocks(self) -> Clocks:
         """Return what it has seen; of a GPU the fastest, which it is while it works."""
         fastest = max(self._gpu, default=None)
-        return Clocks(_median(self._cpu), fastest, _median(self._load), os.cpu_count() or 1)
+        return Clocks(_median(self._cpu), fastest, _median(self._load), available_cores())
 
 
 def _median(values: list[float]) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from pinprof.ab.program import Record, WorkerConfig, worker_command
+from pinprof.ab.worker import Record, WorkerConfig, worker_command
 from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular_step
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store

@@ -4,7 +4,6 @@ To start takes a process some ten seconds: imports, the GPU's context, the warm-
 may start at once; while a pair is measured, all others wait between two steps.
 """
 
-import os
 import resource
 import socket
 import time
@@ -16,11 +15,11 @@ from random import Random
 from typing import final
 
 from pinprof.ab.plan import Plan
-from pinprof.ab.program import ANY_CORES, CORES, Program, Record, StepOptions, Turns
 from pinprof.ab.times import Pair, Timed, read_times, refuse_other_steps
+from pinprof.ab.worker import ANY_CORES, CORES, Program, Record, StepOptions, Turns
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
-from pinprof.processes import Running, running
+from pinprof.processes import Running, available_cores, machine_memory, running
 from pinprof.temporary import temporary_folder
 
 LONGEST_PLAIN_S = 20.0
@@ -249,19 +248,14 @@ def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
     """Return how many pairs may start at once, by what the first run of each version took; 0 or 1: none."""
     if any(timed.ranks > 1 for timed in first):
         return 0
-    cores = os.cpu_count() or 1
+    cores = available_cores()
     processes = 1 + max(timed.children for timed in first)
     limits = [wanted, int(STARTING_PER_CORE * cores / 2), PROCESSES_PER_CORE * cores // (2 * processes)]
     memory = max(timed.gpu_memory or 0.0 for timed in first)
     if any(timed.gpu for timed in first):
         free = min(min(timed.gpu_free for timed in first) + memory + CONTEXT, 1.0)  # its own share is free again
         limits.append(int(MOST_GPU_MEMORY * free / (2 * (memory + CONTEXT))))
-    with suppress(OSError, ValueError, StopIteration):
+    with suppress(OSError, KeyError):
         largest = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1) * 1024 * processes
-        limits.append(int(MOST_MEMORY * _free_bytes() / (2 * largest)))
+        limits.append(int(MOST_MEMORY * machine_memory()[1] / (2 * largest)))
     return max(min(limits), 0)
-
-
-def _free_bytes() -> int:
-    rows = Path("/proc/meminfo").read_text().splitlines()
-    return 1024 * int(next(row.split()[1] for row in rows if row.startswith("MemAvailable:")))

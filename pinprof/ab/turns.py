@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from multiprocessing import active_children
 from pathlib import Path
 
-from pinprof.ab.program import ANY, ANY_CORES, CORES, Turns
+from pinprof.ab.worker import ANY, ANY_CORES, CORES, Turns
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.options import Progress
 from pinprof.processes import children_of, send_signal

@@ -16,11 +16,11 @@ from pinprof.ab.plan import (
     of_known_steps,
     without_turns,
 )
-from pinprof.ab.program import AUTO, Program, StepOptions
 from pinprof.ab.runs import StartedPairs, one_after_the_other, pairs_at_once, time_first
 from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest, run_test
 from pinprof.ab.statistics import FEWEST_PAIRS
 from pinprof.ab.times import OtherStepsError, Pair, Timed, refuse_other_steps
+from pinprof.ab.worker import AUTO, Program, StepOptions
 from pinprof.errors import MeasureError
 
 Turns = Literal["auto", "steps", "runs"]

@@ -160,7 +160,7 @@ def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
 
 def _wishes(options: dict[str, Any]) -> "Wishes":
     from pinprof.ab import Bounds, Wishes
-    from pinprof.ab.program import AUTO, StepOptions
+    from pinprof.ab.worker import AUTO, StepOptions
 
     bounds = Bounds(options["limit_percent"] / 100, options["minutes"] * 60, overtime=OVERTIME)
     finding = StepOptions(options["step_marker"] or AUTO.step_marker)
@@ -173,7 +173,7 @@ def _versions(
 ) -> Iterator[tuple["Program", "Program"]]:
     """Give the block the two versions, and note what the user should know about them."""
     from pinprof.ab.checkout import Repository
-    from pinprof.ab.program import Program
+    from pinprof.ab.worker import Program
 
     here = Path.cwd()
     if against is not None:

@@ -151,7 +151,7 @@ def trial(
 
 
 def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
-    from pinprof.ab.program import AUTO, StepOptions
+    from pinprof.ab.worker import AUTO, StepOptions
     from pinprof.fix import Chosen
     from pinprof.trace.sources import project_of
     from pinprof.trial.trial import Wanted, wishes_for

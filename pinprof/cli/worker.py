@@ -13,8 +13,8 @@ from pinprof.cli.step_counter import Spent
 from pinprof.cli.terminal import say, show, users_program, write
 
 if TYPE_CHECKING:
-    from pinprof.ab.program import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig
     from pinprof.ab.turns import QuickExit
+    from pinprof.ab.worker import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig
     from pinprof.capture.window.recording import TimeSteps
 
 
@@ -24,7 +24,7 @@ def worker(config: str) -> None:
     """Do what the file CONFIG says, and exit with the status of the program that it names."""
     import msgspec
 
-    from pinprof.ab.program import GuardCopies, Record, WorkerConfig
+    from pinprof.ab.worker import GuardCopies, Record, WorkerConfig
 
     work = msgspec.json.decode(Path(config).read_bytes(), type=WorkerConfig)
     task, leaving = work.task, None

@@ -1,7 +1,6 @@
 """What the machine and the program have: GPUs, clocks, pinned memory, and processes of their own."""
 
 import gc
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from pinprof.processes import MEMINFO, machine_memory
 from pinprof.trace.info import HostMemory
 from pinprof.units import NS_PER_MS
 
@@ -107,12 +107,7 @@ def sees_gpu() -> bool:
     return torch.cuda.device_count() > 0
 
 
-MACHINE, CGROUP, LIMITS = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-
-ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
-
-KIB = 1024
-"""The unit of /proc/meminfo, which calls it kB."""
+CGROUP, LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
 """torch's names of the pinned bytes and of those in use: the current names, then those of the first versions that
@@ -129,7 +124,7 @@ def loaders_pin() -> bool | None:
     return pin.pop() if len(pin) == 1 else None
 
 
-def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
+def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
     None if torch does not count (an old version, or a program without a GPU), if the system does not say it, or if both
@@ -142,7 +137,7 @@ def host_memory(machine: Path = MACHINE, cgroup: Path = CGROUP, limits: Path = L
         return None
     pinned, used = kinds
     try:
-        total, available = _memory_of_machine(machine)
+        total, available = machine_memory(machine)
     except (OSError, KeyError):
         return None
     limit = min(_limits(cgroup, limits), default=total)
@@ -165,12 +160,6 @@ def _allocator_stats() -> Mapping[str, int]:
     with suppress(RuntimeError, AttributeError):
         return dict(ask())
     return {}
-
-
-def _memory_of_machine(machine: Path) -> tuple[int, int]:
-    """Return the total and the available memory of the machine. Raises OSError or KeyError."""
-    entries = dict(ENTRY.findall(machine.read_text()))
-    return int(entries["MemTotal"]) * KIB, int(entries["MemAvailable"]) * KIB
 
 
 def _limits(cgroup: Path, limits: Path) -> Iterator[int]:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from pinprof.ab.program import GuardResult, Race
+from pinprof.ab.worker import GuardResult, Race
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 from pinprof.races.guard import Guard

@@ -6,7 +6,7 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from pinprof.ab import CANNOT_TELL, FASTER, Judgement, Measurement
-from pinprof.ab.program import Race
+from pinprof.ab.worker import Race
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
 from pinprof.trial.numbers import Comparison

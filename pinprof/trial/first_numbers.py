@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from pinprof.ab.program import Nudged
+from pinprof.ab.worker import Nudged
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork

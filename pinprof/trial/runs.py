@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pinprof.ab.program import GuardCopies, GuardResult, NoteNumbers, Nudged, Program, Race, Task
+from pinprof.ab.worker import GuardCopies, GuardResult, NoteNumbers, Nudged, Program, Race, Task
 from pinprof.errors import MeasureError
 from pinprof.processes import Running, running
 from pinprof.temporary import temporary_folder

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Judgement, Measurement, Program, Progress, Wishes, measure_versions
-from pinprof.ab.program import Nudged, StepOptions
 from pinprof.ab.recorded import record_one
 from pinprof.ab.times import Timed
+from pinprof.ab.worker import Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.fix import Changes, Chosen, Mend, Patches, changes

@@ -9,10 +9,10 @@ import pytest
 
 from pinprof.ab import Bounds, Program, Wishes, measure_versions
 from pinprof.ab.plan import Plan, beside_workers, in_one_turn, of_known_steps
-from pinprof.ab.program import StepOptions
 from pinprof.ab.runs import Run, pairs_at_once, take_turns
 from pinprof.ab.times import Pair, Timed, read_times
 from pinprof.ab.versions import Turns
+from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
 from pinprof.report.ab.text import how_measured
 
@@ -31,8 +31,8 @@ for step in range(400):
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
-    monkeypatch.setattr("pinprof.ab.runs._free_bytes", lambda: 2000 * GIB)
+    monkeypatch.setattr("pinprof.ab.runs.available_cores", lambda: 16)
+    monkeypatch.setattr("pinprof.ab.runs.machine_memory", lambda: (2000 * GIB, 2000 * GIB))
 
 
 @pytest.mark.parametrize(

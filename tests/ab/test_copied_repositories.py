@@ -276,6 +276,27 @@ def test_no_setting_leads_a_push_or_a_file_of_a_copy_to_the_original(
         assert state(clone, origin) == before
 
 
+@VERSIONS
+def test_a_commit_in_a_copy_is_by_whom_the_place_of_the_original_says(
+    clone: Path, origin: Path, monkeypatch: pytest.MonkeyPatch, version: Version
+) -> None:
+    everywhere, here = clone.parent / "all", clone.parent / "here"
+    everywhere.write_text(f'[user]\n\tuseConfigOnly = true\n[includeIf "gitdir:{clone}/"]\n\tpath = {here}\n')
+    here.write_text(
+        f'[user]\n\tname = "A \\"B\\" ; C"\n\temail = a@example.org\n[remote "origin"]\n\tpushurl = {origin}\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(everywhere))
+    for name in ("name", "email"):
+        git(clone, "config", "--unset", f"user.{name}")
+    before = state(clone, origin)
+    with version(clone) as place:
+        subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "From the copy"], cwd=place, check=True)
+        assert git(place, "log", "-1", "--format=%an <%ae>") == 'A "B" ; C <a@example.org>'
+        for push in PUSHES:
+            subprocess.run(["git", *push.format(origin=origin).split()], cwd=place, check=False, capture_output=True)
+        assert state(clone, origin) == before
+
+
 def test_git_works_in_a_copy_of_a_worktree_of_a_bare_repository(origin: Path, tmp_path: Path) -> None:
     git(origin, "worktree", "add", "-q", str(tmp_path / "tree"), "kept")
     with copied(tmp_path / "tree", [], {}) as place:

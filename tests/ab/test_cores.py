@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.ab.program import ANY, ANY_CORES, CORES
 from pinprof.ab.turns import Cores
+from pinprof.ab.worker import ANY, ANY_CORES, CORES
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 two_cores = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two cores")

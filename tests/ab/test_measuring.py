@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from pinprof.ab.plan import Plan
-from pinprof.ab.program import NoteNumbers, Program, StepOptions, WorkerConfig
 from pinprof.ab.sequential_test import Bounds
 from pinprof.ab.times import Difference, OtherStepsError, Pair, Timed, read_times, refuse_other_steps
 from pinprof.ab.versions import Wishes, measure_versions
+from pinprof.ab.worker import NoteNumbers, Program, StepOptions, WorkerConfig
 from pinprof.errors import MeasureError
 from pinprof.processes import running
 from pinprof.trace.run_log import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.ab.program import AUTO, Program, StepOptions
 from pinprof.ab.recorded import NeverRecordedError, record_one
+from pinprof.ab.worker import AUTO, Program, StepOptions
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import PLAIN
 

@@ -18,8 +18,8 @@ from script_runs import TRAIN
 from warm_python import warm_python
 
 from pinprof.ab import repeated
-from pinprof.ab.program import Record, WorkerConfig
 from pinprof.ab.repeated import Repeated, record_repeatedly
+from pinprof.ab.worker import Record, WorkerConfig
 from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import ScriptRun

@@ -13,10 +13,10 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Measurement, Program, Wishes
 from pinprof.ab.plan import Plan
-from pinprof.ab.program import StepOptions
 from pinprof.ab.recorded import Recorded
 from pinprof.ab.sequential_test import run_test
 from pinprof.ab.times import Difference, Pair, Timed
+from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
 
 Speeds = Callable[[Program], float]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pinprof.ab import Judgement
-from pinprof.ab.program import Race
 from pinprof.ab.times import Difference, Pair
+from pinprof.ab.worker import Race
 from pinprof.report.trial.text import lines, of_share, sentence
 from pinprof.rules.rule import Saving
 from pinprof.trial.certificate import Certificate, Checked

@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from pinprof.ab import Program
-from pinprof.ab.program import Nudged
+from pinprof.ab.worker import Nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.first_numbers import Nudge, updates_nudged
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared

@@ -17,9 +17,9 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Measurement, Program, Wishes
 from pinprof.ab.plan import Plan
-from pinprof.ab.program import GuardCopies
 from pinprof.ab.sequential_test import run_test
 from pinprof.ab.times import Difference, Pair, Timed
+from pinprof.ab.worker import GuardCopies
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
 from pinprof.trial.runs import TaskRun, run_all
