@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from recordings import RECORDINGS, analysis_of, full_text_of, json_of, mostly_slow, page_of
 
-from pinprof.report.trace import brief_json, text
+from pinprof.report.trace import brief_json, changes, text
 from pinprof.report.trace.brief_json import LONGEST
 from pinprof.report.words import cut
 from pinprof.rules import rule_of
@@ -101,19 +101,19 @@ def disagreements(path: Path, whole: dict[str, Any]) -> list[str]:
     page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(page_of(path)))))
     return [
         *_of_sentence(whole["verdict"]["headline"], short, full, of_brief["verdict"]["sentence"], page),
-        *_of_advice(whole, short, full, of_brief["verdict"], page),
+        *_of_advice(whole, short, full, of_brief["verdict"]),
+        *_of_page(whole["verdict"], page),
         *_of_texts(whole["findings"], short, of_brief["findings"]),
     ]
 
 
-def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str, Any], page: str) -> Iterator[str]:
+def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str, Any]) -> Iterator[str]:
     """Yield where something else is to be done first, or what to do is not joined with the verdict."""
     do, place = whole["verdict"]["do"], whole["verdict"]["finding"]
     if do is None:
         return
-    for name, said in (("full", full), ("page", page)):
-        if do.replace("`", "") not in said.replace("\N{NO-BREAK SPACE}", " ").replace("`", ""):
-            yield f"the {name} report lacks: {do}"
+    if _plain(do) not in _plain(full):
+        yield f"the full report lacks: {do}"
     if of_brief["do"] != cut(do, LONGEST):
         yield f"the brief says: {of_brief['do']}"
     if place is None:
@@ -128,6 +128,18 @@ def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str,
     cause = whole["verdict"]["cause"]
     if cause is not None and cause not in rule_of(whole["findings"][place]["rule"]).answers and "as for" not in do:
         yield f"what to do first is not about {cause}, and does not say so: {do}"
+
+
+def _of_page(verdict: dict[str, Any], page: str) -> Iterator[str]:
+    """Yield what to do first where a page neither says it nor has it among the changes that are shown at first."""
+    do, place = verdict["do"], verdict["finding"]
+    is_shown = _plain(do or "") in _plain(page) if place is None else place < changes.MOST
+    if not is_shown:
+        yield f"the page lacks: {do}"
+
+
+def _plain(said: str) -> str:
+    return said.replace("\N{NO-BREAK SPACE}", " ").replace("`", "")
 
 
 def _of_sentence(headline: str | None, short: str, full: str, sentence: str, page: str) -> Iterator[str]:

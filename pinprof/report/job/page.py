@@ -80,7 +80,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
         (findings(ranks), Markup()),
     )
     present = [(part, figure) for part, figure in shown_parts if figure or part.tables]
-    links = [*((part.name, part.title) for part, _ in present), ("trace-1", f"Report on rank {ranks.shown_rank}")]
+    links = [*((part.title, part.name) for part, _ in present), (f"Report on rank {ranks.shown_rank}", "trace-1")]
     unsure = doubts(ranks, parts)
     pieces = [
         Markup('<h2 id="heading-job">{}</h2>').format(title(ranks)),

@@ -47,14 +47,13 @@ TOOLBAR = Markup("""\
 <label class="common">find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
 <button type="button" class="found-next" hidden>next</button>
 <output class="found"></output>
+<span class="hint common">W A S D or Ctrl + wheel zoom and move · drag moves · Shift-drag sums · / searches</span>
 <span class="set last">
 <button type="button" class="link common" aria-label="copy link" title="Copy a link to what is shown">link</button>
 <button type="button" class="help common" aria-label="keys" title="All keys (?)">?</button>
 </span>
-</div>
-<p class="hint">W A S D zoom and move · drag moves · Shift-drag sums · Ctrl + wheel zooms (after a click the wheel
-alone) · click shows details · / searches · ? all keys</p>""")
-"""The toolbar of a timeline, and a line on its keys; one that follows another hides what is `common`."""
+</div>""")
+"""The toolbar of a timeline; one that follows another hides what is `common`."""
 
 
 class Zero(NamedTuple):
@@ -122,22 +121,22 @@ def fragment(
     named = Markup('<h4 class="title">{}</h4>\n').format(shared.title) if shared else ""
     return Markup("""<div class="timeline" data-shared="{}" data-name="{}"{}>
 {}
-{}
 {}<div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
 <div class="drawer">
 <div class="sums" role="region" aria-label="Sums of the selection" tabindex="-1" hidden></div>
 <div class="chosen" aria-live="polite" hidden></div>
 </div>
-<p class="drawn" aria-live="off"></p>
 <ul class="legend" aria-label="Colours; press to hide or show"></ul>
+<p class="drawn" aria-live="off"></p>
+{}
 <script type="application/x-deflate" class="columns">{}</script>
 </div>""").format(
         shared.axis if shared else "",
         shared.name if shared else "",
         first,
-        note(in_words(trace, analysis, detail, own_view, first_ns)),
         TOOLBAR,
         named,
+        note(in_words(trace, analysis, detail, own_view, first_ns)),
         escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", is_shared=bool(shared))),
     )
 

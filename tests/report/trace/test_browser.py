@@ -709,14 +709,14 @@ def test_a_finding_leads_to_where_it_happens_in_the_timeline(opened: Opened) -> 
     assert point_at(page, "stalls", 0.5).startswith(".item()")
 
 
-def test_the_first_key_leads_past_the_header_and_the_next_to_what_to_do(opened: Opened) -> None:
+def test_the_first_key_leads_past_the_header_and_the_next_to_the_parts(opened: Opened) -> None:
     page = opened(TRACES / "loss_item_host_work.stack.json.gz")
     focused = "document.activeElement.getAttribute('href')"
     links = []
     for _ in range(3):
         page.keyboard.press("Tab")
         links.append(page.evaluate(focused))
-    assert links == ["#report", "#finding-1-1", "#findings-1"]
+    assert links == ["#report", "#findings-1", "#timeline-1"]
     page.locator("#finding-1-1 .see").focus()
     whole = view(page)
     page.keyboard.press("Enter")  # the button that shows it in the timeline
@@ -729,7 +729,8 @@ def test_on_paper_charts_and_fixes_are_there_and_controls_are_not(opened: Opened
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("async () => { await plotly.unpacked(); dispatchEvent(new Event('beforeprint')); }")
     assert page.locator(".chart .main-svg").count() >= 5
-    assert page.locator(".finding details:not([open]), .table details[open]").count() == 0
+    assert all(fix.is_visible() for fix in page.locator(".finding .codes").all())
+    assert page.locator(".table details[open]").count() == 0
     assert all(box["width"] <= 680 for svg in page.locator(".main-svg").all() if (box := svg.bounding_box()))
     assert not page.locator(".contents").is_visible()
     assert not page.locator(".steps").is_visible()

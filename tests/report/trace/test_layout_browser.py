@@ -79,11 +79,29 @@ def test_all_of_the_copies_is_seen_and_nothing_hits_anything(
     assert " %" not in numbers
 
 
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_first_screen_has_the_verdict_the_changes_and_the_timeline_s_beginning(
+    opened: Callable[..., Page], report: Markup, screen: tuple[int, int]
+) -> None:
+    page = opened(report, screen)
+    for what in (".headline", ".share .bar", ".finding summary >> nth=1", ".timeline .steer"):
+        box = page.locator(what).first.bounding_box()
+        assert box
+        assert box["y"] + box["height"] <= screen[1]
+    assert 1 < page.locator(".contents a").count() <= 7
+    page.mouse.wheel(0, 3000)
+    page.wait_for_function("() => scrollY > 500")
+    links = page.locator(".contents").bounding_box()
+    assert links
+    assert 0 <= links["y"] < 20
+
+
 @pytest.mark.parametrize(("screen", "scheme"), [(SCREENS[0], "dark"), (SCREENS[2], "light")])
 def test_the_line_of_a_finding_is_quoted_with_what_to_change_in_sight(
     opened: Callable[..., Page], report: Markup, screen: tuple[int, int], scheme: str
 ) -> None:
     page = opened(report, screen, scheme)
+    page.locator(".finding summary").first.click()
     quote = page.locator(".finding .quote").first
     quote.scroll_into_view_if_needed()
     assert quote.locator(".line").count() == 5

@@ -1,0 +1,115 @@
+"""What to do, on the page: the findings as lines that open, the best first, and what they bring together."""
+
+from markupsafe import escape
+
+from pinprof.analysis import Analysis
+from pinprof.report.elements import Markup, lines, note, unbroken
+from pinprof.report.source import Quoting
+from pinprof.report.timeline import zoom_attribute
+from pinprof.report.trace.verdict import advice, unfound
+from pinprof.report.words import (
+    MAX_CELL,
+    begun,
+    cut,
+    in_short,
+    joint_worth,
+    place,
+    rates_of,
+    site_figures,
+    then_worth,
+    with_more_sites,
+    worth,
+)
+from pinprof.rules import Finding
+from pinprof.units import counted
+
+MOST = 3
+"""Findings that are shown at first."""
+MAX_BUTTONS = 10
+"""Sites of a finding that the timeline shows one by one."""
+MAX_QUOTES = 3
+"""Sites of a finding whose lines are quoted."""
+
+
+def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
+    """Return all findings of the page's `number`-th trace, and what they bring together; nothing without any."""
+    profile, findings = analysis.profile, analysis.findings
+    remark = unfound(profile, findings)
+    if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
+        return Markup()
+    cards = [_card(f"finding-{number}-{rank}", one, analysis, quoting) for rank, one in enumerate(findings, start=1)]
+    more = Markup("<details><summary>{}</summary>\n{}\n</details>")
+    together, rates = joint_worth(findings, profile), rates_of(findings, profile)
+    pieces = [
+        Markup('<h3 id="findings-{}">What to do</h3>').format(number),
+        note(remark) if remark else "",
+        *cards[:MOST],
+        more.format(counted(len(cards) - MOST, "more change"), lines(cards[MOST:])) if len(cards) > MOST else "",
+        note(" ".join(f"{begun(sentence)}." for sentence in (together, rates) if sentence))
+        if together or rates
+        else "",
+    ]
+    return Markup('<div class="changes">\n{}\n</div>').format(lines(pieces))
+
+
+def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
+    """Return a finding as a line, which unfolds its evidence and its fix."""
+    profile, rule, evidence = analysis.profile, finding.rule, finding.evidence
+    at = cut(place(evidence.place), MAX_CELL)
+    where = with_more_sites(cut(place(in_short(evidence.place)), MAX_CELL), len(evidence.sites))
+    whole = Markup('<p class="place"><code>{}</code></p>\n').format(quoting.linked(evidence.place, at))
+    further = then_worth(finding, profile)
+    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
+    return Markup("""<article class="finding {severity}" id="{name}">
+<details><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
+<span class="kind">{rule.id}{suspected}</span></summary>
+{whole}{quote}<p>{evidence}.</p>{sites}
+<p><strong>Fix:</strong> {fix}</p>{then}
+<div class="codes">{codes}</div>
+<p><strong>Why:</strong> {rule.why}</p>
+<p><strong>Safe if:</strong> {rule.safe_if}</p></details>{in_timeline}
+</article>""").format(
+        name=name,
+        rule=rule,
+        fix=finding.fix,
+        title=unbroken(finding.title),
+        where=where,
+        severity=finding.severity,
+        suspected=", suspected" if finding.severity == "suspect" else "",
+        worth=unbroken(worth(finding, profile)),
+        whole=whole if at and not evidence.sites else "",
+        quote="" if evidence.sites else quoting.quoted(evidence.place, rule.change),
+        evidence=unbroken(evidence.text),
+        sites=_sites(finding, analysis, quoting) if evidence.sites else "",
+        then=then if further else "",
+        codes=_code("Before", rule.before) + _code("After", rule.code),
+        in_timeline=_in_timeline(finding, analysis),
+    )
+
+
+def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
+    """Return the sites of a finding with several, the costliest of them with a button."""
+    items = Markup().join(
+        Markup("<li>{}{} {}{}</li>").format(
+            Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
+            if (at := cut(place(site.evidence.place), MAX_CELL))
+            else "",
+            unbroken(site_figures(site)),
+            _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
+            quoting.quoted(site.evidence.place, finding.rule.change) if rank < MAX_QUOTES else "",
+        )
+        for rank, (site, alone) in enumerate(zip(finding.sites, finding.by_site, strict=True))
+    )
+    return Markup('\n<ol class="sites">{}</ol>').format(items)
+
+
+def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
+    """Return a button that shows the finding's worst instance in the timeline."""
+    zoom = zoom_attribute(analysis, finding)
+    button = Markup('<button type="button" class="see"{}>see it in the timeline</button>')
+    return button.format(zoom) if zoom else Markup()
+
+
+def _code(title: str, code: str) -> Markup:
+    """Return code of a rule, which wide lines may scroll; unlike other texts it has lines."""
+    return Markup('<div><h5>{}</h5><pre tabindex="0"><code>{}</code></pre></div>').format(title, escape(code))
