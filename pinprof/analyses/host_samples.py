@@ -1,11 +1,14 @@
 """Where the host's time goes, by the stacks that were sampled without the profiler: sums by line and by function."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
+from pinprof.trace.frames import is_user_file, package_of
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, Origin
 
@@ -17,6 +20,9 @@ KINDS: tuple[Kind, ...] = ("user", "torch", "library", "input")
 
 LOADER = "torch/utils/data/dataloader.py"
 """All that is called from this file is input."""
+
+IMPORT = "<frozen importlib"
+"""The files of the machinery of imports begin like this."""
 
 NORMAL = 1.96
 """Standard deviations of a normal distribution that hold 95 % of it."""
@@ -44,6 +50,19 @@ class HostPlace(Placed):
     """Samples in which it is in the stack."""
 
 
+class LibraryCall(NamedTuple):
+    """A function of a library that a line of the program calls, and the innermost that it is in."""
+
+    package: str
+    called: str
+    innermost: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Both functions, or the one."""
+        return tuple(dict.fromkeys((self.called, self.innermost)))
+
+
 @dataclass(frozen=True)
 class CalledLine(Placed):
     """A line of the program, and the kinds of the samples in which it was the program's innermost line."""
@@ -54,6 +73,10 @@ class CalledLine(Placed):
     function: str | None
     kinds: tuple[tuple[Kind, int], ...]
     """Samples by kind, most first."""
+    libraries: tuple[tuple[LibraryCall, int], ...] = ()
+    """Its samples of kind `library` by what it calls, most first."""
+    imports: int = 0
+    """Its samples in imports, which a program does once."""
 
     @property
     def count(self) -> int:
@@ -101,12 +124,19 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         return None
     kinds: Counter[Kind] = Counter()
     called: dict[Place, Counter[Kind]] = {}
+    libraries: defaultdict[Place, Counter[LibraryCall]] = defaultdict(Counter)
+    imports: Counter[Place] = Counter()
     lines, functions = _Counts(), _Counts()
     for stack in profile.stacks:
-        frames = [profile.frames[index] for index in stack.frames]
+        frames = [_with_origin(profile.frames[index]) for index in stack.frames]
         kind = _kind_of_sample(frames)
         kinds[kind] += stack.count
-        called.setdefault(_users(frames), Counter())[kind] += stack.count
+        users = _users(frames)
+        called.setdefault(users, Counter())[kind] += stack.count
+        if any(frame.file.startswith(IMPORT) for frame in frames):
+            imports[users] += stack.count
+        elif kind == "library":
+            libraries[users][_library_call(frames)] += stack.count
         lines.add([_Line(frame.place, frame.origin) for frame in frames], stack.count)
         functions.add([_Line(frame.place._replace(line=None), frame.origin) for frame in frames], stack.count)
     return HostSums(
@@ -115,7 +145,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         steps=profile.steps,
         interval_ms=profile.interval_ms,
         kinds=tuple(kinds.most_common()),
-        called=_called(called),
+        called=_called(called, libraries, imports),
         lines=lines.places(),
         functions=functions.places(),
     )
@@ -136,8 +166,34 @@ def _users(frames: list[HostFrame]) -> Place:
     return Place()
 
 
-def _called(counts: Mapping[Place, Counter[Kind]]) -> tuple[CalledLine, ...]:
-    lines = (CalledLine(*place, tuple(kinds.most_common())) for place, kinds in counts.items())
+def _library_call(frames: list[HostFrame]) -> LibraryCall:
+    """Return what the program's innermost line calls in a stack that ends in a library."""
+    last = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
+    inner = [frame for frame in frames[last + 1 :] if not frame.file.startswith("<")] or frames[-1:]
+    return LibraryCall(package_of(inner[0].file), inner[0].function, inner[-1].function)
+
+
+def _with_origin(frame: HostFrame) -> HostFrame:
+    """Return a frame as a library's where its file is one that people install, wherever that was."""
+    if frame.origin == "user" and not is_user_file(frame.file):
+        return replace(frame, origin="library")
+    return frame
+
+
+def _called(
+    counts: Mapping[Place, Counter[Kind]],
+    libraries: Mapping[Place, Counter[LibraryCall]],
+    imports: Mapping[Place, int],
+) -> tuple[CalledLine, ...]:
+    lines = (
+        CalledLine(
+            *place,
+            kinds=tuple(kinds.most_common()),
+            libraries=tuple(libraries.get(place, Counter()).most_common()),
+            imports=imports.get(place, 0),
+        )
+        for place, kinds in counts.items()
+    )
     return tuple(sorted(lines, key=lambda line: -line.count))
 
 

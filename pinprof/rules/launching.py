@@ -81,7 +81,7 @@ def _compiles(details: Details, rows: Int64s) -> Bools:
 
 def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
-    if _is_of_a_server(details.trace):
+    if is_of_a_server(details.trace):
         return OF_SERVER
     if _launches_graphs(details.trace):
         return f"{OUTSIDE_OF_GRAPHS}. {LOGS} {MORE_PER_LAUNCH}"
@@ -104,7 +104,7 @@ def _needs(blockers: Sequence[Blocker]) -> str:
 
 def how_to_spare(details: Details, place: Place) -> str:
     """Return how to spare the host Python in the step, of a line where one is known; nothing for the rule's advice."""
-    if _is_of_a_server(details.trace):
+    if is_of_a_server(details.trace):
         return "Do it once, in another thread or process of the server, or with tensors on the GPU."
     if place.line is not None:
         return OF_LINE
@@ -114,7 +114,8 @@ def how_to_spare(details: Details, place: Place) -> str:
     return "Do it once before the loop, every N steps, or with tensors on the GPU."
 
 
-def _is_of_a_server(trace: Trace) -> bool:
+def is_of_a_server(trace: Trace) -> bool:
+    """Return whether a trace is of a server, whose steps answer requests."""
     return is_serving(trace.steps) or serving_marks(trace.annotations) is not None
 
 

@@ -16,6 +16,11 @@ LONGEST = 20_000
 BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 
+OF_TORCH_CODE = re.compile(
+    r"<built-in method (?!__)\w* of (Tensor|Parameter|Buffer|type|torch\.\S+|pybind11_\S+) object"
+)
+"""A builtin of torch: a tensor's method, an op as `torch.add`, the autograd engine."""
+
 OF_TENSOR = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
 """Throughout a trace, torch names a method after the object on which it was first called."""
 
@@ -25,6 +30,9 @@ runpy>`)."""
 
 PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
 """The folders in which libraries are installed, up to the last of them."""
+
+IN_PYTHON = re.compile(r".*(^|/)python3(\.\d+)?/")
+"""The folder of Python's own modules."""
 
 OF_TORCH = frozenset({"torch", "torchgen", "functorch"})
 """First part of the path of code that is torch's, from its folder of libraries on."""
@@ -80,6 +88,11 @@ def is_builtin(name: str) -> bool:
     return BUILTIN.match(name) is not None
 
 
+def is_torch_builtin(name: str) -> bool:
+    """Return whether the name of a `python_function` event is a function of torch that is written in C."""
+    return OF_TORCH_CODE.match(name) is not None
+
+
 def tensor_method(name: str) -> str | None:
     """Return the bare name of a tensor's builtin method, None for any other `python_function` event."""
     match = OF_TENSOR.match(name)
@@ -124,6 +137,12 @@ def is_outside_torch(file: str) -> bool:
 def package_file(file: str) -> str:
     """Return the path of a library's file from its folder of libraries on, which no machine changes; others as is."""
     return PACKAGES.sub("", file.replace("\\", "/"), count=1) if "-packages" in file else file
+
+
+def package_of(file: str) -> str:
+    """Return the package or the module of Python that a library's file belongs to: `transformers`, `json`."""
+    inside = IN_PYTHON.sub("", package_file(file), count=1)
+    return inside.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
 @cache

@@ -3,7 +3,7 @@ from host_builder import host_profile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.host_samples import HostSums, measure_host
+from pinprof.analyses.host_samples import HostSums, LibraryCall, measure_host
 from pinprof.trace.lines import Place
 from pinprof.trace.sampled_stacks import HostProfile
 
@@ -40,6 +40,19 @@ def test_each_sample_belongs_to_the_innermost_line_of_the_program() -> None:
         (Place("train.py", 9, "<module>"), (("user", 6),)),
         (Place(None, None, None), (("library", 4),)),
     ]
+
+
+def test_a_line_has_the_libraries_that_it_calls_without_imports() -> None:
+    machinery = "lib/numpy/a.py:1:median > <frozen importlib._bootstrap>:1:_load > lib/numpy/ma.py:1:<module>"
+    (line,) = measured(
+        host_profile(
+            (5, "train.py:9:main > tqdm/std.py:1:refresh > tqdm/std.py:4:format_meter"),
+            (3, f"train.py:9:main > {machinery}"),
+        )
+    ).called
+    assert line.place == Place("train.py", 9, "main")
+    assert line.libraries == ((LibraryCall("tqdm", "refresh", "format_meter"), 5),)
+    assert line.imports == 3
 
 
 def test_a_line_has_its_own_samples_and_those_of_all_that_it_calls() -> None:

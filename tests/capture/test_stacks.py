@@ -57,6 +57,14 @@ def test_frames_are_named_outermost_first_with_whose_they_are() -> None:
     assert host.stacks[0].frames == (0, 1, 2)
 
 
+def test_what_pinprof_does_between_steps_is_in_no_sample() -> None:
+    between = PACKAGE / "capture" / "window" / "timing.py"
+    host = profile((5, stack_of("train.py", between, "numpy/median.py")), (1, stack_of("train.py")))
+    assert host.samples == 1
+    wrapper = PACKAGE / "capture" / "observe" / "journal.py"  # which calls what the program called
+    assert profile((5, stack_of("train.py", wrapper, TORCH / "utils" / "data.py"))).samples == 5
+
+
 def test_equal_stacks_are_counted_the_most_frequent_first() -> None:
     one, two = stack_of("/home/me/one.py"), stack_of("/home/me/two.py")
     host = profile((1, one), (2, two), (1, two))

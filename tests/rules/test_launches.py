@@ -9,7 +9,7 @@ import pytest
 from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
-from pinprof.analyses.host_samples import CalledLine, HostSums, Kind
+from pinprof.analyses.host_samples import CalledLine, HostSums, Kind, LibraryCall
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import to_json
@@ -433,6 +433,80 @@ def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(
     host = HostSums(100, 0, STEPS, 1.0, kinds, (line,), (), ())
     (finding,) = (finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603")
     assert finding.fix.startswith(advice)
+
+
+def calling(builder: TraceBuilder, start: float, *, inner: tuple[str, ...]) -> None:
+    """The pause from 308 to 700 us is in these functions, one within the other."""
+    pausing(builder, start)
+    builder.function("train.py(5): main", start + 1, 985)
+    for depth, name in enumerate(inner):
+        builder.function(name, start + 312 + depth, 380 - 2 * depth)
+
+
+PACKAGES = "/opt/lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("inner", "where", "advice"),
+    [
+        ((), "580 µs of 580 µs in main()", "Move it out of the loop"),
+        (("train.py(90): weights",), "380 µs of 580 µs in weights()", "Move it out of the loop"),
+        (
+            (
+                f"{PACKAGES}/transformers/a.py(1): floating_point_ops",
+                f"{PACKAGES}/transformers/b.py(1): num_parameters",
+            ),
+            "380 µs of 580 µs in main(), in transformers floating_point_ops → num_parameters",
+            "Where its result is the same in each step, compute it once",
+        ),
+        ((f"{PACKAGES}/tqdm/std.py(1): refresh",), "in main(), in tqdm refresh", "Update the progress bar less often"),
+        (("logging/__init__.py(1): info",), "in main(), in logging info", "Log every N steps."),
+        (("torch/optim/adam.py(1): _init_group",), "in torch _init_group", "It is torch's own Python"),
+        ((f"{PACKAGES}/lightning/loop.py(1): advance",), "in lightning advance", "It is the work of lightning"),
+    ],
+)
+def test_a_pause_names_the_code_that_runs_in_it(
+    tmp_path: Path, inner: tuple[str, ...], where: str, advice: str
+) -> None:
+    (finding,) = [each for each in found(partial(calling, inner=inner), tmp_path) if each.rule.id == "PIN603"]
+    assert where in finding.evidence.text
+    assert finding.fix.startswith(advice)
+    assert finding.evidence.file == "train.py"
+    assert "pinprof run" not in finding.fix
+
+
+def test_a_pause_in_torch_alone_is_no_python(tmp_path: Path) -> None:
+    backward = "<built-in method run_backward of torch._C._EngineBase object at 0x1>"
+
+    def waiting_in_torch(builder: TraceBuilder, start: float) -> None:
+        pausing(builder, start)
+        builder.function("train.py(5): main", start + 1, 985)
+        builder.function(backward, start + 5, 980)
+
+    assert "PIN603" not in [each.rule.id for each in found(waiting_in_torch, tmp_path)]
+
+
+def test_without_functions_and_samples_the_advice_says_how_to_get_them(tmp_path: Path) -> None:
+    (finding,) = [each for each in found(pausing, tmp_path) if each.rule.id == "PIN603"]
+    assert finding.fix.endswith("record the program with `pinprof run`, or with with_stack=True.")
+
+
+@pytest.mark.parametrize(("imports", "told"), [(0, True), (90, False)])
+def test_a_sampled_line_names_the_library_but_for_imports(tmp_path: Path, imports: int, told: bool) -> None:
+    trace = read(small_kernels, tmp_path)
+    call = LibraryCall("tqdm", "refresh", "format_meter")
+    line = CalledLine("train.py", 7, "main", (("library", 90),), ((call, 90 - imports),), imports)
+    host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
+    findings = [each for each in find(replace(measure(trace), host=host), trace) if each.rule.id == "PIN603"]
+    texts = [(each.evidence.text, each.fix) for each in findings]
+    where = (
+        "without the profiler it is in Python for 90 % of the step: 90 % at train.py:7 in tqdm refresh → format_meter"
+    )
+    assert texts == (
+        [(where, "Update the progress bar less often: tqdm(..., mininterval=1), and set_postfix() every N steps.")]
+        if told
+        else []
+    )
 
 
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:

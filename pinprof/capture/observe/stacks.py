@@ -30,6 +30,9 @@ COMMANDS, PROGRAMS = str(Path(PACKAGE) / "cli") + os.sep, str(Path(PACKAGE) / "w
 
 TORCH = str(Path(torch.__file__).parent) + os.sep
 
+WINDOWS = str(Path(PACKAGE) / "capture" / "window") + os.sep
+"""Files whose functions work between two steps, and call nothing of the program."""
+
 COMPILED = "<eval_with_key>"
 """The file of code that torch.fx generates begins like this."""
 
@@ -63,6 +66,8 @@ def summed(
     naming = _Naming()
     counts: Counter[tuple[int, ...]] = Counter()
     for sample in samples:
+        if _is_between_steps(sample.stack):
+            continue
         counts[naming.indices(sample.stack)] += sample.ticks
     total, empty = sum(counts.values()), counts.pop((), 0)
     kept = counts.most_common(MOST_STACKS)
@@ -112,6 +117,11 @@ class _Naming:
             origin: Origin = "torch" if is_torch else "user" if is_users(file) else "library"
             self._files[file] = _text(shown_file(file)), origin
         return self._files[file]
+
+
+def _is_between_steps(stack: RawStack) -> bool:
+    """Return whether pinprof itself was at work, at the end of a step: that time is no step's."""
+    return any(code.co_filename.startswith(WINDOWS) for code in cast(Sequence[CodeType], stack[::2]))
 
 
 def _text(name: str) -> str:

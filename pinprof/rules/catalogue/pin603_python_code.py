@@ -1,25 +1,47 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from pinprof.analyses.host_samples import CalledLine
+from pinprof.analyses.host_samples import CalledLine, LibraryCall
 from pinprof.analyses.launches import MEANING
+from pinprof.analyses.pause_code import PauseCode, PausedCode, code_in_pauses
 from pinprof.details import Details
+from pinprof.intervals import Intervals, intersect, length, union
 from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import many_small
-from pinprof.rules.launching import how_to_spare, late_ns, pauses
+from pinprof.rules.launching import how_to_spare, is_of_a_server, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within, in_complete_steps
+from pinprof.trace.idle_times import launching_threads
 from pinprof.trace.lines import Place
+from pinprof.trace.phases import torch_times
 from pinprof.units import duration, percent
 from pinprof.whatif.edits import Edits
 
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
+MOST = 0.5
+"""A place that takes a larger share is named alone."""
+LEAST = 0.05
+"""A place that takes a smaller share is not named."""
 PACK = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
 PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
 """The same of copies whose line is not known."""
 NO_OP = ("user", "library")
 """Kinds of code in which the host runs no op of torch and waits for no input."""
+IN_TORCH = "within backward passes and the optimizer, which is torch's own code"
+RECORD = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
+
+LOOP = (
+    "Move it out of the loop, or do it in one call for all elements: an operation on tensors or arrays takes the place "
+    "of a loop in Python."
+)
+ONCE = "Where its result is the same in each step, compute it once before the loop and keep it."
+CONSTANTS = frozenset({"num_parameters", "floating_point_ops", "numel", "signature", "get_type_hints", "is_available"})
+"""Functions whose result is the same in each step of most programs."""
+PROGRESS = "Update the progress bar less often: tqdm(..., mininterval=1), and set_postfix() every N steps."
+LOGGING = "Log every N steps."
+LOGGERS = frozenset({"logging", "loguru", "mlflow", "rich", "tensorboard", "tensorboardX", "wandb"})
+OF_TORCH = "It is torch's own Python: torch.compile spares it, and of an optimizer fused=True some of it."
 
 
 def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -28,7 +50,9 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not late or not step:
         return
     paused = pauses(details)
-    idle = idle_within(details, profile, *paused)
+    code = code_in_pauses(details.trace, details.sources, paused)
+    python = 1 - code.outside_ns / code.total_ns if code else 1.0
+    idle = idle_within(details, profile, *paused) * python
     lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
     lines = _lines(details, profile)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
@@ -38,29 +62,95 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     if lasts and pause:
         inside = in_complete_steps(details.trace, paused.start)
         total = float((paused.end - paused.start)[inside].sum()) / profile.steps.divisor
-        more = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
         words.append(
             f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"
         )
-        words[-1] += f"{more}: that is {MEANING}"
+        more = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
+        of_torch = 0.0 if code else _of_torch(details, paused)
+        words[-1] += f": {_named_code(profile, code)}" if code and code.places else f"{more}: that is {MEANING}"
+        if of_torch >= MOST * total:
+            words[-1] += f"; {duration(of_torch)} of it {IN_TORCH}"
     if shown >= PAUSED:
         words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
     place = lines[0][0].place if shown >= PAUSED else Place()
+    place = code.places[0].place if lasts and code and code.places else place
     yield Evidence(
         min(max(idle, shown * step), late),
         "; ".join(words),
         *place,
         edits=Edits(without_pauses=True),
-        fix=_how_to_spare(details, profile, place),
+        fix=_how_to_spare(details, profile, place, code if lasts else None, lines if shown >= PAUSED else ()),
     )
 
 
-def _how_to_spare(details: Details, profile: Profile, place: Place) -> str:
+def _how_to_spare(
+    details: Details,
+    profile: Profile,
+    place: Place,
+    code: PausedCode | None,
+    lines: Sequence[tuple[CalledLine, float]],
+) -> str:
     """Return what to do about the Python of this line, or of the step where no line is known."""
     copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []
     if any(copies[:2] == place[:2] for copies in copied):
         return PACK
-    return PACK_SOMEWHERE if any(copies.line is None for copies in copied) else how_to_spare(details, place)
+    if any(copies.line is None for copies in copied):
+        return PACK_SOMEWHERE
+    if not is_of_a_server(details.trace):
+        if code and code.places:
+            first = code.places[0]
+            return _advice(first.package, first.called) if first.package or first.called else LOOP
+        call = _library_of(*lines[0]) if lines else None
+        if call:
+            return _advice(call.package, call.names)
+    how = how_to_spare(details, place)
+    is_seen = profile.host is not None or len(details.trace.functions)
+    return how if is_seen else f"{how or RULE.fix} {RECORD}"
+
+
+def _of_torch(details: Details, paused: Intervals) -> float:
+    """Return how long the host pauses within backward passes and optimizers, per step in ns."""
+    steps = details.trace.steps
+    complete = union(steps.start_ns[steps.complete], steps.end_ns[steps.complete])
+    own = torch_times(details.trace, launching_threads(details.trace))
+    return length(intersect(intersect(paused, own), complete)) / details.steps.divisor
+
+
+def _advice(package: str, called: Sequence[str]) -> str:
+    """Return what to do about a library's function."""
+    if package == "tqdm":
+        return PROGRESS
+    if package in LOGGERS:
+        return LOGGING
+    if CONSTANTS.intersection(name.rpartition(".")[2] for name in called):
+        return ONCE
+    if package == "torch":
+        return OF_TORCH
+    return f"It is the work of {package or 'a library'}: look for a setting that turns it off or makes it rarer. {ONCE}"
+
+
+def _named_code(profile: Profile, code: PausedCode) -> str:
+    """Return the places that take most of the pauses, or the one that takes more than half."""
+    per = profile.steps.divisor
+    total = duration(code.total_ns / per)
+    first = code.places[0]
+    named = [place for place in code.places[:MOST_NAMED] if place.ns >= LEAST * code.total_ns] or [first]
+    if first.ns > MOST * code.total_ns:
+        named = [first]
+    words = [f"{duration(place.ns / per)}{_of_total(total, place is named[0])}{_code(place)}" for place in named]
+    if code.outside_ns >= LEAST * code.total_ns:
+        words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
+    return ", ".join(words)
+
+
+def _of_total(total: str, is_first: bool) -> str:
+    return f" of {total}" if is_first else ""
+
+
+def _code(code: PauseCode) -> str:
+    """Return the place of code, and what it calls there, to follow the time that it takes."""
+    library = f" in {' '.join((code.package, ' → '.join(code.called))).strip()}" if code.package or code.called else ""
+    return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"
 
 
 def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
@@ -76,7 +166,7 @@ def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]
         waits[site.file, site.line] += site.in_steps.stall_ns / profile.steps.divisor / step * host.samples
     lines = []
     for line in host.called:
-        own = sum(count for kind, count in line.kinds if kind in NO_OP) - waits[line.file, line.line]
+        own = sum(count for kind, count in line.kinds if kind in NO_OP) - line.imports - waits[line.file, line.line]
         if own > 0 and line.file:
             lines.append((line, own))
     return sorted(lines, key=lambda line: -line[1])
@@ -84,8 +174,18 @@ def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]
 
 def _named(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:
     assert profile.host is not None
-    share = profile.host.share
-    return ", ".join(f"{percent(share(own))}{at(line.place)}" for line, own in lines[:MOST_NAMED])
+    words = []
+    for line, own in lines[:MOST_NAMED]:
+        call = _library_of(line, own)
+        within = f" in {call.package} {' → '.join(call.names)}" if call else ""
+        words.append(f"{percent(profile.host.share(own))}{at(line.place)}{within}")
+    return ", ".join(words)
+
+
+def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
+    """Return the library's function in which most samples of a line are, None where they are its own."""
+    called = [(call, count) for call, count in line.libraries[:1] if count > MOST * own]
+    return called[0][0] if called else None
 
 
 RULE = Rule(

@@ -1,0 +1,244 @@
+"""Which code of Python runs in the pauses of the host, by the Python functions that a trace recorded.
+
+The time of a pause belongs to the innermost function that is open. A library is named by its outermost function that
+launches nothing: what is above it runs the step, too. From there the path of most time leads on to the function that
+takes it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pinprof.intervals import Intervals, covered, intersect, union
+from pinprof.trace.callers import UserCalls, calling_function, places_of
+from pinprof.trace.frames import OWN, Frame, frame, is_torch_builtin, is_user_file, package_of
+from pinprof.trace.lines import Place, Placed
+from pinprof.trace.sources import ANONYMOUS, Sources
+from pinprof.trace.tables import NONE, Int64s, Trace
+
+MOSTLY: Final = 0.5
+"""A function that takes a larger share of what is above it is where the time goes."""
+PROFILERS: Final = ("torch/profiler/", *OWN)
+"""Files of profilers: without one that time is none of the step."""
+WRAPPERS: Final = frozenset(
+    {"_call_impl", "_wrapped_call_impl", "decorate_context", "wrapper", "wrapped", "inner", "__call__", "__enter__"}
+)
+"""Functions that only call others: their names say nothing."""
+
+
+@dataclass(frozen=True)
+class PauseCode(Placed):
+    """Code that runs in pauses: a line of the program, and the functions of a library that it calls there."""
+
+    file: str | None
+    """None where no function of the program is around it."""
+    line: int | None
+    function: str | None
+    called: tuple[str, ...]
+    """The library's function, and the one within it that takes the time if it is another; empty for own code."""
+    package: str
+    """Of the library's function; empty for own code."""
+    ns: float
+    """In all complete steps."""
+
+
+@dataclass(frozen=True)
+class PausedCode:
+    """What runs in the pauses of the complete steps; times in ns."""
+
+    total_ns: float
+    """Of all pauses in which a Python function is open."""
+    outside_ns: float
+    """The part of it in calls into torch that run no op: there runs no code of Python."""
+    places: tuple[PauseCode, ...]
+    """The rest by place, most first."""
+
+
+class _Tree(NamedTuple):
+    """The calls of Python functions, those of one name under one caller together, in columns; callers come first."""
+
+    parent: Int64s
+    name: Int64s
+    row: Int64s
+    """One of its calls: a row of `Trace.functions`."""
+    own_ns: Int64s
+    """In pauses, without what it calls."""
+    paused_ns: Int64s
+    """In pauses, with that."""
+    launches: Int64s
+    """Calls in it that launch work, also in what it calls."""
+
+
+def code_in_pauses(trace: Trace, sources: Sources, pauses: Intervals) -> PausedCode | None:
+    """Return what runs in pauses of the main thread; None where no Python functions were recorded in them."""
+    steps = trace.steps
+    complete = union(steps.start_ns[steps.complete], steps.end_ns[steps.complete])
+    tree = _tree_of(trace, intersect(pauses, complete), complete)
+    if tree is None:
+        return None
+    walk = _Walk(trace, sources, tree)
+    places, outside = walk.places(), walk.outside_ns
+    total = sum(place.ns for place in places) + outside
+    return PausedCode(total, outside, tuple(places)) if total else None
+
+
+def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | None:
+    functions, parents = trace.functions, trace.links.function_parent
+    wall = covered(complete, functions.start_ns, functions.end_ns)
+    wall[~trace.has_role("main")[functions.thread]] = 0
+    rows = np.flatnonzero(wall)
+    paused = np.zeros(len(functions), np.int64)
+    paused[rows] = covered(pauses, functions.start_ns[rows], functions.end_ns[rows])
+    if not paused.any():
+        return None
+    own = paused.copy()
+    nested = rows[parents[rows] != NONE]
+    np.subtract.at(own, parents[nested], paused[nested])
+    node = np.full(len(functions), NONE, np.int64)
+    columns: list[tuple[Int64s, Int64s, Int64s]] = []
+    count = 0
+    while len(rows):  # a level of calls after the other
+        above = parents[rows]
+        is_ready = (above == NONE) | (node[above] != NONE)
+        level, rows = rows[is_ready], rows[~is_ready]
+        if not len(level):
+            break
+        caller = np.where(parents[level] == NONE, NONE, node[parents[level]])
+        keys, first, which = np.unique(
+            (caller + 1) * len(functions.names) + functions.name[level], return_index=True, return_inverse=True
+        )
+        node[level] = count + which
+        columns.append((caller[first], functions.name[level[first]].astype(np.int64), level[first]))
+        count += len(keys)
+    known = np.flatnonzero(node != NONE)
+    launching = calling_function(trace, np.flatnonzero(trace.launches_work))
+    launching = node[launching[launching != NONE]]
+    launches = np.bincount(launching[launching != NONE], minlength=count)
+    for caller, number in reversed(
+        list(zip(np.concatenate([above for above, _, _ in columns]), range(count), strict=True))
+    ):
+        launches[caller] += launches[number] if caller != NONE else 0
+
+    def summed(times: Int64s) -> Int64s:
+        return np.bincount(node[known], times[known], minlength=count).astype(np.int64)
+
+    parent, name, row = (np.concatenate(column) for column in zip(*columns, strict=True))
+    for number in range(count - 1, -1, -1):  # callers come before what they call
+        if parent[number] != NONE:
+            launches[parent[number]] += launches[number]
+    return _Tree(parent, name, row, np.maximum(summed(own), 0), summed(paused), launches)
+
+
+class _Key(NamedTuple):
+    """What is one place: the user's function and what it calls, as names, and what is said of the library."""
+
+    user: int
+    """A node, -1 for none."""
+    called: int
+    """The node that the user's function calls, -1 for itself."""
+    library: tuple[str, ...]
+    package: str
+
+
+class _Walk:
+    """Goes through a tree, and gives each part of the pauses to a place."""
+
+    def __init__(self, trace: Trace, sources: Sources, tree: _Tree) -> None:
+        self.outside_ns = 0.0
+        self._trace, self._sources, self._tree = trace, sources, tree
+        self._children: defaultdict[int, list[int]] = defaultdict(list)
+        for node in np.flatnonzero(tree.paused_ns).tolist():
+            self._children[int(tree.parent[node])].append(node)
+
+    def places(self) -> list[PauseCode]:
+        """Return the places, most first."""
+        times: defaultdict[_Key, float] = defaultdict(float)
+        for key, ns in self._parts():
+            times[key] += ns
+        merged: dict[tuple[Place, str, str], PauseCode] = {}
+        for key, ns in sorted(times.items(), key=lambda item: -item[1]):  # the first names the innermost function
+            place, first = self._place(key), key.library[0] if key.library else ""
+            known = merged.get((place, key.package, first))
+            merged[place, key.package, first] = (
+                replace(known, ns=known.ns + ns) if known else PauseCode(*place, key.library, key.package, ns)
+            )
+        return sorted(merged.values(), key=lambda code: -code.ns)
+
+    def _parts(self) -> Iterator[tuple[_Key, float]]:
+        """Yield what parts of the pauses are of, the callers before what they call."""
+        open_nodes = [(node, NONE, NONE) for node in self._children[NONE]]
+        while open_nodes:
+            node, user, called = open_nodes.pop()
+            name, own = self._name(node), float(self._tree.own_ns[node])
+            place = frame(name)
+            if place is not None and place.file.startswith(PROFILERS):
+                continue
+            if place is not None and is_user_file(place.file):
+                user, called = node, NONE
+                yield _Key(user, NONE, (), ""), own
+            elif is_torch_builtin(name):
+                self.outside_ns += own
+            else:
+                if place is None and called == NONE and name.startswith("<"):  # a builtin is the code that calls it
+                    yield _Key(user, NONE, (), ""), own
+                    continue
+                called = node if called == NONE and user != NONE else called
+                if place is not None and self._launches_nothing(node):
+                    yield self._of_library(node, user, called, place)
+                    continue
+                label = (place.function,) if place is not None and not _says_nothing(place) else ()
+                yield _Key(user, called, label, _package(place)), own
+            open_nodes += [(child, user, called) for child in self._children[node]]
+
+    def _of_library(self, node: int, user: int, called: int, place: Frame) -> tuple[_Key, float]:
+        """Return what a library's function takes that launches nothing, without what is outside of Python in it."""
+        outside = self._outside(node)
+        self.outside_ns += outside
+        inner = self._innermost(node)
+        names = [at.function for at in (place, frame(self._name(inner))) if at is not None and not _says_nothing(at)]
+        key = _Key(user, called, tuple(dict.fromkeys(names)), _package(place))
+        return key, float(self._tree.paused_ns[node]) - outside
+
+    def _outside(self, node: int) -> float:
+        own = float(self._tree.own_ns[node]) if is_torch_builtin(self._name(node)) else 0.0
+        return own + sum(self._outside(child) for child in self._children[node])
+
+    def _innermost(self, node: int) -> int:
+        """Return the function within a node that takes more than half of its time, the innermost with a name."""
+        named = node
+        while True:
+            below = [child for child in self._children[node] if self._most_of(child, node)]
+            if not below:
+                return named
+            node = below[0]
+            place = frame(self._name(node))
+            if place is not None and not _says_nothing(place):
+                named = node
+
+    def _most_of(self, child: int, node: int) -> bool:
+        return bool(self._tree.paused_ns[child] > MOSTLY * self._tree.paused_ns[node])
+
+    def _launches_nothing(self, node: int) -> bool:
+        return not self._tree.launches[node]
+
+    def _name(self, node: int) -> str:
+        return self._trace.functions.names[self._tree.name[node]]
+
+    def _place(self, key: _Key) -> Place:
+        if key.user == NONE:
+            return Place()
+        user = self._tree.row[[key.user]].astype(np.int32)
+        called = user if key.called == NONE else self._tree.row[[key.called]].astype(np.int32)
+        (line,), _ = places_of(self._trace, UserCalls(user, called), self._sources)
+        return line.place if line else Place()
+
+
+def _package(place: Frame | None) -> str:
+    return "" if place is None or place.file.startswith("<") else package_of(place.file)
+
+
+def _says_nothing(place: Frame) -> bool:
+    return place.function in ANONYMOUS or place.function in WRAPPERS or place.file.startswith("<")

@@ -1,0 +1,122 @@
+"""What runs in pauses: steps of 1000 us with two ops of 100 us, and Python functions around and between them."""
+
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.analyses.pause_code import PausedCode, code_in_pauses
+from pinprof.intervals import union
+from pinprof.trace import read_trace
+from pinprof.trace.frames import is_torch_builtin, package_of
+from pinprof.trace.sources import Sources
+
+STEPS = 3
+MAIN = "train.py(1): main"
+TRAINER = "/opt/lib/python3.12/site-packages/transformers/trainer.py"
+
+
+def code(folder: Path, *functions: tuple[str, float, float], main: str = MAIN) -> PausedCode | None:
+    """Return what runs in pauses; the functions of a step by name, begin and length in us, callers first."""
+    builder = TraceBuilder()
+    if functions:
+        builder.function(main, 0, 1000 * STEPS)
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 990)
+        for op in (0, 890):
+            builder.op("aten::add", start + op, 100)
+            builder.kernel(start + op + 20, 50, launch=start + op + 10)
+        for name, begin, length in functions:
+            builder.function(name, start + begin, length)
+    trace = read_trace(builder.write(folder / "trace.json"))
+    starts = trace.steps.start_ns
+    return code_in_pauses(trace, Sources(str(folder)), union(starts + 100_000, starts + 890_000))
+
+
+def places(found: PausedCode | None) -> list[tuple[str | None, str, tuple[str, ...], float]]:
+    assert found is not None
+    return [
+        (place.function, place.package, place.called, place.ns / STEPS / 1000) for place in found.places if place.ns
+    ]
+
+
+def test_without_functions_nothing_is_known(tmp_path: Path) -> None:
+    assert code(tmp_path) is None
+
+
+def test_the_time_of_the_programs_own_code_is_its_own(tmp_path: Path) -> None:
+    assert places(code(tmp_path, ("train.py(9): weights", 200, 600))) == [
+        ("weights", "", (), 600),
+        ("main", "", (), 190),
+    ]
+
+
+def test_what_a_builtin_takes_is_of_the_function_that_calls_it(tmp_path: Path) -> None:
+    found = code(tmp_path, ("train.py(9): weights", 200, 600), ("<built-in function sleep>", 210, 580))
+    assert places(found) == [("weights", "", (), 600), ("main", "", (), 190)]
+
+
+def test_a_library_is_named_by_what_does_little_else_and_by_what_takes_the_time_in_it(tmp_path: Path) -> None:
+    found = code(
+        tmp_path,
+        (f"{TRAINER}(5): train", 0, 990),  # launches the kernels, too
+        (f"{TRAINER}(50): floating_point_ops", 150, 700),
+        (f"{TRAINER}(70): num_parameters", 160, 680),
+        (f"{TRAINER}(71): <genexpr>", 170, 660),
+    )
+    assert places(found)[0] == ("main", "transformers", ("floating_point_ops", "num_parameters"), 700)
+
+
+def test_a_function_that_runs_the_step_has_only_its_own_time(tmp_path: Path) -> None:
+    found = code(
+        tmp_path,
+        (f"{TRAINER}(5): train", 0, 990),
+        (f"{TRAINER}(20): log", 120, 300),
+        ("json/encoder.py(9): encode", 500, 300),
+    )
+    assert {(package, called): ns for _, package, called, ns in places(found)} == {
+        ("transformers", ("log",)): 300,
+        ("json", ("encode",)): 300,
+        ("transformers", ("train",)): 190,
+    }
+
+
+def test_a_call_into_torch_that_runs_no_op_is_no_python(tmp_path: Path) -> None:
+    backward = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+    found = code(tmp_path, ("torch/autograd/graph.py(9): _engine_run_backward", 150, 700), (backward, 160, 680))
+    assert found is not None
+    assert found.outside_ns == 680_000 * STEPS
+    assert found.total_ns == 790_000 * STEPS
+
+
+def test_the_profilers_own_time_is_in_no_place(tmp_path: Path) -> None:
+    found = code(tmp_path, ("torch/profiler/profiler.py(9): step", 150, 700), ("torch/_ops.py(3): __call__", 160, 680))
+    assert places(found) == [("main", "", (), 90)]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_torch"),
+    [
+        ("<built-in method item of Tensor object at 0x1>", True),
+        ("<built-in method tanh of type object at 0x1>", True),
+        ("<built-in method __new__ of type object at 0x1>", False),
+        ("<built-in method append of list object at 0x1>", False),
+        ("<built-in function sleep>", False),
+        ("torch/nn/functional.py(9): relu", False),
+    ],
+)
+def test_a_builtin_of_torch_is_told_from_pythons(name: str, is_torch: bool) -> None:
+    assert is_torch_builtin(name) is is_torch
+
+
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        ("/venv/lib/python3.12/site-packages/transformers/trainer.py", "transformers"),
+        ("/usr/lib/python3.12/json/encoder.py", "json"),
+        ("threading.py", "threading"),
+        ("tqdm/std.py", "tqdm"),
+    ],
+)
+def test_the_package_of_a_file(file: str, package: str) -> None:
+    assert package_of(file) == package
