@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,16 @@ def all_rows(trace: Trace) -> dict[str, np.ndarray]:
     return {table: np.ones(len(getattr(trace, table)), bool) for table in TABLES}
 
 
+def one_by_one(trace: Trace, wanted: dict[str, np.ndarray]) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Yield the table and row of each wanted event, and its args as they stand in the file."""
+    for events in look_up(trace, wanted):
+        for row, args in zip(events.row.tolist(), events.args, strict=True):
+            yield (events.table, row), args
+
+
 def told(trace: Trace) -> Told:
     """Return the args of all events, by table and row."""
-    return {(found.table, found.row): json.loads(found.args or b"null") for found in look_up(trace, all_rows(trace))}
+    return {event: json.loads(args or b"null") for event, args in one_by_one(trace, all_rows(trace))}
 
 
 def small() -> TraceBuilder:
@@ -63,7 +71,7 @@ def test_each_event_has_its_own_args_whatever_the_order_of_the_file(name: str, t
 def test_only_what_is_wanted_is_told(tmp_path: Path) -> None:
     trace = read_trace(small().write(tmp_path / "trace.json"))
     wanted = {"ops": np.array([False, True]), "gpu": np.array([True, False])}
-    assert {(found.table, found.row) for found in look_up(trace, wanted)} == {("ops", 1), ("gpu", 0)}
+    assert {event for event, _ in one_by_one(trace, wanted)} == {("ops", 1), ("gpu", 0)}
     assert list(look_up(trace, {})) == []
 
 
@@ -75,7 +83,7 @@ def test_equal_events_keep_their_order(tmp_path: Path) -> None:
     trace = read_trace(builder.write(tmp_path / "trace.json"))
     assert [told(trace)["ops", row]["number"] for row in range(10)] == [0, 10, 1, 11, 2, 12, 3, 13, 4, 14]
     wanted = {"ops": np.arange(10) == 6}
-    assert [json.loads(found.args) for found in look_up(trace, wanted)] == [{"number": 3}]
+    assert [json.loads(args) for _, args in one_by_one(trace, wanted)] == [{"number": 3}]
 
 
 def _in_one_piece(document: dict[str, Any]) -> bytes:
@@ -120,7 +128,7 @@ def test_bytes_that_are_not_text_break_nothing(tmp_path: Path) -> None:
 
 
 def told_raw(trace: Trace) -> dict[tuple[str, int], bytes]:
-    return {(found.table, found.row): found.args for found in look_up(trace, all_rows(trace))}
+    return dict(one_by_one(trace, all_rows(trace)))
 
 
 def test_a_trace_that_came_from_elsewhere_says_so(tmp_path: Path) -> None:

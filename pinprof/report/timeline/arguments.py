@@ -13,9 +13,10 @@ import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.report.timeline.lane import Columns, Lane, Rising
+from pinprof.report.timeline.own_numbers import LARGEST, OWN, count_of_numbers, own_keys, split
 from pinprof.report.words import cut
 from pinprof.trace.reader.arguments import EventArgs, look_up
-from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, how_many, listed, size
 
 Args: TypeAlias = Mapping[str, Any]
@@ -171,12 +172,8 @@ TELLERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
 """Functions that make a line, with the args that it is made of; they return nothing where those are missing."""
 
 
-OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
-"""Args with another number in each event."""
 SIZE, RATE = "bytes", "memory bandwidth (GB/s)"
 """Args of GPU work that the page has already: the rate is the size by the length."""
-LARGEST = 1 << 52
-"""Larger numbers are no whole numbers to a page, and stay with the texts."""
 LONGEST = 1 << 20
 """Longer args are not looked into; those of an op on a thousand tensors have 50,000 characters."""
 MOST_CHARACTERS = 3_000_000
@@ -186,6 +183,9 @@ CODE_CHARACTERS = 6
 TOO_LONG = Recorded(("its args are too long for this page",), ())
 TOO_MANY = Recorded(("its args are not in this page: too many events have different ones",), ())
 UNREADABLE = Recorded(("its args cannot be read",), ())
+MOST_SHARED = 20_000
+"""So many texts of args are kept, whose events share what is said of them; copies have one for each rate."""
+UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 CHANGED = "its file has changed since it was read"
 
 
@@ -229,6 +229,15 @@ class Interned:
         return numbers
 
 
+class Shared(NamedTuple):
+    """What events have in common whose args are the same but for numbers of their own."""
+
+    number: int
+    """The number of their texts, -1 if each event is to be looked at by itself."""
+    keys: tuple[str, ...]
+    """Those of their own numbers."""
+
+
 class Arguments:
     """The args, in a trace's file, of the events that some lanes draw."""
 
@@ -243,41 +252,81 @@ class Arguments:
         self._sets = {table: np.zeros(len(rows), np.int64) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """The numbers of each table by key, plus one; 0 is none."""
-        event = None
+        self._shared: dict[tuple[str, bytes], Shared] = {}
+        events = None
         try:
-            for event in look_up(trace, wanted):
-                self._sets[event.table][event.row] = self._number(event)
+            for events in look_up(trace, wanted):
+                self._take(events)
         except TraceError as error:
             self.why = str(error)
-        if event is None and not self.why and any(rows.any() for rows in wanted.values()):
+        if events is None and not self.why and any(rows.any() for rows in wanted.values()):
             self.why = CHANGED
 
-    def _number(self, event: EventArgs) -> int:
+    def _take(self, events: EventArgs) -> None:
+        """Give each of some events the number of its texts, and keep its own numbers."""
+        try:
+            texts, numbers = split(events.args)
+        except ValueError:
+            texts, numbers = [], np.empty(0, np.int64)
+        shared = [self._of_text(events.table, text) for text in texts] or [Shared(NONE, ())] * len(events.args)
+        kinds = list(dict.fromkeys(of_event.keys for of_event in shared))
+        kind = np.array([kinds.index(of_event.keys) for of_event in shared])
+        count = np.array(list(map(len, kinds)))[kind]
+        first = np.cumsum(count) - count
+        for code, keys in enumerate(kinds):
+            of_kind = np.flatnonzero(kind == code)
+            for place, key in enumerate(filter(None, keys)):
+                self._column(events.table, key)[events.row[of_kind]] = numbers[first[of_kind] + place] + 1
+        number = np.array([of_event.number for of_event in shared])
+        for alone in np.flatnonzero(number == NONE).tolist():
+            number[alone] = self._number(events.table, int(events.row[alone]), events.args[alone])
+        self._sets[events.table][events.row] = number
+
+    def _of_text(self, table: str, text: bytes) -> Shared:
+        shared = self._shared.get((table, text))
+        if shared is None:
+            if len(self._shared) >= MOST_SHARED:
+                self._shared.clear()
+            shared = self._shared[table, text] = self._look_at(table, text)
+        return shared
+
+    def _look_at(self, table: str, text: bytes) -> Shared:
+        """Return what the events of a table share whose args were split into this text and numbers."""
+        unusual = Shared(NONE, ("",) * count_of_numbers(text))
+        if not text:
+            return Shared(0, ())
+        if len(text) > LONGEST:
+            return unusual
+        try:
+            args = msgspec.json.decode(text, type=dict[str, Any])
+            keys = own_keys(text, args)
+            if keys is None:
+                return unusual
+            return Shared(self._interned.args(_without_size(table, _without(args, keys))), keys)
+        except UNREADABLE_ARGS:
+            return unusual
+
+    def _number(self, table: str, row: int, text: bytes) -> int:
         """Return the number of the texts on an event, and keep its own numbers."""
-        if not event.args:
+        if not text:
             return 0
-        if len(event.args) > LONGEST:
+        if len(text) > LONGEST:
             return self._interned.number(TOO_LONG)
         try:
-            decoded = msgspec.json.decode(event.args)
+            decoded = msgspec.json.decode(text)
             args = decoded if isinstance(decoded, dict) else {"args": decoded}
-            self._take_own(event, args)
-            return self._interned.args(args)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+            keys = [key for key in OWN if type(args.get(key)) is int and 0 <= args[key] < LARGEST]
+            for key in keys:
+                self._column(table, key)[row] = args[key] + 1
+            return self._interned.args(_without_size(table, _without(args, keys)))
+        except UNREADABLE_ARGS:
             return self._interned.number(UNREADABLE)
 
-    def _take_own(self, event: EventArgs, args: dict[str, Any]) -> None:
-        own = self._own[event.table]
-        for key in OWN:
-            value = args.get(key)
-            if type(value) is int and 0 <= value < LARGEST:
-                if key not in own:
-                    own[key] = np.zeros(len(self._sets[event.table]), np.int64)
-                own[key][event.row] = value + 1
-                del args[key]
-        if event.table == "gpu" and type(args.get(SIZE)) is int:
-            del args[SIZE]
-            args.pop(RATE, None)
+    def _column(self, table: str, key: str) -> Int64s:
+        own = self._own[table]
+        if key not in own:
+            own[key] = np.zeros(len(self._sets[table]), np.int64)
+        return own[key]
 
     def columns(self, lane: Lane) -> Columns:
         """Return the columns of a lane; nothing is known of merged events."""
@@ -294,3 +343,12 @@ class Arguments:
     def header(self) -> dict[str, Any]:
         """The meaning of the numbers in the columns."""
         return {"why": self.why, "own": OWN, "texts": list(self._interned.texts), "sets": self._interned.sets}
+
+
+def _without(args: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in args.items() if key not in keys}
+
+
+def _without_size(table: str, args: dict[str, Any]) -> dict[str, Any]:
+    """Return args without the size and the rate of GPU work, which the page has already."""
+    return _without(args, (SIZE, RATE)) if table == "gpu" and type(args.get(SIZE)) is int else args

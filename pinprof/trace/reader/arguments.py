@@ -4,9 +4,11 @@ Reading keeps only the args that are measured. A page shows all args of the even
 once more when a page is made.
 """
 
+import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,10 +19,10 @@ import numpy.typing as npt
 from pinprof.errors import TraceError
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader.blocks import Blocks, as_list, list_end
-from pinprof.trace.reader.decimals import nanoseconds
+from pinprof.trace.reader.decimals import InexactError, exact_nanoseconds, nanoseconds
 from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile
 from pinprof.trace.reader.read import LIST_START
-from pinprof.trace.reader.rows import CALL_CATEGORIES, category_name
+from pinprof.trace.reader.rows import CALL_CATEGORIES, CATEGORY, DURATION, NAME, START, category_name
 from pinprof.trace.reader.salvage import salvage
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s, Table, Trace
@@ -42,11 +44,11 @@ Keys: TypeAlias = npt.NDArray[np.uint64]
 
 
 class EventArgs(NamedTuple):
-    """The args of an event, as the file has them."""
+    """The args of some events of a table, in the order of the file, as the file has them."""
 
     table: str
-    row: int
-    args: bytes
+    row: Int64s
+    args: list[bytes]
     """JSON, as it stands in the file; empty without any."""
 
 
@@ -56,8 +58,25 @@ class Recorded(Event, gc=False):
     args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # type: ignore[assignment]  # as they stand
 
 
+class TimedRecorded(Recorded, gc=False):
+    """One whose times are numbers, which may have lost digits."""
+
+    ts: int | float = math.nan  # type: ignore[assignment]
+    dur: int | float = math.nan  # type: ignore[assignment]
+
+
+class Durations(NamedTuple):
+    """Duration events of a file, with their times in ns."""
+
+    events: Sequence[Recorded]
+    start_ns: Int64s
+    duration_ns: Int64s
+    timed: Bools
+    """Whether both are numbers."""
+
+
 def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[EventArgs]:
-    """Yield what the trace's file says of the wanted rows of its tables (`TABLES`), in the order of the file.
+    """Yield what the trace's file says of the wanted rows of its tables (`TABLES`), a part of the file at a time.
 
     Raises TraceError, without the file's name, if the file cannot be read again: it is a pipe, a URL, or gone. Of a
     file that has changed since, events that are not those of the trace are passed over.
@@ -67,8 +86,8 @@ def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[EventArgs]:
     _check_again(trace.path)
     finder = _EventFinder(trace, wanted)
     with open_trace(trace.path) as stream:
-        for events in _events(Unpacked(stream)):
-            yield from finder.among(events)
+        for durations in _durations(Unpacked(stream)):
+            yield from finder.among(durations)
 
 
 def _check_again(path: str) -> None:
@@ -91,7 +110,7 @@ class _EventFinder:
     def __init__(self, trace: Trace, wanted: Mapping[str, Bools]) -> None:
         self._tables = tuple(wanted)
         self._names: dict[str, int] = {}
-        self._of_category: dict[str | None, int] = {}
+        self._of_category = _TableCodes(self._tables)
         tables: list[Table] = [getattr(trace, name) for name in self._tables]
         for table in tables:
             for name in table.names:
@@ -109,28 +128,22 @@ class _EventFinder:
         self._given: dict[int, int] = {}
         """Of events that equal others, how many were given, by the place of the first."""
 
-    def among(self, events: list[Recorded]) -> Iterator[EventArgs]:
-        """Yield those of these events that are wanted; each of the file must be given once, in order."""
-        events = [event for event in events if event.ph == "X"]
-        table = np.array([self._table_of(event.cat) for event in events], np.int64)
-        name = np.array([self._names.get(event.name, NONE) for event in events], np.int64)
-        start, has_start = nanoseconds([bytes(event.ts) for event in events])
-        duration, has_duration = nanoseconds([bytes(event.dur) for event in events])
-        usable = np.flatnonzero((table != NONE) & (name != NONE) & has_start & has_duration)
-        place = self._places(self._keys(*(column[usable] for column in (table, name, start, duration))))
+    def among(self, durations: Durations) -> Iterator[EventArgs]:
+        """Yield those of these events that are wanted, by table; each of the file must be given once, in order."""
+        events, count = durations.events, len(durations.events)
+        table = np.fromiter(map(self._of_category.__getitem__, map(CATEGORY, events)), np.int64, count)
+        name = np.fromiter(map(self._names.get, map(NAME, events), repeat(NONE)), np.int64, count)
+        usable = np.flatnonzero((table != NONE) & (name != NONE) & durations.timed)
+        columns = (table, name, durations.start_ns, durations.duration_ns)
+        place = self._places(self._keys(*(column[usable] for column in columns)))
         is_sought = place != NONE
         is_sought[is_sought] = self._is_wanted[place[is_sought]]
         place, usable = place[is_sought], usable[is_sought]
-        rows = zip(self._table[place].tolist(), self._row[place].tolist(), usable.tolist(), strict=True)
-        for table_number, row, number in rows:
-            yield EventArgs(self._tables[table_number], row, bytes(events[number].args))
-
-    def _table_of(self, category: str | None) -> int:
-        if category not in self._of_category:
-            name = category_name(category or "")
-            numbers = (number for number, table in enumerate(self._tables) if name in TABLES[table])
-            self._of_category[category] = next(numbers, NONE)
-        return self._of_category[category]
+        for number, table_name in enumerate(self._tables):
+            of_table = np.flatnonzero(self._table[place] == number)
+            if len(of_table):
+                args = [bytes(events[event].args) for event in usable[of_table].tolist()]
+                yield EventArgs(table_name, self._row[place[of_table]], args)
 
     def _places(self, key: Keys) -> Int64s:
         """Return where events with these keys are, -1 for those that are not; of equal ones each is given once."""
@@ -158,21 +171,58 @@ class _EventFinder:
         )
 
 
-def _events(content: Unpacked) -> Iterator[list[Recorded]]:
-    """Yield all events of a file, as reading finds them."""
-    blocks = Blocks(content)
+class _TableCodes(dict[str | None, int]):
+    """The index of the table of each category, as it stands in the file; -1 for none."""
+
+    def __init__(self, tables: Sequence[str]) -> None:
+        super().__init__()
+        self._tables = tables
+
+    def __missing__(self, category: str | None) -> int:
+        name = category_name(category or "")
+        self[category] = code = next((code for code, table in enumerate(self._tables) if name in TABLES[table]), NONE)
+        return code
+
+
+def _durations(content: Unpacked) -> Iterator[Durations]:
+    """Yield all duration events of a file, as reading finds them."""
+    blocks, exact = Blocks(content), True
     for block in blocks:
-        yield _decoded(as_list(block), block, is_last=False)
+        data = as_list(block)
+        if exact:
+            try:
+                yield _timed(_TIMED_LIST.decode(data))
+                continue
+            except (InexactError, *NOT_EVENTS):
+                exact = False  # other blocks will be like this one
+        yield _with_decimals(_decoded(data, block, is_last=False))
+    yield _with_decimals(_at_the_end(blocks))
+
+
+def _timed(events: list[TimedRecorded]) -> Durations:
+    """Raise InexactError if the times are to be read from their texts."""
+    durations = [event for event in events if event.ph == "X"]
+    start, duration = (exact_nanoseconds(list(map(get, durations))) for get in (START, DURATION))
+    return Durations(durations, start, duration, np.ones(len(durations), bool))
+
+
+def _with_decimals(events: list[Recorded]) -> Durations:
+    durations = [event for event in events if event.ph == "X"]
+    start, has_start = nanoseconds([bytes(event.ts) for event in durations])
+    duration, has_duration = nanoseconds([bytes(event.dur) for event in durations])
+    return Durations(durations, start, duration, has_start & has_duration)
+
+
+def _at_the_end(blocks: Blocks) -> list[Recorded]:
+    """Return the events that follow the last block."""
     if blocks.whole is not None:
-        yield _of_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
-        return
+        return _of_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
     text = b"[" + blocks.rest
     try:
         text = text[: list_end(text)]
     except (ValueError, RecursionError):
-        yield _salvaged(blocks.rest, is_last=True)
-    else:
-        yield _decoded(text, blocks.rest, is_last=True)
+        return _salvaged(blocks.rest, is_last=True)
+    return _decoded(text, blocks.rest, is_last=True)
 
 
 def _decoded(data: bytes, bare: bytes, *, is_last: bool) -> list[Recorded]:
@@ -217,6 +267,7 @@ def _recorded(data: bytes | msgspec.Raw) -> Recorded | None:
 
 _EVENT = msgspec.json.Decoder(Recorded)
 _LIST = msgspec.json.Decoder(list[Recorded])
+_TIMED_LIST = msgspec.json.Decoder(list[TimedRecorded])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -237,10 +288,11 @@ def input_sizes(trace: Trace, ops: Int64s) -> Mapping[int, frozenset[int]]:
     wanted = np.zeros(len(trace.ops), bool)
     wanted[ops] = True
     try:
-        events = list(look_up(trace, {"ops": wanted}))
+        parts = list(look_up(trace, {"ops": wanted}))
     except TraceError:
         return {}
-    args = ((event.row, msgspec.json.decode(event.args)) for event in events if event.args)
+    texts = ((row, text) for part in parts for row, text in zip(part.row.tolist(), part.args, strict=True) if text)
+    args = ((row, msgspec.json.decode(text)) for row, text in texts)
     return {
         row: frozenset(_sizes(values)) for row, values in args if isinstance(values, dict) and values.get("Input Dims")
     }

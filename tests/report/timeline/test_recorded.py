@@ -15,7 +15,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.timeline import arguments, fragment
-from pinprof.report.timeline.arguments import OWN, Interned, in_words
+from pinprof.report.timeline.arguments import Interned, in_words
+from pinprof.report.timeline.own_numbers import OWN
 from pinprof.trace import read_trace
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -231,6 +232,40 @@ def test_odd_args_of_a_file_break_no_page(tmp_path: Path) -> None:
     assert told_of(html, "ops", 2)[0][0].startswith("inputs: [32, 3, 224, 224] float")
     assert told_of(html, "ops", 3)[0] == ["its args are too long for this page"]
     assert dict(told_of(html, "ops", 4)[1])["Input Dims"] == "[[[[1]]]]"
+
+
+@pytest.mark.parametrize(
+    ("args", "others"),
+    [
+        ('{"Ev Idx": 41, "stream": 7}', {"Ev Idx": "41", "stream": "7"}),
+        ('{\n  "stream": 7,\n  "Ev Idx": 42\n}', {"Ev Idx": "42", "stream": "7"}),
+        ('{"Ev Idx":43,"stream":7}', {"Ev Idx": "43", "stream": "7"}),
+        ('{"Ev Idx": 44, "inner": {"Ev Idx": 45}}', {"Ev Idx": "44", "inner": '{"Ev Idx": 45}'}),
+        ('{"inner": {"correlation": 46}}', {"inner": '{"correlation": 46}'}),
+        ('{"Ev Idx": 47, "Ev Idx": 48}', {"Ev Idx": "48"}),
+        ('{"Ev Idx": 49.5, "stream": 7}', {"Ev Idx": "49.5", "stream": "7"}),
+        ('{"Ev Idx": -50}', {"Ev Idx": "-50"}),
+        ('{"a \\"Ev Idx": 51}', {'a "Ev Idx': "51"}),
+        ('{"Ev Idx": 9007199254740993}', {"Ev Idx": "9007199254740993"}),
+        ('{"Ev Idx": 92233720368547758070}', {"Ev Idx": "92233720368547758070"}),
+        ('{"Ev Idx": 52, "text": "\0"}', {}),
+    ],
+)
+def test_an_event_keeps_its_own_numbers_whatever_the_form_of_its_args(
+    args: str, others: dict[str, str], tmp_path: Path
+) -> None:
+    builder = trained()
+    for number, text in enumerate(("BEFORE", "ODD", "BEHIND")):
+        builder.event("cpu_op", "aten::add", 3000 + 10 * number, 5, form=text)
+    file = builder.write(tmp_path / "trace.json")
+    text = file.read_text()
+    for form, usual in (("BEFORE", 60), ("BEHIND", 61)):
+        text = text.replace(f'{{"form": "{form}"}}', f'{{"External id": 1, "Ev Idx": {usual}}}')
+    file.write_text(text.replace('{"form": "ODD"}', args))
+    html = fragment(analyse(read_trace(file)))
+    if others:
+        assert told_of(html, "ops", 4)[1] == others
+    assert [told_of(html, "ops", place)[1]["Ev Idx"] for place in (3, 5)] == ["60", "61"]
 
 
 def test_too_many_different_args_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
