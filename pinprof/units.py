@@ -1,6 +1,8 @@
 """How numbers read: times, sizes, rates and shares as short texts with a good unit; and what is left of long names."""
 
 from collections.abc import Sequence
+from math import floor, inf, log10
+from typing import NamedTuple
 
 NS_PER_MS = 1e6
 
@@ -10,16 +12,21 @@ SIZES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"),
 SLOWEST_GBPS = 0.1
 """Below this a rate reads in MB/s."""
 
-TEN, HUNDRED = 10, 100
+TEN, HUNDRED, THOUSAND = 10, 100, 1000
 """Below ten a number reads with two decimals, below a hundred with one: three digits that mean something."""
+
+THREE = 3
+"""Digits of a number whose range is not known, or narrow."""
+LEAST_SHOWN = 0.1
+"""The end of a range that is a smaller part of the number's unit has a unit of its own."""
 
 ROUNDS_UP = {"s": 0.9995, "ms": 0.9995, "µs": 0.9995}
 """From this part of a unit on, the smaller unit would read "1000"; binary units go on to 1023."""
 
 
-def duration(ns: float) -> str:
+def duration(ns: float, digits: int = 3) -> str:
     """Return a time given in ns, in the largest unit that leaves a digit before the point: "18.6 ms", "430 µs"."""
-    return _in_units(ns, TIMES)
+    return _in_units(_rounded(ns, digits) if digits < THREE else ns, TIMES, digits)
 
 
 def milliseconds(ns: float) -> str:
@@ -39,6 +46,41 @@ def between(start_ns: float, end_ns: float) -> str:
     if start_ns == 0 or unit == last.split(" ")[1]:
         return f"{number} to {last}"
     return f"{first} to {last}"
+
+
+EXACT, CLOSE, WIDE = 1.02, 1.2, 3.0
+"""Ratios of the ends of a range: up to the first the number alone tells it, up to the second three digits of the number
+are justified, from the third on one is."""
+
+
+class Ranged(NamedTuple):
+    """A time to the digits that its range justifies."""
+
+    number: str
+    """With its unit: "2.6 ms", "about 70 ms"."""
+    range: str
+    """Where it lies, in the number's unit where none is named: "1.9 to 3.3"; empty where the number tells as much."""
+
+    def __str__(self) -> str:
+        """Return both: "2.6 ms (1.9 to 3.3)"."""
+        return f"{self.number} ({self.range})" if self.range else self.number
+
+
+def ranged(ns: float, range_ns: tuple[float, float] | None) -> Ranged:
+    """Return a time given in ns to the digits that its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms"."""
+    low, high = range_ns or (ns, ns)
+    ratio = high / low if low > 0 else inf
+    if not ns or high <= low or ratio <= EXACT:
+        return Ranged(duration(ns), "")
+    digits = THREE if ratio <= CLOSE else 2
+    is_wide = ratio >= WIDE
+    number = duration(ns, 1 if is_wide and not f"{ns:e}".startswith("1") and low <= _rounded(ns, 1) <= high else digits)
+    scale = next(scale for scale, unit in TIMES if unit == number.split(" ")[1])
+    if all(not end or LEAST_SHOWN <= abs(end) / scale < THOUSAND for end in (low, high)):
+        known = " to ".join(_digits(end / scale, digits) for end in (low, high))
+    else:
+        known = " to ".join(duration(end, digits) if end else "0" for end in (low, high))
+    return Ranged(f"about {number}" if is_wide else number, known)
 
 
 def size(count: float) -> str:
@@ -87,12 +129,23 @@ def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(names[:most]) + more
 
 
-def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
+def _in_units(value: float, units: Sequence[tuple[float, str]], digits: int = THREE) -> str:
     smallest, unit = units[-1]
     for scale, name in units[:-1]:
         if abs(value) >= scale * ROUNDS_UP.get(name, 1):
-            return f"{_three_digits(value / scale)} {name}"
+            return f"{_digits(value / scale, digits)} {name}"
     return f"{round(value / smallest)} {unit}"  # an int, as a float would read "-0"
+
+
+def _digits(value: float, digits: int) -> str:
+    if digits >= THREE:
+        return _three_digits(value)
+    value = _rounded(value, digits)
+    return f"{value:.{max(digits - 1 - floor(log10(abs(value))), 0)}f}" if value else "0"
+
+
+def _rounded(value: float, digits: int) -> float:
+    return round(value, digits - 1 - floor(log10(abs(value)))) if value else 0.0
 
 
 def _three_digits(value: float) -> str:

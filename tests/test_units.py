@@ -1,6 +1,6 @@
 import pytest
 
-from pinprof.units import between, counted, duration, listed, milliseconds, percent, rate, size
+from pinprof.units import between, counted, duration, listed, milliseconds, percent, ranged, rate, size
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,32 @@ from pinprof.units import between, counted, duration, listed, milliseconds, perc
 )
 def test_a_duration_has_three_digits_and_the_unit_that_suits_it(ns: float, text: str) -> None:
     assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("ms", "range_ms", "text"),
+    [
+        (3.0, None, "3.00 ms"),
+        (3.0, (3.0, 3.0), "3.00 ms"),
+        (3.0, (2.98, 3.02), "3.00 ms"),  # the digits tell as much
+        (9.91, (9.5, 10.4), "9.91 ms (9.50 to 10.4)"),
+        (16.9, (14.0, 24.1), "17 ms (14 to 24)"),
+        (2.6, (1.9, 3.3), "2.6 ms (1.9 to 3.3)"),
+        (0.93, (0.61, 1.24), "930 µs (610 µs to 1.2 ms)"),
+        (68.9, (20.0, 240.0), "about 70 ms (20 to 240)"),
+        (11.6, (5.6, 21.9), "about 12 ms (5.6 to 22)"),  # one digit would be a sixth off
+        (26.7, (3.24, 27.5), "about 27 ms (3.2 to 28)"),  # one digit would lie outside
+        (0.7, (0.0, 1.44), "about 700 µs (0 to 1.4 ms)"),
+        (1.25, (0.0892, 2.42), "about 1.2 ms (89 µs to 2.4 ms)"),
+        (0.9996, (0.8, 1.3), "1.0 ms (0.80 to 1.3)"),
+        (0.0, (0.0, 1.0), "0 ns"),
+    ],
+)
+def test_a_time_has_the_digits_that_its_range_justifies(
+    ms: float, range_ms: tuple[float, float] | None, text: str
+) -> None:
+    range_ns = None if range_ms is None else (range_ms[0] * 1e6, range_ms[1] * 1e6)
+    assert str(ranged(ms * 1e6, range_ns)) == text
 
 
 @pytest.mark.parametrize(

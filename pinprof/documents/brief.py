@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import Bound, Placed, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
-from pinprof.documents.findings import DoFirst, Joint, OfCause
+from pinprof.documents.findings import DoFirst, Joint, OfCause, Word
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
@@ -31,6 +31,7 @@ class BriefVerdict(OfCause):
 
     sentence: Annotated[Words, doc("the step and why it takes so long")]
     cause: Annotated[str | None, one_of(CAUSES), doc("the cause that costs most; null where the trace cannot tell")]
+    word: Word
     do: DoFirst
     finding: Annotated[str | None, doc("the id of the finding that this is about")]
     evidence: Evidence

@@ -5,10 +5,15 @@ from typing import Annotated, TypeAlias
 
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import Family, Placed, Saved, SavingFraction, SavingMs, SavingRange, Severity
-from pinprof.verdict import CAUSES
+from pinprof.verdict import CAUSES, LIMITS
 
 CostMs: TypeAlias = Annotated[
     Ms, doc("GPU idle time or exposed copy time per step that goes with it, as traced; not what a fix saves")
+]
+Word: TypeAlias = Annotated[
+    str | None,
+    one_of(limit.word for limit in LIMITS.values()),
+    doc("what people call a step that `cause` makes long; null where that is"),
 ]
 OnRanks: TypeAlias = Annotated[Sequence[Count], doc("the ranks that have it")]
 
@@ -39,6 +44,7 @@ class Verdict(OfCause):
     """Why the step takes so long: the one cause that costs it most."""
 
     cause: Annotated[str | None, one_of(CAUSES), doc("the cause; null where the trace cannot tell")]
+    word: Word
     headline: Annotated[
         Words | None, doc("the verdict; where `cause` is null, between which causes the trace cannot tell")
     ]

@@ -10,7 +10,7 @@ from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import between, counted, duration, percent, shortened
+from pinprof.units import between, counted, duration, percent, ranged, shortened
 
 NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
@@ -87,7 +87,7 @@ HAZARD = "numbers may be wrong"
 
 
 def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
-    """Return what fixing a finding alone brings, `in_short` without its range; without a replay, what it is of."""
+    """Return what fixing a finding alone brings, `in_short` with few words; without a replay, what it is of."""
     saving, step_ns = finding.saving, profile.step_ns
     if saving is None:
         return untold(finding) or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
@@ -96,7 +96,8 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
     if not in_short:
         return _saves(saving, profile)
     verb = "may save" if saving.range_ns[0] <= 0 else "saves"
-    return f"{verb} {duration(saving.saving_ns)}" + (f", {percent(saving.saving_ns / step_ns)}" if step_ns else "")
+    share = f", {percent(saving.saving_ns / step_ns)}" if step_ns else ""
+    return f"{verb} {ranged(saving.saving_ns, saving.range_ns)}{share}"
 
 
 def untold(finding: Finding) -> str:
@@ -151,7 +152,9 @@ def joint_worth(findings: Findings, profile: Profile) -> str:
     if not findings.joint.saving_ns:
         return "all of these together save nothing"
     after = step_ns - findings.joint.saving_ns
-    return f"{all_together(findings.joint)}: {between(step_ns, after)}; {_saves(findings.joint, profile)}"
+    saving = ranged(findings.joint.saving_ns, findings.joint.range_ns)
+    share = f"{percent(findings.joint.saving_ns / step_ns)} of the {profile.steps.whole}"
+    return f"{all_together(findings.joint)}: {between(step_ns, after)}; saves {saving}, {share}"
 
 
 def all_together(joint: Joint) -> str:
@@ -184,7 +187,7 @@ def saved(before_ns: float, after_ns: float, whole: str = "step") -> str:
 def _saves(saving: Saving, profile: Profile) -> str:
     step_ns = profile.step_ns
     share = f", {percent(saving.saving_ns / step_ns)} of the {profile.steps.whole}" if step_ns else ""
-    return f"saves {duration(saving.saving_ns)} ({between(*saving.range_ns)}){share}"
+    return f"saves {ranged(saving.saving_ns, saving.range_ns)}{share}"
 
 
 def steps(profile: Profile) -> str:

@@ -55,6 +55,8 @@ CostOf: TypeAlias = Callable[[LimitName, Rerun], Cost]
 class Limit:
     """What a step can owe its length to."""
 
+    word: str
+    """What people call a step that is as long as it is for this reason."""
     why: str
     """Why the step is as long as it is."""
     lost: str
@@ -121,13 +123,15 @@ def of_irregular_steps(name: LimitName, rerun: Rerun) -> Cost:
 
 LIMITS: Final[Mapping[LimitName, Limit]] = {
     "sync": Limit(
-        why="the host waits for the GPU, which then runs out of work",
+        word="Sync-bound",
+        why="the GPU runs out of work while the host waits for it",
         lost="waits for the GPU",
         advice="make the host wait for the GPU less often",
         idle=LATE_HOST,
         cost=without(lambda rerun: rerun.edited(rerun.waits())),
     ),
     COPY: Limit(
+        word="Copy-bound",
         why="copies keep the GPU from computing",
         lost="copies that keep the GPU from computing",
         advice="copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
@@ -136,6 +140,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         work=lambda division: division.copies_ns,
     ),
     INPUT: Limit(
+        word="Input-bound",
         why="the step waits for the next batch",
         lost="waits for the next batch",
         advice="use more workers, persistent_workers=True, or less work per sample",
@@ -143,6 +148,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         cost=without(lambda rerun: rerun.with_host(replace(rerun.host, input_speed=inf))),
     ),
     "allocation": Limit(
+        word="Allocation-bound",
         why="the host waits while memory is allocated or freed",
         lost="allocating and freeing memory",
         advice="keep shapes constant, and free nothing in the loop",
@@ -150,7 +156,8 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         cost=without(lambda rerun: rerun.edited(rerun.edits(Scenario(drop_allocs=True)))),
     ),
     COMMUNICATION: Limit(
-        why="collectives take the time: they transfer, or wait for other ranks",
+        word="Communication-bound",
+        why="collectives transfer, or wait for other ranks",
         lost="collectives",
         advice="report on all ranks of the job: it shows who waits for whom",
         idle=("communication_wait", "kernel_wait", "sync_bubble"),
@@ -158,6 +165,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         work=lambda division: division.collectives_ns,
     ),
     PYTHON: Limit(
+        word="Python-bound",
         why="the GPU waits for Python code",
         lost="Python code",
         advice="take what needs no GPU out of the loop, or do it in workers",
@@ -166,6 +174,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         by_host=True,
     ),
     LAUNCH: Limit(
+        word="Launch-bound",
         why="the GPU waits for launches",
         lost="launches",
         advice="launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
@@ -174,6 +183,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         by_host=True,
     ),
     HOST: Limit(
+        word="Host-bound",
         why="the GPU waits for the host",
         lost="the host",
         advice="launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
@@ -182,6 +192,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         by_host=True,
     ),
     IRREGULAR: Limit(
+        word="Irregular",
         why="some steps take longer than the others",
         lost="steps unlike the others",
         advice="do this work less often, or outside of the training loop",
@@ -189,6 +200,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         cost=of_irregular_steps,
     ),
     GPU: Limit(
+        word="GPU-bound",
         why="the GPU is the limit",
         lost="the GPU's work",
         advice="give the GPU less to do: lower precision, fused kernels (torch.compile), or a smaller model",
@@ -199,5 +211,5 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
 """In the order of `CAUSES`."""
 BY_HOST: Final = frozenset(name for name, limit in LIMITS.items() if limit.by_host)
 
-AWAITED = "the host waits after {} to the GPU, which then has no work"
+AWAITED = "the GPU has no work while the host waits after {} to it"
 """Why the step is long where copies cost most by the waits behind them, with how many these are."""

@@ -186,7 +186,7 @@ def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path)
 
 def test_of_several_gpus_the_headline_names_the_one_that_works(tmp_path: Path) -> None:
     for text in texts(two_busy_gpus, tmp_path):
-        assert ": GPU 0 works for" in text
+        assert "; GPU 0 works for" in text
 
 
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:

@@ -33,8 +33,9 @@ def amount(unit: str, value: float | None) -> str:
     """Return a value in its unit as a short text."""
     if value is None:
         return NOTHING
-    shown = {"ns": duration, "bytes": size, "share": percent, "gbps": rate}.get(unit)
-    return (shown or how_many)(value)
+    if unit == "ns":
+        return duration(value)
+    return {"bytes": size, "share": percent, "gbps": rate}.get(unit, how_many)(value)
 
 
 def difference(figure: ComparedFigure) -> str:

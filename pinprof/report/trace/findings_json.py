@@ -8,7 +8,7 @@ from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import advice, evidence, of_causes, why_long
 from pinprof.rules import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
-from pinprof.verdict import Cost
+from pinprof.verdict import LIMITS, Cost
 
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
@@ -18,6 +18,7 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
         documents.Verdict,
         _cost(verdict.cost, verdict.step_ns),
         cause=verdict.cause,
+        word=LIMITS[verdict.cause].word if verdict.cause else None,
         headline=why_long(profile, verdict),
         evidence=list(evidence(profile, findings)),
         do=first.do,

@@ -11,11 +11,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, time_of_host
 from pinprof.report.trace.step import at_work, of_step, unit, while_idle
-from pinprof.report.trace.whole_run import of_runs
-from pinprof.report.words import all_together, at_sites, begun, either, printable, step_known, untold, worth
+from pinprof.report.trace.whole_run import range_of
+from pinprof.report.words import all_together, at_sites, begun, either, printable, untold, worth
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import between, duration, how_many, percent
+from pinprof.units import between, duration, how_many, percent, ranged
 from pinprof.verdict import (
     AWAITED,
     BY_HOST,
@@ -58,12 +58,13 @@ def sentence(profile: Profile, verdict: Verdict) -> str:
     if not any(profile.counts.get(category) for category in OF_TORCH):
         return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
     if verdict.cause is not None:
-        return f"{length_of(profile)}: {_why(profile, verdict, verdict.cause)}"
+        length, why = length_of(profile), _why(profile, verdict, verdict.cause)
+        return f"{LIMITS[verdict.cause].word}: {length}; {why}"
+    length, mean = begun(length_of(profile)), busiest(profile)
     if verdict.between:
-        return f"{length_of(profile)}: {_cannot_tell(profile, verdict)}"
-    mean = busiest(profile)
+        return f"{length}: {_cannot_tell(profile, verdict)}"
     where = ", and ".join(lost(profile, mean) if mean else []) or _working(profile, mean)
-    return f"{length_of(profile)}; {where}" if where else length_of(profile)
+    return f"{length}; {where}" if where else length
 
 
 def why_long(profile: Profile, verdict: Verdict) -> str | None:
@@ -82,7 +83,9 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
         return works + (", and waits for the host" if profile.bound == "host" else "")
     if cause == IRREGULAR:
         return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
-    return f"{why}. That costs {duration(cost.ns)} of it ({percent(cost.ns / verdict.step_ns)})"
+    costs = ranged(cost.ns, cost.range_ns)
+    known = "; ".join(filter(None, (percent(cost.ns / verdict.step_ns), costs.range)))
+    return f"{why}, which costs {costs.number} of it ({known})"
 
 
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
@@ -98,17 +101,30 @@ def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
     return f"{works}the trace cannot tell {what}"
 
 
+def _range_of(profile: Profile) -> str:
+    """Return what the range of a measured step is of."""
+    runs = profile.whole_run.runs if profile.whole_run else None
+    if profile.estimate.source != "measured":
+        return ""
+    if runs is None:
+        return " in this run"
+    return " in other runs" if runs.range_ns else f" in {len(runs.step_ns)} runs"
+
+
 def length_of(profile: Profile) -> str:
     """Return how long a step takes: without the profiler where that is known, else as traced."""
-    known, step = step_known(profile.estimate), profile.step_ns
+    estimate, step = profile.estimate, profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
     runs = profile.whole_run.runs if profile.whole_run else None
-    if known and runs and profile.estimate.source == "measured":
-        which = "other runs" if runs.range_ns else f"{len(runs.step_ns)} runs"
-        return f"{known[0]} {per} ({of_runs(runs)} in {which})"
-    if known:
-        return f"{known[0]} {per}" + (" (estimated)" if profile.estimate.source == "estimated" else "")
+    if estimate.step_ns is not None:
+        is_estimated, is_repeated = estimate.source == "estimated", runs is not None and estimate.source == "measured"
+        length = ranged(estimate.step_ns, range_of(runs) if runs and is_repeated else estimate.range_ns)
+        where = f"{length.range}{_range_of(profile)}" if length.range else ""
+        known = "; ".join(filter(None, ("estimated" if is_estimated else "", where)))
+        return f"{length.number} {per}" + (f" ({known})" if known else "")
+    if estimate.range_ns:
+        return f"{between(*estimate.range_ns)} {per} (estimated)"
     if step:
         return f"{duration(step)} {per} as traced" if is_step else f"{duration(step)} as traced {per}"
     return f"The length of the {profile.steps.whole} is not known"

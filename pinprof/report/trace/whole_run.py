@@ -80,9 +80,9 @@ def unsteady(profile: Profile) -> str:
     )
 
 
-def of_runs(runs: Runs) -> str:
-    """Return where the step of other runs lies; of two runs, where theirs lie."""
-    return between(*(runs.range_ns or (min(runs.step_ns), max(runs.step_ns))))
+def range_of(runs: Runs) -> tuple[float, float]:
+    """Return where the step of other runs lies, in ns; of two runs, where theirs lie."""
+    return runs.range_ns or (min(runs.step_ns), max(runs.step_ns))
 
 
 def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:

@@ -270,7 +270,10 @@ def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
 
 def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:
     text = said(*measured(waiting(), tmp_path))
-    assert re.match(r"\d+ µs per step \(estimated\): the GPU waits for Python code. That costs \d+ µs of it", text)
+    assert re.match(
+        r"Python-bound: \d+ µs per step \(estimated; .*\); the GPU waits for Python code, which costs \d+ µs of it",
+        text,
+    )
     assert re.search(r"\. First: copies of pageable memory \(PIN101\)(; fixing it|.*go with it)", text)
 
 
@@ -280,16 +283,16 @@ def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Pa
         (
             "loss_item_host_work.stack",
             (
-                "12.7 ms per step: the host waits for the GPU, which then runs out of work. That costs 3.20 ms of it "
-                "(25 %). First: `.item()` waits for the GPU at pinprof/workloads/waits.py:58 (PIN201); fixing it saves "
-                "3.20 ms, 25 %."
+                "Sync-bound: 12.7 ms per step; the GPU runs out of work while the host waits for it, which costs "
+                "3.2 ms of it (25 %; 2.4 to 4.0). First: `.item()` waits for the GPU at pinprof/workloads/waits.py:58 "
+                "(PIN201); fixing it saves 3.2 ms (2.4 to 4.0), 25 %."
             ),
         ),
         (
             "prefetch",
             (
-                "9.53 ms per step: the GPU works for >99 % of it. First: float32 products without TF32 (PIN701); "
-                "9.16 ms of the GPU's work could run faster."
+                "GPU-bound: 9.53 ms per step; the GPU works for >99 % of it. First: float32 products without TF32 "
+                "(PIN701); 9.16 ms of the GPU's work could run faster."
             ),
         ),
     ],
