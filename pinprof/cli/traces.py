@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from pathlib import PurePath
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pinprof.cli.options import JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
@@ -24,8 +25,11 @@ def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
     """Return what `make` makes of the trace in a file; `which` says, for the progress, which file of several it is."""
     from pinprof.trace import read_trace
 
-    with progress(f"reading {PurePath(shown(path)).name}{which}"):
-        return make(read_trace(path))
+    name = f"{PurePath(shown(path)).name}{which}"
+    with progress(f"reading {name}") as update:
+        trace = read_trace(path)
+        update(f"measuring {name}")
+        return make(trace)
 
 
 def analysing(machine: MachineFile | None = None) -> "Callable[[Trace], Analysis]":
@@ -142,9 +146,11 @@ def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile |
     checked_pattern(job.rank_from)
     client = cluster(job.scheduler) if job.scheduler else None
     with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
+        begin = monotonic()
 
         def tell(done: int, outcome: object) -> None:
-            update(f"measuring: {done} of {len(paths)} traces")
+            left_s = (monotonic() - begin) / done * (len(paths) - done)
+            update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
             if isinstance(outcome, PinprofError):
                 say(f"Skipped: {outcome}")
 

@@ -6,6 +6,8 @@ A value that has not the form in which torch writes it is shown as it stands.
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
@@ -235,7 +237,24 @@ class Shared(NamedTuple):
     number: int
     """The number of their texts, -1 if each event is to be looked at by itself."""
     keys: tuple[str, ...]
-    """Those of their own numbers."""
+    """Those of their own numbers; empty ones if each event is to be looked at by itself."""
+
+
+SHARED_NUMBER, SHARED_KEYS = map(attrgetter, Shared._fields)
+
+
+class SharedTexts(dict[bytes, Shared]):
+    """What the events of a table share, by what `split` leaves of their args; `look_at` returns it of a new text."""
+
+    def __init__(self, look_at: Callable[[bytes], Shared]) -> None:
+        super().__init__()
+        self._look_at = look_at
+
+    def __missing__(self, text: bytes) -> Shared:
+        if len(self) >= MOST_SHARED:
+            self.clear()
+        self[text] = shared = self._look_at(text)
+        return shared
 
 
 class Arguments:
@@ -252,7 +271,7 @@ class Arguments:
         self._sets = {table: np.zeros(len(rows), np.int64) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """The numbers of each table by key, plus one; 0 is none."""
-        self._shared: dict[tuple[str, bytes], Shared] = {}
+        self._shared = {table: SharedTexts(partial(self._look_at, table)) for table in wanted}
         events = None
         try:
             for events in look_up(trace, wanted):
@@ -268,27 +287,21 @@ class Arguments:
             texts, numbers = split(events.args)
         except ValueError:
             texts, numbers = [], np.empty(0, np.int64)
-        shared = [self._of_text(events.table, text) for text in texts] or [Shared(NONE, ())] * len(events.args)
-        kinds = list(dict.fromkeys(of_event.keys for of_event in shared))
-        kind = np.array([kinds.index(of_event.keys) for of_event in shared])
+        of_text, unusual = self._shared[events.table], Shared(NONE, ())
+        shared = list(map(of_text.__getitem__, texts)) or [unusual] * len(events.args)
+        keys_of = list(map(SHARED_KEYS, shared))
+        kinds = {keys: code for code, keys in enumerate(dict.fromkeys(keys_of))}
+        kind = np.fromiter(map(kinds.__getitem__, keys_of), np.int64, len(shared))
         count = np.array(list(map(len, kinds)))[kind]
         first = np.cumsum(count) - count
-        for code, keys in enumerate(kinds):
+        for keys, code in kinds.items():
             of_kind = np.flatnonzero(kind == code)
             for place, key in enumerate(filter(None, keys)):
                 self._column(events.table, key)[events.row[of_kind]] = numbers[first[of_kind] + place] + 1
-        number = np.array([of_event.number for of_event in shared])
+        number = np.fromiter(map(SHARED_NUMBER, shared), np.int64, len(shared))
         for alone in np.flatnonzero(number == NONE).tolist():
             number[alone] = self._number(events.table, int(events.row[alone]), events.args[alone])
         self._sets[events.table][events.row] = number
-
-    def _of_text(self, table: str, text: bytes) -> Shared:
-        shared = self._shared.get((table, text))
-        if shared is None:
-            if len(self._shared) >= MOST_SHARED:
-                self._shared.clear()
-            shared = self._shared[table, text] = self._look_at(table, text)
-        return shared
 
     def _look_at(self, table: str, text: bytes) -> Shared:
         """Return what the events of a table share whose args were split into this text and numbers."""
