@@ -183,18 +183,20 @@ class Drawing:
     left_out: tuple[LeftOut, ...]
 
 
-def fitted(
-    thin: Callable[[int], Iterable[Lane]], max_rectangles: int, finest_ns: int, window: Window
-) -> tuple[tuple[Lane, ...], int]:
-    """Return lanes that are thinned until they are few enough, and below how many ns events are merged in them.
+def fitting_ns(count: Callable[[int], int], max_rectangles: int, finest_ns: int, window: Window) -> int:
+    """Return below how many ns events must be merged so that the rectangles are few enough.
 
-    `thin` returns the lanes for a number of ns, which begins at `finest_ns` and doubles.
+    `count` returns how many there are for a number of ns, which begins at `finest_ns` and doubles.
     """
-    narrow, lanes = finest_ns, tuple(thin(finest_ns))
-    while sum(map(len, lanes)) > max_rectangles and narrow < window.span_ns:
+    narrow = finest_ns
+    while count(narrow) > max_rectangles and narrow < window.span_ns:
         narrow *= 2
-        lanes = tuple(thin(narrow))
-    return lanes, narrow
+    return narrow
+
+
+def thinned_length(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> int:
+    """Return how many rectangles the lane has that `thinned` returns."""
+    return len(_first_of_blocks(lane, narrow, keep, mixed=mixed))
 
 
 def thinned(
@@ -208,10 +210,7 @@ def thinned(
     """
     if len(lane) == 0:
         return lane
-    merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep
-    stretch = np.where(merges, lane.start_ns // narrow, -1)
-    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1) & (mixed | (lane.kind[1:] == lane.kind[:-1]))
-    first = np.flatnonzero(np.concatenate(([True], ~joins)))
+    first = _first_of_blocks(lane, narrow, keep, mixed=mixed)
     block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
     longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
     return replace(
@@ -222,3 +221,13 @@ def thinned(
         busy_ns=np.add.reduceat(lane.busy_ns, first),
         shares={kind: np.add.reduceat(np.where(lane.kind == kind, lane.busy_ns, 0), first) for kind in shares},
     )
+
+
+def _first_of_blocks(lane: Lane, narrow: int, keep: Bools | None, *, mixed: bool) -> Int64s:
+    """Return the place of the first event of each block, which `thinned` makes a rectangle."""
+    if len(lane) == 0:
+        return np.zeros(0, np.int64)
+    merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep
+    stretch = np.where(merges, lane.start_ns // narrow, -1)
+    joins = (stretch[1:] == stretch[:-1]) & (stretch[1:] != -1) & (mixed | (lane.kind[1:] == lane.kind[:-1]))
+    return np.flatnonzero(np.concatenate(([True], ~joins)))

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import union
 from pinprof.report.timeline.kinds import PARTS
-from pinprof.report.timeline.lane import BAND, STEPS, Drawing, Lane, fitted, thinned
+from pinprof.report.timeline.lane import BAND, STEPS, Drawing, Lane, fitting_ns, thinned, thinned_length
 from pinprof.report.timeline.lanes import lay_out
 from pinprof.report.timeline.steps import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
@@ -91,11 +91,15 @@ def _thin(
     full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
     keep = [_within(trace, full, lane) for lane in lanes]
 
-    def thin(narrow: int) -> Iterable[Lane]:
-        for lane, kept in zip(lanes, keep, strict=True):
-            yield thinned(lane, narrow, kept, mixed=True, shares=PARTS if lane.source is BAND else ())
+    def count(narrow: int) -> int:
+        return sum(thinned_length(lane, narrow, kept, mixed=True) for lane, kept in zip(lanes, keep, strict=True))
 
-    return _Thinned(*fitted(thin, most, FINEST_NS, window), tuple(full))
+    narrow = fitting_ns(count, most, FINEST_NS, window)
+    thin = tuple(
+        thinned(lane, narrow, kept, mixed=True, shares=PARTS if lane.source is BAND else ())
+        for lane, kept in zip(lanes, keep, strict=True)
+    )
+    return _Thinned(thin, narrow, tuple(full))
 
 
 def _first_seen(view: Window, limit: int) -> list[int]:

@@ -11,7 +11,18 @@ from pinprof.analysis import Analysis
 from pinprof.intervals import divided, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
-from pinprof.report.timeline.lane import GPU_STEPS, STEPS, WORK, Drawing, Lane, LeftOut, fitted, lane_at, thinned
+from pinprof.report.timeline.lane import (
+    GPU_STEPS,
+    STEPS,
+    WORK,
+    Drawing,
+    Lane,
+    LeftOut,
+    fitting_ns,
+    lane_at,
+    thinned,
+    thinned_length,
+)
 from pinprof.report.timeline.lanes import in_blocks, lay_out, what_is_drawn, why_no_band
 from pinprof.report.timeline.steps import Window, all_steps, step_names, usable_steps, whole_window, window_of_steps
 from pinprof.trace.links import work_ends
@@ -39,7 +50,8 @@ def arrange(trace: Trace, analysis: Analysis, window: Window | None = None, max_
     if sum(map(len, lanes)) <= max_bars:
         return Drawing(window, tuple(lanes), 0, tuple(left_out))
     finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
-    thin, narrow = fitted(lambda narrow: [thinned(lane, narrow) for lane in lanes], max_bars, finest_ns, window)
+    narrow = fitting_ns(lambda narrow: sum(thinned_length(lane, narrow) for lane in lanes), max_bars, finest_ns, window)
+    thin = tuple(thinned(lane, narrow) for lane in lanes)
     return Drawing(window, thin, narrow, tuple(left_out))
 
 
