@@ -1,12 +1,13 @@
 """What changed between a recorded run of each version, the likely cause of the difference first."""
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
-from pinprof.ab.edits import Code, Edit, Lines, chance_of, find_edits, most_sampled, samples_in
 from pinprof.analyses.by_name.kernels import KernelSums
 from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostSums
@@ -15,7 +16,7 @@ from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
 from pinprof.comparison.changes import SAME
 from pinprof.measurement.known import given
 
-Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "edit", "line"]
+Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
 CERTAIN = 0.02
 """A number per step that differs by more than this share has changed; times scatter, numbers hardly do."""
 MOVED = 0.1
@@ -24,9 +25,34 @@ EXPLAINS = 0.3
 """What changes by less than this share of the step's difference is no cause of it."""
 TOO_MUCH = 5.0
 """A time that changes by more than so many times the difference is disturbed; a profiler makes times longer."""
-BY_CHANCE = 0.05
-"""Edited lines are a cause if fewer than this share of recordings finds the host in them so much more by chance."""
 MOST = 8
+
+
+@dataclass(frozen=True)
+class Code:
+    """The files of one version: its folder, and what it has imported from anywhere but installed packages."""
+
+    folder: Path
+    files: tuple[str, ...]
+
+    @cached_property
+    def texts(self) -> Mapping[str, Sequence[str]]:
+        """The lines of each file, by the name that a trace gives it: relative to the folder, where it is in it."""
+        return dict(self._texts())
+
+    def _texts(self) -> Iterator[tuple[str, Sequence[str]]]:
+        for file in self.files:
+            path = Path(file)
+            try:
+                lines = path.read_text(encoding="utf-8-sig").splitlines()
+            except (OSError, ValueError):  # gone, or not text
+                continue
+            yield os.path.relpath(path.resolve(), self.folder.resolve()), lines
+
+    def line(self, file: str, number: int) -> str:
+        """Return the text of a line without its indent; nothing where it is not at hand."""
+        lines = self.texts.get(file, ())
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 @dataclass(frozen=True)
@@ -35,10 +61,7 @@ class Cause:
 
     kind: Kind
     what: str
-    """The name of an op or kernel, the cause of a wait, the direction of a copy, or a line of the program.
-
-    Of lines that were edited, the one in which the host was found most.
-    """
+    """The name of an op or kernel, the cause of a wait, the direction of a copy, or a line of the program."""
     where: str
     """The place in the program, as far as known."""
     count: tuple[float, float] | None
@@ -73,20 +96,18 @@ class Changes:
 def find_changes(before: Analysis, after: Analysis, more_ns: float, codes: tuple[Code, Code]) -> Changes:
     """Return what differs; `more_ns` is the measured difference of the steps, `codes` are the files of each version.
 
-    What goes the way of the difference comes before what goes the other way. Then comes what can explain a part of the
-    difference: numbers that differ, then edited lines in which the host is longer; then other numbers, then times
-    alone; in each the largest times first. A time alone counts only if it differs much, and explains a part.
+    What goes the way of the difference comes before what goes the other way; numbers that differ and explain a part of
+    the difference come before other numbers, and these before times alone; then the largest times come first. A time
+    alone counts only if it differs much, and explains a part.
     """
     comparison = compare(before, after)
-    edits = find_edits(*codes)
     every = [
         *_input(comparison),
         *_waits(comparison),
         *_copies(comparison),
         *_kernels(before, after),
         *_ops(before, after),
-        *_edited(before, after, edits, codes),
-        *_lines(before, after, edits, codes),
+        *_lines(before, after, codes),
     ]
     kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
     kept.sort(key=lambda cause: place_of(cause, more_ns))
@@ -96,8 +117,8 @@ def find_changes(before: Analysis, after: Analysis, more_ns: float, codes: tuple
 def place_of(cause: Cause, more_ns: float) -> tuple[bool, int, float]:
     """Return what causes are sorted by."""
     is_other_way, explains = cause.more_ns * more_ns < 0, abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
-    ranks = (0, 2) if cause.is_certain else (1, 1) if cause.kind == "edit" else (3, 3)
-    return is_other_way, ranks[not explains], -abs(cause.more_ns)
+    group = (0 if explains else 1) if cause.is_certain else 2
+    return is_other_way, group, -abs(cause.more_ns)
 
 
 def _differs(before: float, after: float, share: float) -> bool:
@@ -107,8 +128,7 @@ def _differs(before: float, after: float, share: float) -> bool:
 def _is_moved(cause: Cause, more_ns: float) -> bool:
     if cause.time_ns is None or not _differs(*cause.time_ns, MOVED):
         return False
-    most = inf if cause.kind == "edit" else TOO_MUCH  # samples are of the step as disturbed: chance is ruled out before
-    return EXPLAINS * abs(more_ns) <= cause.more_ns * (1 if more_ns > 0 else -1) <= most * abs(more_ns)
+    return EXPLAINS * abs(more_ns) <= cause.more_ns * (1 if more_ns > 0 else -1) <= TOO_MUCH * abs(more_ns)
 
 
 def _sides(figure: ComparedFigure) -> tuple[float, float] | None:
@@ -180,50 +200,30 @@ def _line(place: object) -> str:
     return f"{file}:{line}" if file and line else ""
 
 
-def _edited(before: Analysis, after: Analysis, edits: Sequence[Edit], codes: tuple[Code, Code]) -> Iterator[Cause]:
-    """Yield the edited lines in which the host was found more or less often than in those that they replace.
-
-    There are few of them, and one of them is to blame: so fewer samples tell them than other lines.
-    """
-    one, other = before.profile.host, after.profile.host
-    times = [side.profile.estimate.step_ns for side in (before, after)]
-    if one is None or other is None or not times[0] or not times[1]:
-        return
-    share = other.steps / max(one.steps + other.steps, 1)
-    for edit in edits:
-        old, new = samples_in(edit.before, one), samples_in(edit.after, other)
-        is_told = min(chance_of(new, old, share), chance_of(old, new, 1 - share)) < BY_CHANCE
-        side = (edit.after, other, codes[1]) if edit.after else (edit.before, one, codes[0])
-        line = most_sampled(side[0], side[1])
-        if is_told and line is not None:
-            took = one.share(old) * times[0], other.share(new) * times[1]
-            yield Cause("edit", side[2].line(*line), f"{line[0]}:{line[1]}", None, took)
-
-
-def _lines(before: Analysis, after: Analysis, edits: Sequence[Edit], codes: tuple[Code, Code]) -> Iterator[Cause]:
-    """Yield other lines of the program in which the host was found more or less often, without the profiler.
+def _lines(before: Analysis, after: Analysis, codes: tuple[Code, Code]) -> Iterator[Cause]:
+    """Yield the lines of the program in which the host was found more or less often, without the profiler.
 
     Lines are matched by their text, for they move. A share may be off by what sampling leaves open.
     """
-    one, other = before.profile.host, after.profile.host
-    one_ns, other_ns = (side.profile.estimate.step_ns for side in (before, after))
-    if one is None or other is None or not one_ns or not other_ns:
+    old_host, new_host = before.profile.host, after.profile.host
+    old_ns, new_ns = (side.profile.estimate.step_ns for side in (before, after))
+    if old_host is None or new_host is None or not old_ns or not new_ns:
         return
-    old = _by_text(one, codes[0], frozenset().union(*(edit.before for edit in edits)))
-    new = _by_text(other, codes[1], frozenset().union(*(edit.after for edit in edits)))
+    old, new = _by_text(old_host, codes[0]), _by_text(new_host, codes[1])
     for text in {**new, **old}:
         counts = old.get(text, (0, ""))[0], new.get(text, (0, ""))[0]
-        shares = one.share(counts[0]), other.share(counts[1])
-        if abs(shares[1] - shares[0]) > one.error(counts[0]) + other.error(counts[1]):
+        shares = old_host.share(counts[0]), new_host.share(counts[1])
+        if abs(shares[1] - shares[0]) > old_host.error(counts[0]) + new_host.error(counts[1]):
             where = (new.get(text) or old[text])[1]
-            yield Cause("line", text, where, None, (shares[0] * one_ns, shares[1] * other_ns))
+            yield Cause("line", text, where, None, (shares[0] * old_ns, shares[1] * new_ns))
 
 
-def _by_text(host: HostSums, code: Code, edited: Lines) -> dict[str, tuple[int, str]]:
+def _by_text(host: HostSums, code: Code) -> dict[str, tuple[int, str]]:
+    """Return how often the host was found in each line, and where that is, by the text of the line."""
     counts: Counter[str] = Counter()
     places: dict[str, str] = {}
     for row in host.called:
-        if row.file and row.line and (row.file, row.line) not in edited:
+        if row.file and row.line:
             text = code.line(row.file, row.line) or f"{row.function}"
             counts[text] += row.count
             places.setdefault(text, f"{row.file}:{row.line}")

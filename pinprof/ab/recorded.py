@@ -11,8 +11,7 @@ from statistics import median
 
 import msgspec
 
-from pinprof.ab.causes import Changes, find_changes
-from pinprof.ab.edits import Code
+from pinprof.ab.causes import Changes, Code, find_changes
 from pinprof.ab.versions import Measurement
 from pinprof.ab.worker import Program, Record, StepOptions
 from pinprof.analysis import Analysis, analyse

@@ -136,17 +136,7 @@ def trial(
         say(f"Note: {nothing}")
     if patch and certificate.patches.patches:
         _write_patch(patch, certificate)
-    written, backups, failure = _write(certificate, backup=backup) if writes else ([], [], "")
-    if json_file:
-        from pinprof.report.trial.json import to_json
-
-        write(json_file, to_json(certificate, written, backups))
-    for path in written:
-        say(f"Wrote {path}")
-    for path in backups:
-        say(f"Kept {path}")
-    if failure:
-        fail(failure)
+    _write(certificate, json_file, writes=writes, backup=backup)
     return EXITS[certificate.verdict]
 
 
@@ -196,7 +186,22 @@ def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
         return Trial(wanted, say_below, tell_pair, check).run()
 
 
-def _write(certificate: "Certificate", *, backup: bool) -> tuple[list[Path], list[Path], str]:
+def _write(certificate: "Certificate", json_file: str | None, *, writes: bool, backup: bool) -> None:
+    """Apply the patch if that is wanted, write the JSON file, and say which files were written."""
+    written, backups, failure = _apply(certificate, backup=backup) if writes else ([], [], "")
+    if json_file:
+        from pinprof.report.trial.json import to_json
+
+        write(json_file, to_json(certificate, written, backups))
+    for path in written:
+        say(f"Wrote {path}")
+    for path in backups:
+        say(f"Kept {path}")
+    if failure:
+        fail(failure)
+
+
+def _apply(certificate: "Certificate", *, backup: bool) -> tuple[list[Path], list[Path], str]:
     """Apply a proven patch, and return the files, their backups, and why it failed; say why another is not applied."""
     from pinprof.fix import FixError, write_patches
     from pinprof.report.trial.text import sentence

@@ -10,8 +10,8 @@ from pinprof.ab.worker import Race
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
 from pinprof.trial.numbers import Comparison
-from pinprof.trial.runs import Guarded
 from pinprof.trial.selection import Share
+from pinprof.trial.versions import Guarded
 from pinprof.whatif.verification import Verification
 
 Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]

@@ -19,9 +19,8 @@ from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.numbers import Comparison, Numbers, compared
-from pinprof.trial.runs import Guarded, for_numbers, guarded, run_all, under_guard
 from pinprof.trial.selection import Share, harmless, quicker, without_idle
-from pinprof.trial.versions import ORIGINAL, Command, Versions
+from pinprof.trial.versions import ORIGINAL, Command, Guarded, Versions, for_numbers, guarded, run_all, under_guard
 from pinprof.units import counted
 from pinprof.whatif.verification import Verification, verify
 

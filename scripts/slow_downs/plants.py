@@ -20,7 +20,7 @@ class Plant:
 
     def is_named(self, kind: str, what: str) -> bool:
         """Return whether a named cause is this slow-down: its line, or its op, kernel, copy or wait."""
-        return "planted" in what if kind in {"line", "edit"} else any(part in what.lower() for part in self.names)
+        return "planted" in what if kind == "line" else any(part in what.lower() for part in self.names)
 
 
 ON_CPU = {

@@ -7,8 +7,7 @@ import pytest
 from host_builder import host_profile
 from trace_builder import TraceBuilder
 
-from pinprof.ab.causes import Cause, Changes, find_changes, place_of
-from pinprof.ab.edits import Code
+from pinprof.ab.causes import Cause, Changes, Code, find_changes, place_of
 from pinprof.ab.recorded import Clocks, ClockWatch
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
@@ -72,28 +71,30 @@ def sampled(analysis: Analysis, *stacks: tuple[int, str]) -> Analysis:
     return replace(analysis, profile=replace(analysis.profile, host=measure_host(host_profile(*stacks))))
 
 
-def test_a_changed_line_is_the_cause_before_others_of_the_same_time(before: Analysis, tmp_path: Path) -> None:
+def test_a_line_in_which_the_host_is_longer_is_the_cause_and_lines_that_moved_are_not(
+    before: Analysis, tmp_path: Path
+) -> None:
     codes = []
     for name, text in (("a", "go()\nend()\n"), ("b", "go()\nwork()\nend()\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text(text)
-        codes.append(Code(tmp_path / name, (str(tmp_path / name / "train.py"),)))
-    old, new = (90, "train.py:1:main"), (9, "train.py:2:main")
+        codes.append(Code(tmp_path / name, (str(tmp_path / name / "train.py"), str(tmp_path / name / "gone.py"))))
+    old, new = (90, "train.py:1:main"), (12, "train.py:2:main > torch/nn.py:9:forward")
     one = sampled(before, old, (9, "train.py:2:main"))  # end() is the second line here
-    changes = find_changes(one, sampled(before, old, new, (9, "train.py:3:main")), 150e3, (codes[0], codes[1]))
-    assert [(each.kind, each.what, each.where) for each in changes.causes] == [("edit", "work()", "train.py:2")]
-    assert cause(changes.causes[0]).startswith("changed line: work() (train.py:2): 0 ns to ")
-    few = sampled(before, old, (2, "train.py:2:main"), (9, "train.py:3:main"))
-    assert find_changes(one, few, 150e3, (codes[0], codes[1])).causes == ()
+    changes = find_changes(one, sampled(before, old, new, (9, "train.py:3:main")), 200e3, (codes[0], codes[1]))
+    assert [(change.kind, change.what, change.where) for change in changes.causes] == [("line", "work()", "train.py:2")]
+    assert cause(changes.causes[0]).startswith("line: work() (train.py:2): 0 ns to ")
+    few = sampled(before, old, (6, "train.py:2:main"), (9, "train.py:3:main"))
+    assert find_changes(one, few, 200e3, (codes[0], codes[1])).causes == ()
 
 
-def test_a_number_that_explains_nothing_comes_after_a_changed_line() -> None:
-    edit, small, large = (
-        Cause("edit", "work()", "", None, (0.0, 100e3)),
+def test_a_number_that_explains_a_part_comes_before_other_numbers_and_these_before_times() -> None:
+    line, small, large = (
+        Cause("line", "work()", "", None, (0.0, 100e3)),
         Cause("op", "aten::empty", "", (1, 2), (1e3, 2e3)),
         Cause("op", "aten::mm", "", (1, 2), (100e3, 200e3)),
     )
-    assert sorted([small, edit, large], key=lambda each: place_of(each, 100e3)) == [large, edit, small]
+    assert sorted([line, small, large], key=lambda change: place_of(change, 100e3)) == [large, small, line]
 
 
 def test_what_makes_it_faster_is_not_the_cause_of_a_slow_down(before: Analysis, tmp_path: Path) -> None:

@@ -228,9 +228,9 @@ def test_an_interval_that_is_known_stays_where_the_last_look_could_tell_nothing(
 
 def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
     few = Turned([0.1] * 3).run_test(Bounds(seconds=180, false_alarms=0.02))
-    assert "7 pairs are needed" in sentence(few.judgement)
+    assert "(3 of at least 7 pairs)" in sentence(few.judgement)
     early = Turned([0.1] * 3).run_test(Bounds(seconds=180)).judgement
-    assert sentence(early) == "Cannot tell yet: slower so far by about 10.5 % (9 pairs are needed for an interval)"
+    assert sentence(early) == "Slower so far by about 10.5 %, not yet certain (3 of at least 9 pairs)"
 
 
 def test_pairs_that_agree_go_on_to_the_fewest_that_can_tell() -> None:

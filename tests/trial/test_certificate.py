@@ -13,8 +13,8 @@ from pinprof.report.trial.text import lines, of_share, sentence
 from pinprof.rules.rule import Saving
 from pinprof.trial.certificate import Certificate, Checked
 from pinprof.trial.numbers import Comparison
-from pinprof.trial.runs import Guarded
 from pinprof.trial.selection import Share
+from pinprof.trial.versions import Guarded
 
 EQUAL = Comparison("equal", 10, ("loss",), "")
 RACE = Race("PIN503", "PIN503: aten::fill_ writes at train.py:3", certain=True, key=("a",))

@@ -13,7 +13,7 @@ from pinprof.ab.worker import Nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.first_numbers import Nudge, updates_nudged
 from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
-from pinprof.trial.runs import for_numbers, run_all
+from pinprof.trial.versions import for_numbers, run_all
 
 TRAINING = """
 import torch

@@ -22,7 +22,7 @@ from pinprof.ab.times import Difference, Pair, Timed
 from pinprof.ab.worker import GuardCopies
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
-from pinprof.trial.runs import TaskRun, run_all
+from pinprof.trial.versions import TaskRun, run_all
 
 OTHER_NUMBERS = (
     "torch.Tensor.cuda = lambda self, *_, non_blocking=False, **__: "

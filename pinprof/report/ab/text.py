@@ -30,7 +30,6 @@ KINDS = {
     "launches": "",
     "kernel": "kernel ",
     "op": "op ",
-    "edit": "changed line: ",
     "line": "line: ",
 }
 """The words before the name of what changed, by kind."""
@@ -63,9 +62,10 @@ def sentence(judgement: Judgement) -> str:
         return f"No difference above {limit}: {percent(judgement.ratio)} ({span(judgement)})"
     if verdict == CANNOT_TELL:
         but = ", but processes of one version differ twofold" if judgement.uneven else ""
-        is_early = judgement.high == inf and not 1 / judgement.over <= judgement.ratio <= judgement.over
-        known = f" yet: {direction(judgement)}" if is_early else f": {percent(judgement.ratio)}"
-        return f"Cannot tell{known} ({span(judgement)}){but}"
+        if judgement.high == inf and not 1 / judgement.over <= judgement.ratio <= judgement.over:
+            known = f"{direction(judgement).capitalize()}, not yet certain"
+            return f"{known} ({judgement.pairs} of at least {judgement.fewest} pairs){but}"
+        return f"Cannot tell: {percent(judgement.ratio)} ({span(judgement)}){but}"
     how = f"{abs(100 * (judgement.ratio - 1)):.1f} % {'faster' if verdict == FASTER else 'slower'}"
     within = "" if verdict == FASTER or judgement.is_too_slow else f", less than the limit of {limit}"
     return f"{how[0].upper()}{how[1:]}{within} ({span(judgement)})"

@@ -27,7 +27,7 @@ from pinprof.trial import selection
 from pinprof.trial.certificate import Certificate, Checked, Verdict
 from pinprof.trial.numbers import Comparison
 from pinprof.trial.numbers import Verdict as NumbersVerdict
-from pinprof.trial.runs import Guarded
+from pinprof.trial.versions import Guarded
 from pinprof.version import VERSION
 
 
