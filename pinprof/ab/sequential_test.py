@@ -25,8 +25,8 @@ from pinprof.ab.statistics import (
 from pinprof.ab.times import Pair
 
 UNLIKE, MOST_UNLIKE = 2.0, 0.05
-"""A process is unlike the others of its version if its usual step is so many times as long or short; and the share of
-processes of which that may be."""
+"""A process is unlike the others of its version if its usual step is this many times as long or as short as theirs; and
+the largest share of such processes."""
 
 ComparedBy: TypeAlias = Literal["usual", "quickest", "mean"]
 

@@ -1,8 +1,16 @@
-"""The statistics of pairs: the signed-rank test and its interval, the looks of a sequential test, and the judgement.
+"""Decide from pairs of runs whether the second version is slower: a test, an interval, and looks while pairs come in.
 
-The test is exact for whatever noise, as long as each difference is as likely up as down: Wilcoxon, Individual
-comparisons by ranking methods, Biometrics Bulletin 1 (1945). Estimate and interval are by the means of all pairs (Walsh
-averages) as in Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3.1 to 3.3.
+A pair gives one difference: the logarithm of the second version's step divided by the first's. In a comparison of a
+program with itself, each difference is as likely positive as negative, whatever the noise is like. From that follow:
+
+1. The signed-rank test (Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1, 1945). Order the
+   differences by size, and add up the ranks 1, 2, 3, ... of the positive ones. By chance the sum is rarely near its
+   smallest value 0 or near its largest one. How rarely is counted exactly.
+2. The interval: all values that the true difference may have without being rejected by this test. Its ends are means
+   of two differences (Walsh averages; Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3.1 to 3.3).
+3. Looks. Who tests again after each pair raises a false alarm sooner or later. So there is one chance of a false alarm
+   for the whole comparison, and each look spends a part of it.
+4. The judgement, by where the interval lies: above 0 is slower, below 0 faster, within the limit no difference.
 """
 
 from dataclasses import dataclass
@@ -17,42 +25,49 @@ Floats = NDArray[np.float64]
 
 
 @cache
-def tail(count: int) -> Floats:
-    """Return for each rank sum the chance that the positive ones of so many differences have it, or a smaller one.
+def rank_sum_chances(count: int) -> Floats:
+    """Return at index s the chance that the positive ranks of `count` differences add up to s or less.
 
-    The chances are exact: each of the ranks 1, 2, ... is positive or not like a fair coin.
+    >>> rank_sum_chances(2).tolist()  # the positive ranks are none, 1, 2 or both
+    [0.25, 0.5, 0.75, 1.0]
     """
     chances = np.zeros(count * (count + 1) // 2 + 1)
     chances[0] = 1.0
-    for rank in range(1, count + 1):
+    for rank in range(1, count + 1):  # with each rank, half of the cases add it
         chances[rank:] = (chances[rank:] + chances[:-rank]) / 2
         chances[:rank] /= 2
     return np.cumsum(chances)
 
 
 def rejected_sums(count: int, level: float) -> int:
-    """Return how many of the smallest rank sums together are no more probable than half of this level."""
-    return int(np.searchsorted(tail(count), level / 2, side="right")) if count else 0
+    """Return how many of the smallest rank sums the test rejects: together they have at most half of the level.
+
+    The other half is for as many of the largest sums.
+    """
+    return int(np.searchsorted(rank_sum_chances(count), level / 2, side="right")) if count else 0
 
 
 def level_of(count: int, sums: int) -> float:
-    """Return the chance, on both sides together, of so many of the smallest and of the largest rank sums."""
-    return float(2 * tail(count)[sums - 1]) if sums else 0.0
+    """Return the chance of a false alarm if the test rejects `sums` of the smallest and of the largest rank sums."""
+    return float(2 * rank_sum_chances(count)[sums - 1]) if sums else 0.0
 
 
 def walsh_averages(differences: Floats) -> Floats:
-    """Return the means of all pairs of differences, each with itself too, in order."""
+    """Return the means of all pairs of differences, each one paired with itself too, in ascending order."""
     rows, columns = np.triu_indices(len(differences))
     return np.sort((differences[rows] + differences[columns]) / 2)
 
 
 def estimate(differences: Floats) -> float:
-    """Return the centre of the differences: the median of their Walsh averages (Hodges and Lehmann, 1963)."""
+    """Return the most plausible true difference: the median of the Walsh averages (Hodges and Lehmann, 1963)."""
     return float(np.median(walsh_averages(differences)))
 
 
 def interval(differences: Floats, sums: int) -> tuple[float, float]:
-    """Return the centres that the test does not reject if it rejects so many rank sums on each side."""
+    """Return the smallest and the largest true difference that the test does not reject; `sums` is as for `level_of`.
+
+    The interval is unlimited where the test can reject nothing.
+    """
     if not sums:
         return -inf, inf
     averages = walsh_averages(differences)
@@ -60,13 +75,13 @@ def interval(differences: Floats, sums: int) -> tuple[float, float]:
 
 
 FALSE_ALARMS = 0.005
-"""The chance that any look at a program against itself says faster or slower: one comparison of two hundred."""
-FURTHER = 1.25
-"""The next look comes after so many times the pairs."""
+"""The chance that a comparison of a program with itself ever says faster or slower: one in two hundred."""
+PAIRS_TO_NEXT_LOOK = 1.25
+"""The next look comes when there are this many times as many pairs."""
 
 
 def fewest_pairs(level: float) -> int:
-    """Return with how many pairs all differences on one side are no more probable by chance than `level`."""
+    """Return how many pairs are needed before the test can reject anything: all differences have the same sign."""
     return max(ceil(1 - log2(level)), 1)
 
 
@@ -75,27 +90,22 @@ FEWEST_PAIRS = fewest_pairs(FALSE_ALARMS)
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after some pairs: the centre of the differences, and where it lies, at all looks together."""
+    """What is known after some pairs, as logarithms: the estimate, and an interval that holds at all looks together."""
 
     pairs: int
     centre: float
     low: float
     high: float
 
-    @property
-    def half_width(self) -> float:
-        """Half of the interval; infinite after too few pairs."""
-        return (self.high - self.low) / 2 if self.high < inf else inf
-
 
 class Looks:
-    """Spends the chance of a false alarm over the looks.
+    """Spends the chance of a false alarm over the looks of one comparison.
 
-    After a share t of the time, the looks so far may have spent `ln(1 + (e - 1) t)` of it, the spending function of
-    Lan and DeMets (Biometrika 70, 1983) that is like Pocock's bounds. It holds for any times of looking that do not
-    depend on the differences. The levels of the looks are added up as if they excluded each other, which is safe
-    whatever the dependence (Bonferroni). Each is the exact level of its signed-rank test; what its coarse steps leave
-    over goes to later looks. So the intervals of all looks together are right (Jennison and Turnbull, J. R. Statist.
+    When a share t of the time is over, `ln(1 + (e - 1) t)` of the chance may be spent: a spending function like
+    Pocock's bounds (Lan and DeMets, Biometrika 70, 1983). It holds whenever one looks, as long as that does not depend
+    on the differences. Each look spends the exact level of its test. The levels are added up as if no two looks raised
+    the same false alarm, which is never too little (Bonferroni). What a test cannot use, because there are few rank
+    sums, is left for later looks. So the intervals of all looks hold together (Jennison and Turnbull, J. R. Statist.
     Soc. B 51, 1989).
     """
 
@@ -105,18 +115,19 @@ class Looks:
         self._next = 1
 
     def is_due(self, pairs: int, share: float) -> bool:
-        """Return whether a look after so many pairs and this share of the time can tell more than the last one."""
+        """Return whether to look now, after this share of the time: there are enough new pairs to reject something."""
         return (pairs >= self._next or share >= 1) and rejected_sums(pairs, self._left(share)) > 0
 
     def look(self, differences: Floats, share: float) -> Look:
-        """Look at all differences so far."""
+        """Test all differences so far, with what may be spent by now."""
         pairs = len(differences)
         sums = rejected_sums(pairs, self._left(share))
         self.spent += level_of(pairs, sums)
-        self._next = max(pairs + 1, ceil(FURTHER * pairs))
+        self._next = max(pairs + 1, ceil(PAIRS_TO_NEXT_LOOK * pairs))
         return Look(pairs, estimate(differences), *interval(differences, sums))
 
     def _left(self, share: float) -> float:
+        """Return how much of the chance may be spent now."""
         return max(self.level * log(1 + (e - 1) * min(share, 1.0)) - self.spent, 0.0)
 
 
@@ -129,26 +140,26 @@ CANNOT_TELL: Verdict = "cannot_tell"
 
 @dataclass(frozen=True)
 class Judgement:
-    """The step of the second version against that of the first, as ratios; `limit` is the share that matters."""
+    """The step of the second version divided by that of the first; `limit` is the share of the step that matters."""
 
     pairs: int
     ratio: float
     low: float
-    """With `high`, where the ratio lies; 0 and infinite after too few pairs."""
+    """The interval from `low` to `high` holds the ratio; it is 0 to infinity after too few pairs."""
     high: float
     limit: float
     fewest: int = FEWEST_PAIRS
-    """How many pairs an interval needs at least."""
+    """How many pairs a narrower interval needs at least."""
     uneven: bool = False
-    """Whether something else than the versions made the steps as long as they were, so that a small difference between
-    them tells nothing."""
+    """Whether processes of one version differ so much that other programs set the pace: then a small difference is no
+    evidence that the versions are alike."""
 
     @property
     def verdict(self) -> Verdict:
         """Whether the second version is faster or slower, or the same within the limit.
 
-        No difference above the limit: the whole interval is within it, so that two one-sided tests both say so
-        (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987), each at half of the level, where his need the whole.
+        There is no difference above the limit if the whole interval is within it. These are two one-sided tests, each
+        at half of the level (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987, needs the whole level for each).
         """
         if self.high < self.over and self.low > 1 / self.over:
             return CANNOT_TELL if self.uneven else NO_DIFFERENCE
@@ -158,12 +169,12 @@ class Judgement:
 
     @property
     def over(self) -> float:
-        """The ratio from which on a version is slower by more than the limit."""
+        """The ratio above which the second version is slower by more than the limit."""
         return 1 + self.limit
 
     @property
     def is_enough(self) -> bool:
-        """Whether more pairs could change nothing that matters: the difference is beyond the limit, or well known."""
+        """Whether to stop: the difference is certainly beyond the limit, or known to within the limit."""
         if self.verdict == CANNOT_TELL:
             return False
         if self.verdict == NO_DIFFERENCE or self.low > self.over or self.high < 1 / self.over:
@@ -172,20 +183,20 @@ class Judgement:
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether it is certainly slower, and by more than the limit as far as is known."""
+        """Whether it is certainly slower, and the estimate is beyond the limit."""
         return self.verdict == SLOWER and self.ratio > self.over
 
 
 def judge(look: Look, limit: float, fewest: int = FEWEST_PAIRS, *, uneven: bool = False) -> Judgement:
-    """Return what a look at the logarithms of the ratios says."""
+    """Return the judgement by a look; `limit` is a share of the step."""
     high = exp(look.high) if look.high < inf else inf
     return Judgement(look.pairs, exp(look.centre), exp(look.low), high, limit, fewest, uneven)
 
 
 def pairs_for(judgement: Judgement) -> int | None:
-    """Return about how many pairs would tell a difference of the limit; None where nobody knows yet.
+    """Return about how many pairs would make the interval as narrow as the limit; None before there is an interval.
 
-    An interval becomes narrower by the root of the number of pairs.
+    Its width falls with the root of the number of pairs.
     """
     if not 0 < judgement.low <= judgement.high < inf:
         return None

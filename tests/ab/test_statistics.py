@@ -29,8 +29,8 @@ from pinprof.ab.statistics import (
     judge,
     level_of,
     pairs_for,
+    rank_sum_chances,
     rejected_sums,
-    tail,
     walsh_averages,
 )
 from pinprof.ab.times import Difference, Pair
@@ -42,14 +42,14 @@ from pinprof.report.ab.text import sentence
 
 def test_the_rank_sums_of_three_differences_have_their_chances() -> None:
     """Of the eight signs of the ranks 1, 2, 3 the sums are 0 1 2 3 3 4 5 6."""
-    assert (tail(3) * 8).tolist() == [1, 2, 3, 5, 6, 7, 8]
+    assert (rank_sum_chances(3) * 8).tolist() == [1, 2, 3, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("count", range(1, 9))
 def test_the_chances_are_those_of_all_signs(count: int) -> None:
     sums = Counter(sum(rank for rank, up in enumerate(signs, 1) if up) for signs in product([0, 1], repeat=count))
-    every = np.cumsum([sums[each] for each in range(count * (count + 1) // 2 + 1)]) / 2**count
-    assert tail(count) == pytest.approx(every)
+    every = np.cumsum([sums[total] for total in range(count * (count + 1) // 2 + 1)]) / 2**count
+    assert rank_sum_chances(count) == pytest.approx(every)
 
 
 def test_differences_on_one_side_are_certain_from_nine_on() -> None:
