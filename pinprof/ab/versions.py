@@ -170,8 +170,8 @@ class _Pairs:
                 raise
             self.close()
             failed = self._ways.pop(0)
-            if failed.pairs == 1:
-                self._ways[0] = replace(self.way, why_runs=f"side by side they do not run ({error})")
+            if failed.pairs == 1 and not self.way.pairs:
+                self._ways[0] = replace(self.way, why_runs=f"taking turns failed: {error}")
             return self._pair(first)
         del self._ways[1:]
         return pair
@@ -185,12 +185,16 @@ class _Pairs:
 
 
 def _ways(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int) -> list[_Way]:
-    """Return how to measure, the best way first: several pairs at once, one in turns, process after process."""
+    """Return how to measure, the best way first: several pairs at once, one in turns, process after process.
+
+    A program that ends before it has made the steps of all turns takes fewer turns.
+    """
     turns, why_runs = _turns(wanted, first)
     workers = _workers(first)
     ways = [_way_at_once(wanted, first, plan, at_once)] if at_once > 1 else []
     if turns == "steps":
-        ways.append(_Way(1, "steps", "", beside_workers(plan, workers, FEWEST_BESIDE) if workers else plan))
+        plans = [beside_workers(plan, workers, FEWEST_BESIDE)] if workers else [plan, of_known_steps(plan)]
+        ways += [_Way(1, "steps", "", turned) for turned in dict.fromkeys(plans)]
     if wanted != "steps":
         ways.append(_Way(0, "runs", why_runs, without_turns(plan)))
     return ways

@@ -10,6 +10,8 @@ import time
 from dataclasses import asdict, replace
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -294,7 +296,7 @@ def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, mo
     assert made.turns == "steps"
     assert len(made.test.pairs) == 1
     assert made.test.judgement.ratio > 2
-    assert all("not counted" in each for each in told)
+    assert all("not counted" in text for text in told)
     assert made.first[0].imported == (str(tmp_path / "train.py"),)
     monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [made.first[0]])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
@@ -331,6 +333,30 @@ def test_a_pair_with_other_steps_is_measured_again(
     else:
         assert measure_versions(programs, wishes).turns == "steps"
     assert len(made) == (measured or 3)
+
+
+@pytest.mark.parametrize(
+    ("most_turns", "turns", "why"), [(200, 150, ""), (13, 13, ""), (5, 1, "taking turns failed: it ended")]
+)
+def test_a_program_with_few_steps_takes_fewer_turns_and_with_too_few_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_turns: int, turns: int, why: str
+) -> None:
+    def started(_: object, __: object, plan: Plan, ___: int) -> Any:
+        def pair(first: int) -> Pair:
+            if plan.turns > most_turns:
+                raise MeasureError("it ended")
+            return Pair(first, (1e6, 1e6), (1e6, 1e6), Difference(0.0), Difference(0.0))
+
+        return SimpleNamespace(pair=pair, close=lambda: None)
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [timed([1e6] * 300)])
+    monkeypatch.setattr("pinprof.ab.versions.StartedPairs", started)
+    monkeypatch.setattr("pinprof.ab.versions.one_after_the_other", lambda *_: None)
+    monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
+    programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
+    made = measure_versions(programs, Wishes(Bounds(seconds=1.0), 3.0, "auto", StepOptions(), 1))
+    assert (made.turns, made.plan.turns, made.why_runs) == ("runs" if why else "steps", turns, why)
 
 
 def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
