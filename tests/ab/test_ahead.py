@@ -144,8 +144,8 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
     made = measure_versions((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", StepOptions(), 2))
     assert (made.turns, made.why_runs, made.plan.settling) == ("steps", "", 3)
     assert made.plan.turns in {2, 4}
-    assert [len(each.turns) for each in started] == [made.plan.turns] * len(started)
-    assert {len(turn) for each in started for turn in each.turns} == {made.plan.turn_steps}
+    assert [len(run.turns) for run in started] == [made.plan.turns] * len(started)
+    assert {len(turn) for run in started for turn in run.turns} == {made.plan.turn_steps}
     for pair in made.test.pairs:
         assert min(pair.usual_ns) > 18.5e6
         assert abs(pair.usual.value) < 0.08
@@ -167,6 +167,6 @@ def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
     made = measure_versions((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, StepOptions(), 2))
     assert made.turns == "runs"
     assert made.why_runs.endswith(why)
-    assert [len(each.turns) for each in started] == [1] * len(started)
+    assert [len(run.turns) for run in started] == [1] * len(started)
     assert started
     assert f"run after run, {made.plan.turn_steps} steps each" in how_measured(made)

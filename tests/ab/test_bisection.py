@@ -29,10 +29,10 @@ def searched(compare: Callable[[str], Judgement]) -> Bisection:
 
 @pytest.mark.parametrize("culprit", range(1, 9))
 def test_the_first_slower_revision_is_found_in_few_comparisons(culprit: int) -> None:
-    found = searched(lambda commit: slower() if int(commit[1:]) >= culprit else alike())
-    assert found.found == f"c{culprit}"
-    assert len(found.tried) <= 4
-    assert found.ratio == slower()
+    search = searched(lambda commit: slower() if int(commit[1:]) >= culprit else alike())
+    assert search.found == f"c{culprit}"
+    assert len(search.tried) <= 4
+    assert search.ratio == slower()
 
 
 def test_a_revision_that_does_not_run_is_left_out() -> None:
@@ -41,9 +41,9 @@ def test_a_revision_that_does_not_run_is_left_out() -> None:
             raise MeasureError("it failed")
         return slower() if commit >= "c6" else alike()
 
-    found = searched(compare)
-    assert found.found == "c6"
-    assert [each.why for each in found.tried if each.judgement is None] == ["it failed"]
+    search = searched(compare)
+    assert search.found == "c6"
+    assert [attempt.why for attempt in search.tried if attempt.judgement is None] == ["it failed"]
 
 
 def test_revisions_that_do_not_run_before_the_slow_one_remain_suspect() -> None:
@@ -52,17 +52,17 @@ def test_revisions_that_do_not_run_before_the_slow_one_remain_suspect() -> None:
             raise MeasureError("it failed")
         return slower() if commit >= "c4" else alike()
 
-    found = searched(compare)
-    assert found.found is None
-    assert found.suspects == ("c3", "c4", "c5")
-    assert found.why == "the others among them do not run"
+    search = searched(compare)
+    assert search.found is None
+    assert search.suspects == ("c3", "c4", "c5")
+    assert search.why == "the others among them do not run"
 
 
 def test_where_it_cannot_tell_it_names_none() -> None:
-    found = searched(lambda commit: slower() if commit == "c8" else unsure())
-    assert found.found is None
-    assert len(found.suspects) == 8
-    assert "cannot be told" in found.why
+    search = searched(lambda commit: slower() if commit == "c8" else unsure())
+    assert search.found is None
+    assert len(search.suspects) == 8
+    assert "cannot be told" in search.why
 
 
 def test_a_bad_revision_that_is_not_slower_ends_it() -> None:

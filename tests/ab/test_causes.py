@@ -50,8 +50,8 @@ def test_more_kernels_are_the_cause(before: Analysis, tmp_path: Path) -> None:
 
 def test_a_new_copy_is_the_cause_and_so_is_its_wait(before: Analysis, tmp_path: Path) -> None:
     changes = find_changes(before, traced(tmp_path, "after", copies=1), 150e3, NO_CODE)
-    assert {each.kind for each in changes.causes if each.is_certain} >= {"copy", "wait"}
-    assert all(each.count and each.count[0] == 0 for each in changes.causes if each.kind in {"copy", "wait"})
+    assert {change.kind for change in changes.causes if change.is_certain} >= {"copy", "wait"}
+    assert all(change.count and change.count[0] == 0 for change in changes.causes if change.kind in {"copy", "wait"})
 
 
 def test_slower_kernels_are_a_cause_by_their_time_alone(before: Analysis, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_number_that_explains_a_part_comes_before_other_numbers_and_these_befo
 
 def test_what_makes_it_faster_is_not_the_cause_of_a_slow_down(before: Analysis, tmp_path: Path) -> None:
     changes = find_changes(before, traced(tmp_path, "after", kernels=1, copies=1), 100e3, NO_CODE)
-    kinds = [(each.kind, each.more_ns > 0) for each in changes.causes]
+    kinds = [(change.kind, change.more_ns > 0) for change in changes.causes]
     assert kinds[0][1]
     assert ("kernel", False) in kinds
 

@@ -71,7 +71,7 @@ def test_the_first_of_two_is_held_where_it_is_on_two_cores() -> None:
             assert os.sched_getaffinity(0) == set(ALLOWED)
             cores.stay()
             held = os.sched_getaffinity(0), os.sched_getaffinity(autograd)
-            assert [len(each) for each in held] == [1, 1]
+            assert [len(cores_of_thread) for cores_of_thread in held] == [1, 1]
             assert held[0] != held[1]
         cores.free()
         assert os.sched_getaffinity(0) == os.sched_getaffinity(autograd) == set(ALLOWED)

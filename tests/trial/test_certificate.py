@@ -33,7 +33,7 @@ def certificate(
     doubts: frozenset[str] = frozenset(),
 ) -> Certificate:
     """Return the certificate of a patch that is predicted to save so much of a step of 100 ns."""
-    saves, low, high = (100 * each for each in predicted)
+    saves, low, high = (100 * share for share in predicted)
     mend: Any = SimpleNamespace(rule="PIN201")
     first: Any = SimpleNamespace(gpu=gpu, children=0)
     pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))

@@ -27,7 +27,7 @@ def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str],
 
     def measure(without: Sequence[Mend], seconds: float) -> Judgement:
         assert seconds > 0
-        asked.append([str(each.rule) for each in without])
+        asked.append([str(mend.rule) for mend in without])
         found = said.get(str(without[-1].rule))
         if found is None:
             raise MeasureError("it failed")
