@@ -57,7 +57,7 @@ class Running:
         self._printed = printed
 
     def wait(self, seconds: float) -> int | None:
-        """Return the exit status; None if it still runs after so many seconds."""
+        """Return the exit status; None if it still runs after this time."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -20,11 +20,11 @@ Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
 CERTAIN = 0.02
 """A number per step that differs by more than this share has changed; times scatter, numbers hardly do."""
 MOVED = 0.1
-"""A time that differs by less than this share has not changed, as far as one run of each tells."""
+"""A time that differs by less than this share counts as unchanged: one run of each shows no more."""
 EXPLAINS = 0.3
-"""What changes by less than this share of the step's difference is no cause of it."""
+"""What changes by less than this share of the step's difference does not explain it."""
 TOO_MUCH = 5.0
-"""A time that changes by more than so many times the difference is disturbed; a profiler makes times longer."""
+"""A time that changes by more than this multiple of the difference was disturbed: a profiler makes times longer."""
 MOST = 8
 
 

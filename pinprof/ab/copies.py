@@ -31,9 +31,9 @@ repository is in it."""
 MOST_COPIED = 2**30
 """The bytes of a whole copy, without code; what comes then is linked."""
 MOST_ENTRIES = 100_000
-"""A folder with more entries beside code would take long to link."""
+"""A folder with more entries, apart from code, would take long to link."""
 GIT_FOLDERS = ("info", "logs", "refs", "reftable", "rebase-apply", "rebase-merge", "sequencer")
-"""What git has in folders beside objects; others are of hooks, of submodules, and of tools such as LFS."""
+"""Git's folders that are copied, apart from objects; others are of hooks, of submodules, and of tools such as LFS."""
 OF_WORKTREE = {"commondir", "gitdir"}
 """Files by which the git directory of a worktree finds that of its repository, and is found."""
 ALTERNATES = Path("objects", "info", "alternates")
@@ -42,7 +42,7 @@ PUSH_URL = re.compile(r"^(\s*(?:\[[^]]*\]\s*)?)pushurl\b", re.IGNORECASE | re.MU
 IDENTITY = r"^(user|author|committer)\."
 """Settings that say who commits; `includeIf "gitdir:..."` may give them to the folder of the original alone."""
 IDENTITY_FILE = "pinprof-identity"
-"""A file beside the copy's configuration, so that `git config` there finds each name at most once, as it was."""
+"""A file that the copy's configuration includes: in the configuration itself, `git config` would find a name twice."""
 NO_PUSH = """#!/bin/sh
 echo "this copy of a repository pushes nothing" >&2
 exit 1

@@ -17,17 +17,17 @@ SETTLING = 0.1
 """The share of a turn's steps that do not count, because they begin with cold caches; at least one."""
 LONGEST_START_S = 600.0
 TIMES_LONGER = 5.0
-"""A process may take so many times as long as the first of its version."""
+"""A process may take this many times as long as the first of its version."""
 PREFETCHED = 2
 """Batches that a worker of a DataLoader has ready by default: it made them in its program's last turn."""
 COUNTED = 3
-"""A turn beside workers has so many times as many steps that count as it has before them: of several workers that are
-too slow, all bring their batches at nearly the same time, so that only several rounds of them tell their pace."""
+"""In a turn with workers, this many times as many steps count as do not: workers that are too slow bring their batches
+at nearly the same time, so that only several rounds of batches show their pace."""
 
 LONGER_BESIDE = 2.5
-"""And it is so many times as long as another: workers go on only after they have been woken up."""
+"""Such a turn is this many times as long as one without workers: workers go on only after they have been woken up."""
 FEWEST_BESIDE = 2
-"""So many turns beside workers are asked for where turns are wished for, known steps or not."""
+"""The fewest turns with workers where the user wants turns, even if the first run made too few steps for them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Plan:
 
     @classmethod
     def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
-        """Return the plan by the first run of each version: to time steps for so many seconds."""
+        """Return the plan by the first run of each version; `seconds` is how long each process times steps."""
         step_s = max(timed.usual_ns for timed in first) / 1e9
         turn_steps = max(FEWEST_STEPS, ceil(TURN_S / step_s))
         return cls(
@@ -86,7 +86,7 @@ def without_turns(plan: Plan) -> Plan:
 
 
 def beside_workers(plan: Plan, workers: int, fewest: int = 1) -> Plan:
-    """Return the plan for versions with so many workers each: as many turns as the known steps allow.
+    """Return the plan for versions with DataLoader workers: as many turns as the known steps allow.
 
     The first batches of a turn were made before it, when the machine may have been another: their steps settle. The
     number of turns is even, A B B A, so that a machine that becomes slower is so for both. Where the steps are too few

@@ -27,7 +27,7 @@ INTERVAL_S = 0.01
 SHORTEST_S, LONGEST_S = 3.0, 20.0
 """How long to sample the host."""
 ENOUGH_SAMPLES = 24
-"""So many samples of what makes a step slower tell it from chance, also where a busy machine loses half of them."""
+"""This many samples of what makes a step slower do not come by chance, even if a busy machine loses half of them."""
 
 EVERY_S = 0.5
 GPU_EVERY_S = 2.0

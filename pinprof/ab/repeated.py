@@ -51,8 +51,8 @@ def record_repeatedly(
 ) -> Repeated:
     """Record a program so often, and write the trace `output` of the run whose step is the middle one.
 
-    Traces of its children go beside it. The steps of all runs are stored in the traces. A run that fails, or that
-    Ctrl-C ends, is the last; the report is on those before, or on the first run itself.
+    Traces of its children go into the same folder. The steps of all runs are stored in the traces. A run that fails, or
+    that Ctrl-C ends, is the last; the report is on those before, or on the first run itself.
     """
     runs: list[_Run] = []
     status = 0

@@ -28,7 +28,7 @@ TIMES = "times.json"
 MOST_GPU_MEMORY = 0.8
 """The share of a GPU's memory that all processes may hold at once, of what other programs leave."""
 CONTEXT = 0.006
-"""The share of a GPU's memory that a process takes beside its tensors: some 600 MB of 80 GB and more."""
+"""The share of a GPU's memory that a process takes for itself, without tensors: some 600 MB of 80 GB and more."""
 MOST_MEMORY = 0.6
 """The share of the host's free memory that they may hold."""
 STARTING_PER_CORE = 1.25

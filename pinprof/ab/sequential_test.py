@@ -152,7 +152,7 @@ def _missing_s(pairs: Sequence[Pair], bounds: Bounds, spent_s: float, pair_s: fl
 
 
 def is_by_quickest(pairs: Sequence[Pair]) -> bool:
-    """Return whether the quickest step of each turn tells the pairs apart better than the usual one.
+    """Return whether to compare the quickest step of each turn: it scatters less than the usual one.
 
     Other programs make steps longer, never shorter. Where they leave some steps alone, the quickest ones scatter far
     less; where a step is so long that they disturb all, it is the other way round. What is asked is how turns scatter
@@ -165,8 +165,8 @@ def is_by_quickest(pairs: Sequence[Pair]) -> bool:
 def is_uneven(pairs: Sequence[Pair]) -> bool:
     """Return whether the processes of a version are unlike each other.
 
-    Where other programs have the cores, threads that wait for each other make a step ten times as long, whatever else
-    it does: two versions of which one had 30 % more to do were alike within 2 % then.
+    Where other programs have the cores, threads that wait for each other make a step ten times as long, whatever it
+    does: two versions were alike within 2 % although one had 30 % more to do.
     """
     usual = np.log([pair.usual_ns for pair in pairs])
     unlike = np.abs(usual - np.median(usual, axis=0)) > log(UNLIKE)

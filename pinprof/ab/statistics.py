@@ -151,14 +151,14 @@ class Judgement:
     fewest: int = FEWEST_PAIRS
     """How many pairs a narrower interval needs at least."""
     uneven: bool = False
-    """Whether processes of one version differ so much that other programs set the pace: then a small difference is no
-    evidence that the versions are alike."""
+    """Whether processes of one version differ so much that other programs set the pace: then a small difference does
+    not show that the versions are alike."""
 
     @property
     def verdict(self) -> Verdict:
         """Whether the second version is faster or slower, or the same within the limit.
 
-        There is no difference above the limit if the whole interval is within it. These are two one-sided tests, each
+        "No difference" above the limit means that the whole interval is within it. These are two one-sided tests, each
         at half of the level (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987, needs the whole level for each).
         """
         if self.high < self.over and self.low > 1 / self.over:

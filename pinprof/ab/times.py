@@ -53,7 +53,7 @@ class Timed:
 
     @property
     def marks_per_step(self) -> tuple[str, ...]:
-        """How many batches or optimizer steps make a step, as its marker tells; empty for one."""
+        """How many batches or optimizer steps make a step, by the name of its marker; empty for one."""
         return tuple(EVERY.findall(self.marker))
 
     @property
@@ -84,7 +84,7 @@ class Timed:
 def read_times(folder: Path) -> Timed:
     """Return what the processes of a run have written into a folder: of several, the one with the longest step.
 
-    The ranks of a job wait for each other, so that the slowest tells the job's step. Raises MeasureError if there is
+    The ranks of a job wait for each other, so that the slowest sets the job's step. Raises MeasureError if there is
     nothing.
     """
     ranks = [timed for path in sorted(folder.glob("*.json")) if (timed := _read(path)) is not None]
@@ -189,8 +189,7 @@ class Pair:
     mean: Difference
     """Of the means, which see what is only in some of the steps."""
     quickest: Difference | None = None
-    """Of the quickest step of each turn; None where that tells something else: where workers set the pace, so that the
-    quickest step is one whose batch was ready."""
+    """Of the quickest step of each turn; None where workers set the pace: there it is a step whose batch was ready."""
     by_mean: bool = False
     """Whether the mean is the usual step, because workers set the pace: they bring batches in bursts, so that most
     steps find one that is ready."""

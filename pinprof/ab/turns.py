@@ -32,7 +32,8 @@ class Cores:
     """The cores of this thread, and of the one in which PyTorch runs the backward pass, which often has more work.
 
     Where there are both, they can be held where they are: between two steps the second one sleeps, and the system wakes
-    it up on any core. Not beside workers of a DataLoader: those that it starts meanwhile would be held for good.
+    it up on any core. They are not held if there are DataLoader workers: one that starts meanwhile would be held for
+    good.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 TRIES = 3
 """How often a pair is measured whose steps are not alike."""
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""What the drivers of NVIDIA, of WSL and of AMD make. Where no GPU works, two programs beside each other take the cores
+"""What the drivers of NVIDIA, of WSL and of AMD make. Where no GPU works, two programs at the same time take the cores
 from each other: a step of 1 ms took 150 ms on two cores, and would be planned with."""
 MOST_GPU_MEMORY = 0.4
 """The share of a GPU's memory up to which two processes may hold theirs at once."""

@@ -19,7 +19,7 @@ from pinprof.errors import MeasureError
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof."""
 CONFIG = "worker.config"
-"""The file that tells a worker what to do, in the folder of its output."""
+"""The file with a worker's task, in the folder of its output."""
 PINPROF = (
     "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
@@ -129,14 +129,14 @@ class Program:
     """`python train.py --lr 1`, `train.py --lr 1`, `-m package.train`, or `torchrun --nproc-per-node 2 train.py`."""
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What it has beside, or in place of, this process's environment."""
+    """What it has in addition to this process's environment, or in place of it."""
     not_its_own: tuple[str, ...] = ()
     """Folders whose code it must not import: those of the other version, each with a separator at its end."""
 
     def worker_command(self, task: Task, output: Path) -> list[str]:
-        """Return the command of a worker that does the task and writes `output`; its config is a file beside that.
+        """Return the command of a worker that does the task and writes `output`; its config goes into the same folder.
 
-        Raises MeasureError if it is no command of this Python.
+        Raises MeasureError if the command is not one of this Python.
         """
         command = self.python_command()
         work = WorkerConfig(command.name, list(command.args), command.module, task, str(output))

@@ -245,7 +245,7 @@ EVERY_S = 30.0
 
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Give a callback that tells what is going on: on one line of a terminal, else now and then."""
+    """Give a callback that shows a text: on one line of a terminal, or, without a terminal, now and then."""
     on_terminal, last = is_terminal(sys.stderr), 0.0
 
     def tell(text: str) -> None:

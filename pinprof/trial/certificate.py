@@ -19,7 +19,7 @@ Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_c
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found beside the speed."""
+    """What the checks found: numbers and races."""
 
     numbers: Comparison
     guard: Guarded

@@ -103,7 +103,7 @@ def run_noted(
     torch takes kernels that always give the same result, where it has them. If they are `nudged`, the last bit of every
     parameter is changed before the first use of its module: what comes out differs as much as rounding makes it; by
     `updates`, each update of an optimizer also is as much longer as one that rounds what it corrects the means by.
-    Raises CaptureError if there is no such script.
+    Raises CaptureError if the script does not exist.
     """
     program = UserProgram.found(script, args, module=module)
     path, process = path.absolute(), os.getpid()

@@ -12,15 +12,15 @@ from pinprof.errors import MeasureError
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """The distance from 1 to the next number of a type (IEEE 754; bfloat16 has 7 bits after the point)."""
 ULPS = 4.0
-"""Figures that differ by so many of these distances differ by rounding, whatever the program amplifies: a sum of n
+"""Figures that differ by at most this many distances differ by rounding, whatever the program amplifies: a sum of n
 numbers that are rounded on their own is off by some sqrt(n) of them before it is divided by the sum of their
 magnitudes, which is n of them (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2)."""
 AMPLIFIED = 8.0
 """Rounding that begins elsewhere comes out differently: two nudges of one program differ by factors. A difference up to
-so many times that after a nudge of the last bits is rounding."""
+this multiple of that after a nudge of the last bits is rounding."""
 
 FEWEST_LOSSES = 4
-"""So many losses are needed to tell by them alone that the steps between them did the same."""
+"""The fewest losses that show, without anything more, that the steps between them did the same."""
 
 Verdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
 Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"

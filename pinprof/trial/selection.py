@@ -10,11 +10,11 @@ from pinprof.errors import MeasureError
 from pinprof.fix import Mend
 
 Without: TypeAlias = Callable[[Sequence[Mend], float], Judgement]
-"""Measures the set with all against the set without some, for so many seconds at most. Raises MeasureError."""
+"""Measures the set with all against the set without some, for at most this many seconds. Raises MeasureError."""
 With: TypeAlias = Callable[[Sequence[Mend], Mend], Judgement]
 """Measures the program with some proposals and one more against that without the last. Raises MeasureError."""
 Flaw: TypeAlias = Callable[[Sequence[Mend]], str]
-"""Returns why a program with some proposals is no substitute for the original; nothing where it is one."""
+"""Returns why a program with some proposals may not replace the original; empty if it may."""
 Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped_not_shown", "dropped_not_safe"]
 
 
@@ -34,7 +34,7 @@ class Share:
 
     @classmethod
     def measured(cls, mend: Mend, judgement: Judgement) -> "Share":
-        """Return what becomes of a fix of which this is the measurement, with it against without."""
+        """Return what becomes of a fix; the judgement is of the step with it against the step without it."""
         if judgement.verdict == FASTER:
             return cls(mend, "kept", judgement)
         return cls(mend, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
@@ -69,7 +69,7 @@ def without_idle(
 def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Share]]:
     """Return the proposals with which a program computes the same without a new race, and those with which it does not.
 
-    All are tried together. Where that fails each half is, beside those that are known to do no harm.
+    All are tried together. Where that fails, each half is tried together with those that are known to do no harm.
     """
     kept: list[Mend] = []
     dropped: list[Share] = []
@@ -88,7 +88,7 @@ def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Sh
 
 
 def quicker(proposals: Sequence[Mend], measure: With) -> list[Share]:
-    """Return what becomes of each proposal: only those are kept that are shown to save time beside those before them.
+    """Return what becomes of each proposal: it is kept if it is shown to save time on top of those before it.
 
     Those that are predicted to save most are first.
     """

@@ -27,7 +27,7 @@ from pinprof.whatif.verification import Verification, verify
 NUMBER_STEPS, GUARD_STEPS = 10, 30
 """Steps whose numbers are compared, and steps under the guard: a race over a ring of buffers needs a few rounds."""
 PAIRS_AHEAD = 8
-"""Pairs that start at once, as far as the machine has room: so many tell a difference at `FALSE_ALARMS`."""
+"""Pairs that start at once, as far as the machine has room: this many can show a difference at `FALSE_ALARMS`."""
 FALSE_ALARMS = 0.02
 """How often a program against itself is called faster or slower: in one of fifty trials on average at most."""
 AS_LONG = 0.6
@@ -136,7 +136,7 @@ class Trial:
     def _against(
         self, programs: tuple[Program, Program], seconds: float, first: Sequence[Timed] | None = None
     ) -> Measurement:
-        """Measure the second program against the first one, for so many seconds at most."""
+        """Measure the second program against the first one, for at most `seconds`."""
         self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
         wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
         result = measure_versions(programs, wishes, first=first, say=self.say, tell=self.tell)
@@ -164,7 +164,7 @@ class Trial:
     def _with_proposals(
         self, versions: Versions, proposals: Sequence[Mend], shares: tuple[Share, ...], result: Measurement | None
     ) -> tuple[tuple[Share, ...], Measurement | None]:
-        """Take the proposals that are proven beside the certain changes, and measure what that makes.
+        """Add the proposals that are proven to the certain changes, and measure the whole.
 
         Certain changes that were not shown to bring anything are left out where a proposal is taken.
         """

@@ -128,7 +128,7 @@ def under_guard(program: Program, steps: int) -> TaskRun:
 def run_all(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
     """Return what each run has written, or why it has not.
 
-    They run at the same time, or one after the other; what fails beside others runs again alone.
+    They run at the same time, or one after the other; what fails in company runs again alone.
     """
     results: list[Mapping[str, Any] | MeasureError | None] = [None] * len(runs)
     if together:

@@ -102,7 +102,7 @@ def test_of_several_such_threads_the_one_that_works_is_held() -> None:
 
 
 @two_cores
-@pytest.mark.filterwarnings("ignore")  # of a fork beside threads, from Python 3.12 on
+@pytest.mark.filterwarnings("ignore")  # of a fork while threads run, from Python 3.12 on
 def test_what_the_program_starts_meanwhile_is_not_held_for_long() -> None:
     cores = Cores()
     with sleeping_thread():

@@ -140,7 +140,7 @@ def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:
 
 
 def test_steps_that_wait_for_workers_are_compared_by_their_mean() -> None:
-    """Two workers at 6 each: a batch at once, and one that takes all; less work beside does not change their pace."""
+    """Two workers at 6 each: a batch at once, and one that takes all; less other work does not change their pace."""
     slow, quick = ([2.0, 4, 2, 4], [2.0, 4, 2, 4]), ([1.0, 5, 1, 5], [1.0, 5, 1, 5])
     one, other = (replace(timed(*turns), input_fraction=share) for turns, share in ((slow, 0.1), (quick, 0.4)))
     pair = Pair.of(0, [one, other])

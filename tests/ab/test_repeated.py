@@ -32,14 +32,14 @@ TASK = Record(step_marker="auto", options=RecordingOptions())
 
 
 def recording(path: Path, step_ms: float) -> None:
-    """Write a recording of so many equal steps."""
+    """Write a recording of this number of equal steps."""
     path.write_text('{"traceEvents": []}')
     nothing = (0,) * 20
     store(path, {RUN_KEY: RunLog(0, (("plain", 20),), (round(step_ms * MS),) * 20, nothing, nothing, nothing, 0)})
 
 
 def program_of(monkeypatch: pytest.MonkeyPatch, *runs: tuple[float | None, int]) -> None:
-    """Let each run have a step of so many ms, and end with a status; None: it records nothing."""
+    """Let each run have a step of the next of these ms, and end with a status; None: it records nothing."""
     coming = iter(runs)
 
     def ran(command: Sequence[str]) -> int:

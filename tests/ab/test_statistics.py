@@ -245,7 +245,7 @@ def test_pairs_that_agree_go_on_to_the_fewest_that_can_tell() -> None:
 @pytest.mark.parametrize(
     ("differences", "seconds", "pairs"),
     [
-        ([0.9] * 7 + [-0.1] * 9, 6 * 60, 8),  # one says something else
+        ([0.9] * 7 + [-0.1] * 9, 6 * 60, 8),  # one says the opposite
         ([0.01] * 20, 6 * 60, 6),  # less than the limit
         ([0.9] * 20, 4 * 60, 4),  # it would take more than twice the time
     ],

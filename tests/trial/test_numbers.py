@@ -105,7 +105,7 @@ def test_updates_that_round_otherwise_are_rounding_where_the_change_is_known_to_
 
     assert changed("bits", "1.00004") == "different"
     assert changed("updates", "1.00004") == "rounding"
-    assert changed("updates", "1.001") == "different", "a thousandth is no rounding"
+    assert changed("updates", "1.001") == "different", "a thousandth is more than rounding"
 
 
 @pytest.mark.slow
