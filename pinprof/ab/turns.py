@@ -19,6 +19,7 @@ from pinprof.ab.worker import ANY, ANY_CORES, CORES, Turns
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.options import Progress
 from pinprof.processes import children_of, send_signal
+from pinprof.program.machine import Delay
 from pinprof.trace.run_log import PLAIN, SETTLING
 
 PROCESSOR = 36
@@ -150,29 +151,6 @@ def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generat
                 delays_ns.append(delay.now_ns() - before_ns)
         clock.synchronize()
     wait_for_turn(turns, cores)
-
-
-class Delay:
-    """How long this thread has been ready to run while its CPU was with others, as Linux counts it.
-
-    It is read from a file of `/proc`, in 2 us, and stays 0 where there is none.
-    """
-
-    def __init__(self) -> None:
-        self._file = -1
-        with suppress(OSError):
-            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-
-    def now_ns(self) -> int:
-        """Return the sum so far."""
-        with suppress(OSError, IndexError, ValueError):
-            return int(os.pread(self._file, 64, 0).split()[1]) if self._file >= 0 else 0
-        return 0
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
 
 
 @contextmanager

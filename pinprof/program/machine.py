@@ -1,6 +1,7 @@
 """What the machine and the program have: GPUs, clocks, pinned memory, and processes of their own."""
 
 import gc
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,6 +17,30 @@ from pinprof.units import NS_PER_MS
 
 Mark: TypeAlias = Any
 """A moment on the GPU (`torch.cuda.Event`), or None."""
+
+
+class Delay:
+    """How long this thread has been ready to run while its CPU was with others, as Linux counts it.
+
+    It is read from a file of `/proc`, in 2 us, and stays 0 where there is none.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def now_ns(self) -> int:
+        """Return the sum so far."""
+        with suppress(OSError, IndexError, ValueError):
+            return int(os.pread(self._file, 64, 0).split()[1]) if self._file >= 0 else 0
+        return 0
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 class Clock:

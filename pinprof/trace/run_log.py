@@ -57,6 +57,28 @@ class Later:
 
 
 @dataclass(frozen=True)
+class Collections:
+    """Collections of one generation by Python's garbage collector, in the steps that `HostStops` counts."""
+
+    generation: int
+    count: int
+    ns: int
+    longest_ns: int
+
+
+@dataclass(frozen=True)
+class HostStops:
+    """What kept the host's thread from running, in steps without a profiler."""
+
+    steps: int = 0
+    off_cpu_ns: int = 0
+    """The time in which it was ready to run and others had its CPU; 0 where the system does not count it."""
+    collections: tuple[Collections, ...] = ()
+    asked_at: Place | None = None
+    """Where the program asks for most collections of all objects; None where Python begins them by itself."""
+
+
+@dataclass(frozen=True)
 class RunLog:
     """All steps of a run, in order, from its begin to its end; times in ns by the host's clock."""
 
@@ -82,6 +104,7 @@ class RunLog:
     """Why irregular work may be in the recorded steps although it was expected; None if none was."""
     filling: tuple[int, ...] = ()
     """Steps whose batches workers began at the start of a DataLoader, all at once: they do not show its pace."""
+    stops: HostStops = field(default_factory=HostStops)
     runs_ns: tuple[float, ...] = ()
     """The regular step of each run of `pinprof run --repeat`, of this one too, in order; empty for a single run."""
 
@@ -119,6 +142,8 @@ class RunLog:
             *vars(self.later).values(),
             *(count for _, count in self.windows),
             *(work.ns for work in self.work),
+            *(self.stops.steps, self.stops.off_cpu_ns),
+            *chain.from_iterable(vars(of).values() for of in self.stops.collections),
             *self.runs_ns,
             *chain.from_iterable(times),
         )

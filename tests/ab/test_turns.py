@@ -12,10 +12,10 @@ from threading import Thread
 
 import pytest
 
-from pinprof.ab.turns import Cores, Delay, turn_window, wait_for_turn
+from pinprof.ab.turns import Cores, turn_window, wait_for_turn
 from pinprof.ab.worker import ANY_CORES, CORES, Turns
 from pinprof.capture.observe.journal import Journal
-from pinprof.program.machine import Clock
+from pinprof.program.machine import Clock, Delay
 from pinprof.trace.run_log import PLAIN, SETTLING
 
 

@@ -798,6 +798,30 @@ def python_once(texts: Texts, _device: str, _folder: Path) -> None:
     assert seen[0] == seen[1]
 
 
+@trial("PIN608")
+def collecting_by_hand(texts: Texts, _device: str, _folder: Path) -> None:
+    seen: list[list[int]] = []
+    for kind in ("before", "code"):
+        given: list[int] = []
+        texts.run(kind, 0, {"batches": range(250), "train": given.append})
+        seen.append(given)
+    gc.unfreeze()
+    assert gc.isenabled()
+    assert seen[0] == seen[1] == list(range(250))
+
+
+@trial("PIN609")
+def no_more_threads_than_cores(texts: Texts, _device: str, _folder: Path) -> None:
+    threads, seen = torch.get_num_threads(), []
+    for kind in ("before", "code"):
+        given: list[int] = []
+        texts.run(kind, 0, {"batches": range(3), "train": given.append})
+        seen.append((given, torch.get_num_threads() <= (os.cpu_count() or 1)))
+        torch.set_num_threads(64)
+    torch.set_num_threads(threads)
+    assert seen[1] == (seen[0][0], True)
+
+
 @trial("PIN604")
 def ops_on_the_gpu(texts: Texts, device: str, _folder: Path) -> None:
     scores, seen = torch.randn(100), []

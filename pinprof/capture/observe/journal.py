@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from pinprof.capture.observe.stops import Stops
 from pinprof.program.constructors import constructors, noting_constructors
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained, replaced
@@ -59,6 +60,7 @@ class Journal:
     def __init__(self, make_clock: Callable[[], Clock]) -> None:
         self.clock = make_clock()
         self.supply = Supply()
+        self.stops = Stops()
         self.unavoidable: str | None = None
         self._make_clock = make_clock
         self._begins_with_step = True
@@ -92,10 +94,13 @@ class Journal:
     def begin(self, *, with_step: bool) -> None:
         """Note the begin of the run: of its first step, or of its start-up."""
         self._begins_with_step = with_step
+        self.stops.resume()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
 
     def end_step(self, window: str) -> None:
         """Note the end of a step, which pinprof used for this window; call `resume` when the next one begins."""
+        if self._begins_with_step:
+            self.stops.end_step(window)
         compiled_before, self._compiled = self._compiled, _compiled()
         if self._compiled > compiled_before:
             self.worked(COMPILE)
@@ -119,11 +124,13 @@ class Journal:
     def move(self) -> None:
         """Note from now on what this thread does."""
         self._thread = get_ident()
+        self.stops.begin_anew()
 
     def begin_anew(self) -> None:
         """Take all steps so far for start-up, because they were marked otherwise than those that come."""
         self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
         self._steps.clear()
+        self.stops.begin_anew()
         self._work.clear()
         self._untimed.clear()
 
@@ -134,6 +141,7 @@ class Journal:
             self.clock.make_ready()
         else:
             self._opened = None
+        self.stops.resume()
         self._resumed_ns = self.clock.now_ns()
         if self._resumed_ns - self._ended_ns >= LONG_PAUSE_NS:
             self.supply.stand_still()
@@ -194,6 +202,7 @@ class Journal:
             places=tuple(self._places),
             later=self._later,
             unavoidable=self.unavoidable,
+            stops=self.stops.sums(),
             filling=tuple(number for number, step in enumerate(steps) if step.is_filling),
         )
 
@@ -267,6 +276,7 @@ def noticing_work(journal: Journal) -> Iterator[None]:
     """Note in the journal the irregular work that the block does, and its time in DataLoaders; and what it makes."""
     with ExitStack() as undo:
         undo.enter_context(noting_constructors())
+        undo.enter_context(journal.stops.watching())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))

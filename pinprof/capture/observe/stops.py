@@ -1,0 +1,99 @@
+"""What keeps the host's thread from running within steps: Python's garbage collector, and others on its CPU."""
+
+import gc
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from pinprof.program.frames import calling_line
+from pinprof.program.hooks import contained
+from pinprof.program.machine import Delay
+from pinprof.trace.lines import Place
+from pinprof.trace.run_log import PROFILED, WATCH, Collections, HostStops
+
+OLDEST: Final = 2
+"""The generation with all objects: its collections are few, and take long."""
+LEFT_OUT: Final = frozenset({"warm-up", WATCH, *PROFILED})
+"""Windows whose steps differ from those of a run without pinprof."""
+MOST_PLACES: Final = 100
+"""Places that are kept: a collection may begin at any line."""
+
+
+class Stops:
+    """Sums up the stops of the steps that end with `end_step`; `resume` says that a step begins.
+
+    Collections of all threads count, as no thread runs Python meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._delay = Delay()
+        self._delayed_ns = self._delay.now_ns()
+        self._off_cpu_ns = self._steps = self._began_ns = 0
+        self._new: list[tuple[int, int]] = []
+        self._sums: dict[int, Collections] = {}
+        self._places: Counter[Place] = Counter()
+        self._on_collection = contained(self._note)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Listen to the garbage collector in the block."""
+        gc.callbacks.append(self._on_collection)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):  # the program may have emptied the list
+                gc.callbacks.remove(self._on_collection)
+            self._delay.close()
+
+    def end_step(self, window: str) -> None:
+        """Count the stops of a step, unless the window makes its steps longer."""
+        if window in LEFT_OUT:
+            return
+        self._steps += 1
+        self._off_cpu_ns += max(self._delay.now_ns() - self._delayed_ns, 0)
+        for generation, ns in self._new:
+            old = self._sums.get(generation, Collections(generation, 0, 0, 0))
+            self._sums[generation] = Collections(generation, old.count + 1, old.ns + ns, max(old.longest_ns, ns))
+
+    def resume(self) -> None:
+        """Leave out what happened since the last step ended."""
+        self._new.clear()
+        self._delayed_ns = self._delay.now_ns()
+
+    def begin_anew(self) -> None:
+        """Forget the steps so far, and watch the thread that calls it."""
+        self._delay.close()
+        self._delay = Delay()
+        self._off_cpu_ns = self._steps = 0
+        self._sums.clear()
+        self._places.clear()
+        self.resume()
+
+    def sums(self) -> HostStops:
+        """Return the sums so far."""
+        place, times = next(iter(self._places.most_common(1)), (Place(), 0))
+        oldest = self._sums.get(OLDEST)
+        by_hand = oldest is not None and times > oldest.count / 2
+        collections = tuple(self._sums[generation] for generation in sorted(self._sums))
+        return HostStops(self._steps, self._off_cpu_ns, collections, place if by_hand else None)
+
+    def _note(self, phase: str, info: dict[str, Any]) -> None:
+        now = time.perf_counter_ns()
+        if phase == "start":
+            self._began_ns = now
+        elif self._began_ns:
+            self._new.append((info["generation"], now - self._began_ns))
+            self._began_ns = 0
+            if info["generation"] == OLDEST and len(self._places) < MOST_PLACES:
+                self._note_place()
+
+    def _note_place(self) -> None:
+        """Note the line that asked for a collection."""
+        frame = sys._getframe(3)  # noqa: SLF001  of what ran, behind `_note` and what contains it
+        if frame.f_code.co_names and "collect" in frame.f_code.co_names:
+            line = calling_line(frame)
+            if line:
+                self._places[line.place] += 1

@@ -1,0 +1,169 @@
+"""What keeps the host's thread from running: noted by the journal, read from the trace, and said by the rules."""
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from trace_builder import TraceBuilder
+
+from pinprof.capture.observe.stops import Stops
+from pinprof.capture.window.trace_file import store
+from pinprof.measurement.measure import measure
+from pinprof.rules import Finding, find
+from pinprof.trace import read_trace
+from pinprof.trace.lines import Place
+from pinprof.trace.run_log import RUN_KEY, Collections, HostStops, RunLog, run_of_metadata
+
+US = 1000
+LOG = RunLog(1, (("plain", 100),), (1_000_000,) * 100, (0,) * 100, (0,) * 100, (0,) * 100, 6)
+
+
+@pytest.fixture
+def stops() -> Iterator[Stops]:
+    noted = Stops()
+    gc.disable()
+    with noted.watching():
+        yield noted
+    gc.enable()
+
+
+def test_collections_in_a_step_are_summed_by_generation(stops: Stops) -> None:
+    gc.collect(0)
+    stops.resume()  # that was before the step
+    for generation in (2, 0, 0):
+        gc.collect(generation)
+    stops.end_step("plain")
+    sums = stops.sums()
+    assert [(of.generation, of.count) for of in sums.collections] == [(0, 2), (2, 1)]
+    assert all(0 < of.longest_ns <= of.ns for of in sums.collections)
+    assert sums.steps == 1
+
+
+@pytest.mark.parametrize("window", ["warm-up", "recorded", "lines", "watch"])
+def test_steps_under_a_profiler_and_of_the_warm_up_are_left_out(stops: Stops, window: str) -> None:
+    gc.collect()
+    stops.end_step(window)
+    assert stops.sums() == HostStops()
+
+
+def test_the_line_that_asks_for_collections_is_known(stops: Stops) -> None:
+    for _ in range(3):
+        gc.collect()
+        stops.end_step("plain")
+        stops.resume()
+    asked = stops.sums().asked_at
+    assert asked is not None
+    assert (Path(asked.file or "").name, asked.function) == (
+        Path(__file__).name,
+        "test_the_line_that_asks_for_collections_is_known",
+    )
+
+
+def test_nothing_is_left_behind() -> None:
+    before = list(gc.callbacks)
+    with Stops().watching():
+        assert len(gc.callbacks) == len(before) + 1
+    assert gc.callbacks == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"off_cpu_ns": -1}, {"collections": [[2, 1, -3, 0]]}, {"collections": [{"generation": 2}]}, {"steps": "x"}],
+)
+def test_malformed_stops_are_none(change: dict[str, object]) -> None:
+    sound = {"start_up_ns": 1, "windows": [], "step_ns": [], "own_ns": [], "input_ns": [], "gpu_ns": [], "after_ns": 1}
+    assert run_of_metadata(sound | {"stops": {"steps": 3}}) is not None
+    assert run_of_metadata(sound | {"stops": change}) is None
+
+
+def found(folder: Path, stops: HostStops, *, busy: float = 100) -> list[Finding]:
+    """Return what is found of steps of 1000 us in which a GPU is busy for some of it."""
+    builder = TraceBuilder()
+    for start in range(0, 5000, 1000):
+        builder.step(start // 1000, start, 1000)
+        builder.op("aten::add", start + 5, 990)
+        builder.kernel(start + 10, busy, launch=start + 7)
+    path = builder.write(folder / "t.json.gz")
+    store(path, {RUN_KEY: replace(LOG, stops=stops)})
+    trace = read_trace(path)
+    return [each for each in find(measure(trace), trace) if each.rule.id in {"PIN608", "PIN609"}]
+
+
+def test_collections_are_a_cause_of_their_own(tmp_path: Path) -> None:
+    stops = HostStops(100, 0, (Collections(0, 90, 40 * US, US), Collections(2, 4, 20_000 * US, 6000 * US)))
+    (finding,) = found(tmp_path, stops)
+    assert finding.rule.id == "PIN608"
+    assert finding.evidence.text == (
+        "Python's garbage collector adds 200 µs per step, 20 % of it: generation 2 4 times in 100 steps, 5.00 ms each, "
+        "at most 6.00 ms"
+    )
+    assert finding.evidence.cost_ns == pytest.approx(200_400)
+    assert "gc.freeze()" in finding.fix
+
+
+def test_where_the_program_asks_for_collections_it_is_told_the_line(tmp_path: Path) -> None:
+    stops = HostStops(100, 0, (Collections(2, 100, 20_000 * US, 300 * US),), Place("train.py", 7, "main"))
+    (finding,) = found(tmp_path, stops)
+    assert "; the program asks for it at train.py:7" in finding.evidence.text
+    assert (finding.evidence.file, finding.evidence.line) == ("train.py", 7)
+    assert finding.fix.startswith("Call `gc.collect()` less often")
+
+
+@pytest.mark.parametrize(
+    "stops",
+    [
+        HostStops(),
+        HostStops(100, 0, (Collections(0, 200, 2_000 * US, 20 * US),)),  # 2 % of the step
+        HostStops(100, 4_000 * US),  # 4 % of the step
+    ],
+)
+def test_few_and_short_stops_are_no_finding(tmp_path: Path, stops: HostStops) -> None:
+    assert found(tmp_path, stops) == []
+
+
+def test_a_cpu_that_others_take_is_not_the_programs_code(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, HostStops(100, 30_000 * US))
+    assert finding.rule.id == "PIN609"
+    assert finding.evidence.text == (
+        "the host's thread did not run for 300 µs per step, 30 % of it, while it was ready to: other threads or "
+        "processes had its CPU"
+    )
+    assert finding.evidence.file is None
+
+
+def test_a_busy_gpu_hides_most_of_it(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, HostStops(100, 30_000 * US), busy=950)
+    assert finding.evidence.cost_ns < 100 * US
+
+
+PROGRAM = """
+import torch, pinprof
+weight, kept = torch.rand(200, 200), []
+
+class Node:
+    def __init__(self):
+        self.me = self
+
+for number in range(400):
+    for _ in range(20):
+        weight @ weight
+    {work}
+    pinprof.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("work", "rules"), [("[Node() for _ in range(20_000)]", ["PIN608"]), ("pass", [])])
+def test_a_program_that_makes_circles_is_told_of_the_collector(tmp_path: Path, work: str, rules: list[str]) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM.format(work=work))
+    command = [sys.executable, "-m", "pinprof", "run", "-o", "t.json.gz", "train.py"]
+    subprocess.run(
+        command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    )
+    trace = read_trace(tmp_path / "t.json.gz")
+    assert [each.rule.id for each in find(measure(trace), trace) if each.rule.id == "PIN608"] == rules
