@@ -217,6 +217,7 @@ def _loader(drawn: Mapping[int, int], loader: Any, note: _Construction) -> MadeL
         fixed=makers.fixed,
         length=_length(loader),
         begun=note.begun,
+        prefetch_factor=loader.prefetch_factor,
         batch=note.batch,
     )
 

@@ -55,6 +55,10 @@ class Evidence(Placed):
     """What the finding is called, where that is more exact than the title of its rule."""
     fix: str = ""
     """What to do, in words, where the trace allows more exact advice than the rule."""
+    stall_ns: float | None = None
+    """How long the host stands in these waits per step, as traced; None where it is about no waits."""
+    surprise: str = ""
+    """Why the fix saves more than was seen, as a clause; nothing where it does not."""
     keep: str = ""
     """What must come in place of a wait that the fix takes away, as a clause; nothing where it may just go."""
 

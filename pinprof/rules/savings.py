@@ -23,6 +23,10 @@ NOTHING = 0.002
 """A saving below this share of the step counts as none."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
+MANY = 5
+"""The fix of a wait that saves this many times what the wait takes in the trace needs a reason."""
+LONGER = "it saves more than the trace shows: without the profiler the host is faster, and waits longer here"
+
 
 def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
@@ -85,7 +89,15 @@ def _with_saving(finding: Finding, replay: Replay) -> Finding:
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
     more = both.saving_ns - alone.saving_ns > NOISE * replay.step_ns
-    return replace(finding, saving=alone, with_then=both if more else None)
+    evidence = _with_surprise(finding.evidence, alone)
+    return replace(finding, evidence=evidence, saving=alone, with_then=both if more else None)
+
+
+def _with_surprise(evidence: Evidence, saving: Saving) -> Evidence:
+    """Return evidence that says why the fix of short waits saves more than they take in the trace."""
+    if evidence.stall_ns is None or saving.saving_ns <= max(MANY * evidence.stall_ns, evidence.cost_ns):
+        return evidence
+    return replace(evidence, surprise=LONGER, text=f"{evidence.text}; {LONGER}")
 
 
 def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:

@@ -124,6 +124,7 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
         f"{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
         *at_line.place,
         title=_title(sites),
+        stall_ns=cost.stall_ns / steps,
         figures=f"{ops_of(sites)}{within(sites)}, {how_many(cost.count / steps)} {profile.steps.per}, as traced stall "
         f"{duration(cost.stall_ns / steps)} and idle {duration(cost.idle_ns / steps)}",
     )

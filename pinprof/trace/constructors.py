@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from pinprof.trace.lines import Place, Placed
 
+PREFETCHED = 2
+"""Torch's default of `prefetch_factor`."""
 DENSE = "tensor"
 """A tensor in host memory that can be pinned, in the description of a batch."""
 
@@ -44,6 +46,8 @@ class MadeLoader(Placed):
     """How many batches it yields before it begins anew."""
     begun: int = 0
     """How often the program had begun to draw from it when the recording ended."""
+    prefetch_factor: int | None = None
+    """Batches that each worker has ready; None without workers, and in recordings of old versions."""
     batch: object = None
     """What its batches are: `tensor` for a dense one in host memory, another word for what is none, and lists, tuples
     (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None where none was seen."""
@@ -93,6 +97,12 @@ class Made:
     def drawn(self) -> tuple[MadeLoader, ...]:
         """The DataLoaders from which the recorded steps drew."""
         return tuple(loader for loader in self.loaders if loader.drawn)
+
+
+def batches_held(made: Made | None) -> int | None:
+    """Return how many batches the queues hold from which the steps drew; None where that is not known."""
+    held = [loader.num_workers * (loader.prefetch_factor or PREFETCHED) for loader in made.drawn] if made else []
+    return max(held, default=0) or None
 
 
 def _parts(batch: object) -> Iterator[str]:

@@ -22,6 +22,9 @@ ALIKE: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
 MOSTLY: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
+NEARLY: Final = 0.8
+"""Where the GPU works for this share of the step, another cause is named only if all of its range is worth naming: what
+costs about `WORTH` is now above it, now below, in two recordings of one program."""
 MOSTLY_COPIES: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 MOST_NAMED: Final = 3
@@ -75,7 +78,9 @@ def _cause(costs: Mapping[LimitName, Cost], step_ns: float) -> LimitName | None:
     host, gpu = costs[HOST], costs[GPU]
     others = [costs[cause] for cause in CAUSES if cause not in (HOST, GPU)]
     most = max(cost.ns for cost in others)
-    if most < WORTH * step_ns <= host.ns:
+    if gpu.ns >= NEARLY * step_ns and all(cost.range_ns[0] < WORTH * step_ns for cost in (host, *others)):
+        likely = [gpu]
+    elif most < WORTH * step_ns <= host.ns:
         likely = [host]
     elif most < WORTH * step_ns:
         likely = [gpu] if gpu.ns >= MOSTLY * step_ns else []

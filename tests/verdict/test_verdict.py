@@ -221,3 +221,11 @@ def test_a_limit_explains_idle_time_that_there_is(name: LimitName) -> None:
 
 def test_each_cause_of_idle_time_is_explained_by_a_limit() -> None:
     assert {cause for limit in LIMITS.values() for cause in limit.idle} == {*IDLE, OUTSIDE}
+
+
+@pytest.mark.parametrize("recording", ["readback_blocking", "readback_blocking.stack"])
+def test_a_cause_about_the_least_that_is_named_gives_way_to_a_gpu_that_nearly_always_works(recording: str) -> None:
+    verdict = analysis_of(TRACES / f"{recording}.json.gz").findings.verdict
+    copies = next(cost for cost in verdict.costs if cost.cause == "copy")
+    assert copies.range_ns[0] < 0.1 * (verdict.step_ns or 0.0) < copies.range_ns[1]
+    assert verdict.cause == "gpu"

@@ -14,6 +14,7 @@ from pinprof.report.sites import LINE
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, fix_command, named_again
 from pinprof.report.trace.host import named_lines, time_of_line, way_out
+from pinprof.report.trace.kinds import kind_sections, kinds_in_short, phases_in_short
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
@@ -22,6 +23,7 @@ from pinprof.report.trace.verdict import (
     removes_more,
     sentence,
     unfound,
+    unknown_supply,
     way_to_gpu,
     way_to_ranks,
     why_long,
@@ -81,7 +83,7 @@ def _whole(profile: Profile, findings: Findings, waits_by: str, width: int, *, f
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
-    for part in event_sections(profile, findings, waits_by, full=full):
+    for part in (*kind_sections(profile), *event_sections(profile, findings, waits_by, full=full)):
         yield from in_terminal(part)
 
 
@@ -144,6 +146,9 @@ def to_brief(
 def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diffs: bool) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
+    for line in (phases_in_short(profile), kinds_in_short(profile)):
+        if line:
+            yield hanging(Text("  "), Text(printable(line)))
     rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     if not profile.gpus:
@@ -219,6 +224,8 @@ def _change(number: int, action: Action, quoting: Quoting, width: int) -> Iterat
     what, rule = f": {action.finding.title} ", f"({action.finding.rule.id})"
     yield hanging(Text(f"{number:>3}. "), Text.assemble((action.saves, "green"), what, (rule, "dim")))
     yield from _where(action.finding, quoting, width)
+    if action.finding.evidence.surprise:
+        yield Padding(Text(begun(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
     yield hanging(Text(" " * INDENT + "→ "), Text(begun(action.do)))
 
 
@@ -266,7 +273,12 @@ def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     """Yield what changes what one may believe, and what the recorded steps do not show: rows of the full report."""
     sections = (*doubt_sections(profile), *event_sections(profile, findings, full=False))
     ranks = way_to_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
-    notes: list[Sentence] = [*(f"{way}." for way in ranks), *(row for section in sections for row in section.brief)]
+    supply = [f"{words}." for words in (unknown_supply(profile),) if words]
+    notes: list[Sentence] = [
+        *supply,
+        *(f"{way}." for way in ranks),
+        *(row for section in sections for row in section.brief),
+    ]
     rates = rates_of(findings, profile)
     notes += [f"{rates}."] if rates else []
     if notes:

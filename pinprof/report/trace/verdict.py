@@ -14,8 +14,9 @@ from pinprof.report.trace.step import at_work, of_step, unit, while_idle
 from pinprof.report.trace.whole_run import range_of
 from pinprof.report.words import all_together, at_sites, begun, either, printable, untold, worth
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
+from pinprof.trace.constructors import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import between, duration, how_many, percent, ranged
+from pinprof.units import between, counted, duration, how_many, percent, ranged
 from pinprof.verdict import (
     AWAITED,
     BY_HOST,
@@ -23,6 +24,7 @@ from pinprof.verdict import (
     COPY,
     GPU,
     HOST,
+    INPUT,
     IRREGULAR,
     LIMITS,
     Cost,
@@ -43,6 +45,8 @@ ALSO = 0.05
 """Further causes that cost at least this share of the step are named."""
 CLEARLY = 1.1
 """A fix that saves this many times the cost of the verdict's cause also saves time of other causes."""
+USUALLY_HELD = 16
+"""Batches that 8 workers have ready, 2 each: what the queues may hold where their number is not known."""
 PAUSED = 0.5
 """Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
 SLOW_MEANING = (
@@ -170,6 +174,18 @@ def of_causes(verdict: Verdict) -> Iterator[Cost]:
 def way_to_ranks(verdict: Verdict) -> list[str]:
     """Return where to look for what a trace cannot tell of collectives; nothing where they matter not."""
     return [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
+
+
+def unknown_supply(profile: Profile) -> str:
+    """Return that the recorded steps do not show whether workers keep up: their batches may have waited in queues."""
+    held, steps = batches_held(profile.info.made), profile.steps.count
+    if not profile.loader.by_workers or profile.bound == INPUT or profile.estimate.source != "estimated":
+        return ""
+    if steps > (held or USUALLY_HELD):
+        return ""
+    queues = "the workers' queues" + (f", which hold {counted(held, 'batch', 'batches')}," if held else "")
+    has = f"it has {counted(steps, 'step')}, before which {queues} may have been full"
+    return f"The trace cannot tell whether the input keeps up: {has}"
 
 
 # What to do first

@@ -1,0 +1,89 @@
+"""The work of a step by phase and by kind of kernel: two lines of the short report, two tables of the full one."""
+
+from collections.abc import Iterator
+
+from pinprof.analyses.by_name.kinds import KindTime
+from pinprof.measurement.known import given
+from pinprof.measurement.profile import Profile
+from pinprof.report.elements import Column, number_columns
+from pinprof.report.view import Section, Table
+from pinprof.report.words import NOTHING
+from pinprof.units import duration, how_many, percent
+
+MOST_KINDS = 4
+"""Kinds of kernels that the short report names."""
+DIGITS = 2
+"""Of the times of phases: the profiler's cost is in them."""
+LEAST = 0.03
+"""A kind with a smaller share of the kernels' time is not named in the short report."""
+REST = 0.01
+"""A smaller rest is not named."""
+ALL, NONE = 0.95, 0.05
+"""From which share of its time on a kind runs on tensor cores, and up to which it does not."""
+
+
+def phases_in_short(profile: Profile) -> str:
+    """Return the host's and the GPU's time of each phase, as traced; nothing where that is not known."""
+    if profile.launches is None:
+        return ""
+    phases = [f"{phase.name} {_both(phase.host_ns, phase.kernel_ns)}" for phase in profile.launches.phases]
+    return f"Host / GPU, as traced: {', '.join(phases)}"
+
+
+def _both(host_ns: float, gpu_ns: float) -> str:
+    """Return two times, the unit only once where it is the same."""
+    host, gpu = duration(host_ns, DIGITS), duration(gpu_ns, DIGITS)
+    number, unit = host.split(" ")
+    return f"{number if gpu.endswith(f' {unit}') else host} / {gpu}"
+
+
+def kinds_in_short(profile: Profile) -> str:
+    """Return the kinds of kernels with most of their time; nothing where that is not known."""
+    kernels = given(profile.kernels)
+    if kernels is None or not kernels.time_ns:
+        return ""
+    named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST * kernels.time_ns]
+    rest = 1 - sum(kind.time_ns for kind in named) / kernels.time_ns
+    shares = [
+        f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({cores})" if (cores := on_cores(kind)) else "")
+        for kind in named
+    ]
+    return f"Kernels: {', '.join([*shares, *([f'rest {percent(rest)}'] if rest >= REST else [])])}"
+
+
+def on_cores(kind: KindTime) -> str:
+    """Return whether kernels of this kind run on tensor cores; nothing where they have no use for them."""
+    if kind.tensor_core_ns is None or not kind.time_ns:
+        return ""
+    share = kind.tensor_core_ns / kind.time_ns
+    if share >= ALL:
+        return "on tensor cores"
+    return "not on tensor cores" if share <= NONE else f"{percent(share)} on tensor cores"
+
+
+def kind_sections(profile: Profile) -> Iterator[Section]:
+    """Yield the phases, and the kinds of kernels, as tables."""
+    if profile.launches:
+        title = f"Phases, {profile.steps.per} as traced, with the profiler's cost in it"
+        rows = [
+            [phase.name or NOTHING, how_many(phase.launches), duration(phase.host_ns), duration(phase.kernel_ns)]
+            for phase in profile.launches.phases
+        ]
+        columns = [Column("phase"), *number_columns("launches", "host", "GPU")]
+        yield Section(title, tables=[Table("The host's time until each launch", columns, rows)])
+    kernels = given(profile.kernels)
+    if kernels is None or not kernels.time_ns:
+        return
+    title, steps = f"Kinds of kernels, {profile.steps.per}", profile.steps.divisor
+    rows = [
+        [
+            kind.kind,
+            how_many(kind.count / steps),
+            duration(kind.time_ns / steps),
+            percent(kind.time_ns / kernels.time_ns),
+            on_cores(kind) or NOTHING,
+        ]
+        for kind in kernels.kinds
+    ]
+    columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
+    yield Section(title, tables=[Table("Kernels by what they do", columns, rows)])

@@ -1,0 +1,72 @@
+"""The work of a step by phase and by kind of kernel, and what the recorded steps do not show of the input."""
+
+from dataclasses import replace
+
+import pytest
+from recordings import TRACES, analysis_of
+
+from pinprof.analyses.by_name.kinds import KindTime
+from pinprof.measurement.known import Known
+from pinprof.measurement.profile import Profile
+from pinprof.report.trace.kinds import kinds_in_short, on_cores, phases_in_short
+from pinprof.report.trace.verdict import unknown_supply
+from pinprof.trace.constructors import Made, MadeLoader, batches_held
+
+
+def loader(workers: int, ready: int | None = None, drawn: int = 5) -> MadeLoader:
+    return MadeLoader("a.py", 1, "f", True, "L", "D", False, workers, False, False, drawn=drawn, prefetch_factor=ready)
+
+
+def fed(profile: Profile, steps: int, made: Made | None, source: str = "estimated") -> Profile:
+    estimate = replace(profile.estimate, source=source)
+    return replace(
+        profile,
+        step=Known(estimate),
+        loader=replace(profile.loader, waits=steps, in_process=False),
+        steps=replace(profile.steps, count=steps),
+        info=replace(profile.info, made=made),
+    )
+
+
+def test_the_phases_and_the_kinds_of_kernels_are_a_line_each() -> None:
+    profile = analysis_of(TRACES / "launches/bert.before.json.gz").profile
+    assert phases_in_short(profile) == (
+        "Host / GPU, as traced: forward 22 ms / 730 µs, backward 24 / 1.8 ms, optimizer 6.7 ms / 840 µs"
+    )
+    assert kinds_in_short(profile) == (
+        "Kernels: optimizer 25 %, matrix products 22 % (on tensor cores), copies 15 %, reductions 10 %, rest 28 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tensor_core_ns", "words"),
+    [(None, ""), (0, "not on tensor cores"), (500, "50 % on tensor cores"), (1000, "on tensor cores")],
+)
+def test_a_kind_says_how_much_of_it_runs_on_tensor_cores(tensor_core_ns: int | None, words: str) -> None:
+    assert on_cores(KindTime("matrix products", 1, 1000, tensor_core_ns)) == words
+
+
+@pytest.mark.parametrize(
+    ("made", "held"),
+    [
+        (None, None),
+        (Made(), None),
+        (Made((loader(0),)), None),
+        (Made((loader(4),)), 8),
+        (Made((loader(4, 3),)), 12),
+        (Made((loader(4, drawn=0),)), None),
+    ],
+)
+def test_the_queues_hold_what_each_worker_has_ready(made: Made | None, held: int | None) -> None:
+    assert batches_held(made) == held
+
+
+def test_few_steps_do_not_show_whether_workers_keep_up() -> None:
+    profile = analysis_of(TRACES / "pairs/loss_item.before.json.gz").profile
+    of_four = Made((loader(4),))
+    cannot = "The trace cannot tell whether the input keeps up: it has 8 steps, before which the workers' queues"
+    assert unknown_supply(fed(profile, 8, of_four)) == f"{cannot}, which hold 8 batches, may have been full"
+    assert unknown_supply(fed(profile, 8, None)) == f"{cannot} may have been full"
+    assert not unknown_supply(fed(profile, 9, of_four))
+    assert not unknown_supply(fed(profile, 8, of_four, "measured"))
+    assert not unknown_supply(replace(fed(profile, 8, of_four), bound="input"))
