@@ -15,6 +15,7 @@ from pinprof.report.flame import fragment as flame
 from pinprof.report.flame import host_flame, waits_flame
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.steps import shown_numbers
+from pinprof.report.trace.kind_bars import kinds_figure
 from pinprof.report.trace.waits import MAX_ROWS
 from pinprof.report.words import why_not
 from pinprof.trace.tables import Int64s
@@ -22,6 +23,8 @@ from pinprof.units import between, duration
 
 MAX_GPUS = 4
 """Of one trace that have a chart of their steps each."""
+COPIES, SITES, GPUS, STEPS, LENGTHS = 4, 2, 2, 3, 5
+"""The fewest of these of which a chart shows more than the numbers beside it."""
 FEW = 10
 """The lengths of up to this many steps are listed."""
 
@@ -31,17 +34,20 @@ def charts_of(section: str, analysis: Analysis) -> Markup:
     profile = analysis.profile
     if section == "copies":
         chart = None if profile.withheld.copies else copies_chart(analysis.trace)
-        return lines((_unshown(profile.withheld.copies), _chart(chart)))
+        return lines((_unshown(profile.withheld.copies), _chart(chart, COPIES)))
+    if section == "kernels":
+        return kinds_figure(profile)
     if section == "waits":
         why, graph = profile.withheld, waits_flame(profile)
         unshown = _unshown(why.stalls, why.drain, why.per_step)
-        return lines((unshown, _chart(syncs_chart(profile)), flame(graph) if graph else ""))
+        return lines((unshown, _chart(syncs_chart(profile), SITES), flame(graph) if graph else ""))
     if section == "host" and profile.host is not None:
         graph = host_flame(profile)
         return flame(graph) if graph else Markup()
     if section == "idle":
         why = profile.withheld
-        return lines((_unshown(why.busy, why.causes), _chart(None if why.busy or why.causes else idle_chart(profile))))
+        chart = None if why.busy or why.causes else idle_chart(profile)
+        return lines((_unshown(why.busy, why.causes), _chart(chart, GPUS)))
     return Markup()
 
 
@@ -55,9 +61,14 @@ def overlap_of_steps(analysis: Analysis) -> Iterator[Markup]:
         return
     parts, numbers = analysis.details.parts, shown_numbers(analysis.trace)
     for of_device in parts[:MAX_GPUS]:
-        yield shown(overlap_chart(of_device, numbers))
         in_numbers = parts_table(of_device, numbers, profile.steps.whole)
-        yield Markup("<details><summary>The same in numbers</summary>{}</details>").format(in_numbers)
+        chart = _chart(overlap_chart(of_device, numbers), STEPS)
+        yield chart
+        yield (
+            Markup("<details><summary>The same in numbers</summary>{}</details>").format(in_numbers)
+            if chart
+            else in_numbers
+        )
     if len(parts) > MAX_GPUS:
         yield note(f"The first {MAX_GPUS} of {len(parts)} GPUs are drawn.")
 
@@ -69,7 +80,7 @@ def lengths_of_steps(analysis: Analysis) -> Iterator[Markup]:
     if not profile.withheld.step:
         parts = () if isinstance(profile.mean_steps, Withheld) else analysis.details.parts
         longest = max(parts, key=lambda of_device: int(of_device.length_ns.sum()), default=None)
-        yield _chart(steps_chart(analysis.trace, profile, longest))
+        yield _chart(steps_chart(analysis.trace, profile, longest), LENGTHS)
     yield _steps_table(profile)
 
 
@@ -118,8 +129,10 @@ def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Marku
     return table(f"{which} on GPU {parts.device} as traced{first}; the parts add up to its length", columns, cells)
 
 
-def _chart(chart: Chart | None) -> Markup:
-    return shown(chart) if chart else Markup()
+def _chart(chart: Chart | None, fewest: int) -> Markup:
+    """Return a chart as HTML; nothing where each of its series has fewer values than that."""
+    longest = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
+    return shown(chart) if chart and longest >= fewest else Markup()
 
 
 def _unshown(*reasons: Doubt | None) -> Markup:
