@@ -55,6 +55,12 @@ const steer = (timeline, number) => {
   for (const button of root.querySelectorAll("[data-tool]")) {
     button.addEventListener("click", () => drawnWith(timeline).forEach((one) => chooseTool(one, button.dataset.tool)));
   }
+  on(".pin", "click", ({ currentTarget }) => {
+    for (const one of drawnWith(timeline)) one.pinGpus();
+    currentTarget.setAttribute("aria-pressed", String(timeline.isPinned));
+  });
+  root.querySelector(".pin").setAttribute("aria-pressed", String(timeline.isPinned));
+  addEventListener("scroll", () => timeline.pin(), { passive: true });
   on(".back", "click", () => timeline.trail.go(-1));
   on(".forward", "click", () => timeline.trail.go(1));
   on(".closer", "click", () => timeline.zoom(1 / ZOOM));

@@ -44,6 +44,7 @@ TOOLBAR = Markup("""\
 <label>step <select class="step"></select></label>
 <button type="button" class="next" aria-label="next step">&rsaquo;</button>
 </span>
+<button type="button" class="pin common" aria-pressed="true" title="The GPUs' lanes stay on top">GPU on top</button>
 <label class="common">find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
 <button type="button" class="found-next" hidden>next</button>
 <output class="found"></output>
@@ -52,7 +53,8 @@ TOOLBAR = Markup("""\
 <button type="button" class="link common" aria-label="copy link" title="Copy a link to what is shown">link</button>
 <button type="button" class="help common" aria-label="keys" title="All keys (?)">?</button>
 </span>
-</div>""")
+</div>
+<ul class="matches common" aria-label="What was found, by name"></ul>""")
 """The toolbar of a timeline; one that follows another hides what is `common`."""
 
 

@@ -66,6 +66,7 @@ class Overview {
     const { width, ratio } = stage;
     const context = stage.cleared(stage.overview, width, this.height);
     context.drawImage(this.picture(width, ratio, theme), 0, 0);
+    this.paintMatches(context, theme);
     const [left, right] = this.edges(width).map((place) => Math.round(place * ratio));
     const high = this.height * ratio;
     context.fillStyle = theme.card;
@@ -76,6 +77,20 @@ class Overview {
     context.strokeStyle = theme.link;
     context.lineWidth = 2 * ratio;
     context.strokeRect(left, ratio, Math.max(right - left, 2 * ratio), high - 2 * ratio);
+  }
+
+  // A tick for each place where something was found.
+  paintMatches(context, theme) {
+    const { width, ratio } = this.timeline.stage;
+    const [least, most] = this.timeline.whole;
+    const places = new Set();
+    for (const { finder } of drawnWith(this.timeline)) {
+      for (const { lane, at } of finder.flags ? finder.matches : []) {
+        places.add(Math.round(((lane.start[at] - least) / (most - least)) * width * ratio));
+      }
+    }
+    context.fillStyle = theme.text;
+    for (const place of places) context.fillRect(place, this.height * ratio * 0.6, ratio, this.height * ratio);
   }
 
   timeAt(x) {

@@ -4,11 +4,11 @@ const LABEL_MIN = 30; // pixels; narrower rectangles have no label
 const LABEL_PADDING = 4; // pixels
 const LOW = 3; // pixels; nothing is lower
 const GAP_FROM = 6; // pixels; wider rectangles leave one free, so that neighbours are told apart
-const THEME = ["text", "muted", "line", "card", "link"]; // as the page's style names its colours
+const THEME = ["text", "muted", "line", "card", "link", "sans"]; // as the page's style names its colours
 
 const themeOf = (isPaper) => {
   const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${isPaper ? "paper-" : ""}${name}`).trim();
+  const colour = (name) => style.getPropertyValue(`--${isPaper && name !== "sans" ? "paper-" : ""}${name}`).trim();
   return Object.fromEntries(THEME.map((name) => [name, colour(name)]));
 };
 

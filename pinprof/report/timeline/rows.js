@@ -168,6 +168,26 @@ const flagged = (lane, isFound) => {
   return flags;
 };
 
+const RANKS = ["stalls", "gpu", "ops", "calls", "annotations", "steps"]; // what is gone to first; frames come last
+const LISTED = 8; // names of what was found
+
+const rankOf = ({ source }) => (RANKS.includes(source) ? RANKS.indexOf(source) : RANKS.length);
+
+// What was found, by name, in the order of ranks, then the longest time first: [name, { count, time, longest }].
+const byName = (matches) => {
+  const sums = new Map();
+  for (const match of matches) {
+    const { timeline, lane, at } = match;
+    const [name, length] = [nameOf(timeline.data, { lane, first: at }), lane.end[at] - lane.start[at]];
+    const sum = sums.get(name) ?? { rank: rankOf(lane), count: 0, time: 0, longest: match, most: -1 };
+    sums.set(name, sum);
+    sum.count += 1;
+    sum.time += length;
+    if (length > sum.most) [sum.longest, sum.most] = [match, length];
+  }
+  return [...sums].sort(([, one], [, other]) => one.rank - other.rank || other.time - one.time);
+};
+
 class Finder {
   constructor(timeline) {
     this.timeline = timeline;
@@ -198,10 +218,22 @@ class Finder {
   tell() {
     const { root } = drawnLead(this.timeline);
     const finders = drawnWith(this.timeline).map(({ finder }) => finder);
-    for (const { timeline } of finders) timeline.finder.inTime = undefined;
+    for (const { timeline } of finders) timeline.finder.ordered = undefined;
     const count = (finders.length ? finders : [this]).reduce((sum, finder) => sum + finder.count, 0);
     root.querySelector(".found-next").hidden = !this.flags;
+    this.list(root.querySelector(".matches"), finders);
     root.querySelector(".found").textContent = this.flags ? (count ? `${counted(count)} found` : "not found") : "";
+  }
+
+  // Lists by name what was found, each name a button that goes to its longest event.
+  list(list, finders) {
+    const names = this.flags ? byName(finders.flatMap(({ matches }) => matches)) : [];
+    list.replaceChildren(...names.slice(0, LISTED).map(([name, { count, time, longest }]) => {
+      const item = newElement("li", "");
+      item.append(pressable(name, () => longest.timeline.goTo(longest.lane, longest.at)), ` ${counted(count)}, ${duration(time)}`);
+      return item;
+    }));
+    if (names.length > LISTED) list.append(newElement("li", "", `and ${counted(names.length - LISTED)} more names`));
   }
 
   get matches() {
@@ -212,22 +244,26 @@ class Finder {
     return matches;
   }
 
-  // All that was found in timelines that are seen, in order of time.
+  // What was found in timelines that are seen, within the view if any of it is: stalls, GPU work and ops before what is
+  // around them, each in order of time.
   inOrder() {
-    const all = () => seenWith(this.timeline).flatMap(({ finder }) => finder.matches);
-    this.inTime ??= all().sort((one, other) => one.lane.start[one.at] - other.lane.start[other.at]);
-    return this.inTime;
+    if (this.ordered) return this.ordered;
+    const [from, to] = this.timeline.view;
+    const all = seenWith(this.timeline).flatMap(({ finder }) => finder.matches);
+    const shown = all.filter(({ lane, at }) => lane.start[at] >= from && lane.end[at] <= to);
+    this.ordered = (shown.length ? shown : all).sort((one, other) =>
+      rankOf(one.lane) - rankOf(other.lane) || one.lane.start[one.at] - other.lane.start[other.at]);
+    return this.ordered;
   }
 
-  // Goes to the next event that was found, or back; the first time to the first one in the view, or the last before it.
+  // Goes to the next event that was found, or back.
   next(place, by = 1) {
     const lead = drawnLead(this.timeline);
     if (lead !== this.timeline) return lead.finder.next(place, by);
     const { timeline } = this;
     const matches = this.inOrder();
     if (!matches.length) return undefined;
-    const first = Math.max(matches.findIndex(({ lane, at }) => lane.start[at] >= timeline.view[0]), 0);
-    const last = this.place < 0 ? first - (by > 0 ? by : 0) : this.place;
+    const last = this.place < 0 && by > 0 ? -by : this.place;
     this.place = place ?? (last + by + matches.length) % matches.length;
     const { timeline: its, lane, at } = matches[this.place];
     timeline.root.querySelector(".found").textContent = `${counted(this.place + 1)} of ${counted(matches.length)}`;

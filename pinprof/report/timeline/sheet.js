@@ -26,7 +26,8 @@ class Sheet {
     this.isOnPaper = false;
     this.finder = new Finder(this);
     this.overview = new Overview(this);
-    this.placed = layOut(data, this.folded);
+    this.isPinned = !root.dataset.shared; // whether the lanes of GPUs are on top; timelines under each other have no room
+    this.placed = layOut(data, this.folded, this.isPinned);
     this.pointed = undefined; // the place from 0 to 1 on the width where a pointer is
     this.textOf = () => "";
     this.settled = []; // called when the view has come to rest
@@ -71,8 +72,8 @@ class Sheet {
   paint(isWhole = false) {
     const { stage, view } = this;
     const theme = themeOf(this.isOnPaper);
-    this.placed = layOut(this.data, this.folded);
-    const { tops, height } = this.placed;
+    this.placed = layOut(this.data, this.folded, this.isPinned);
+    const { tops, height, pinned } = this.placed;
     const { width, ratio } = stage;
     if (drawnLead(this) === this) this.overview.paint(theme);
     const { ticks, textOf, title } = axisOf(this.data, view, width);
@@ -80,16 +81,25 @@ class Sheet {
     const context = stage.cleared(stage.canvas, width, height);
     const painter = new Painter(this.data, context, { view, width, ratio });
     this.paintGrid(painter, theme, ticks, height);
-    for (const [lane, top] of tops) if (top + ROW > above && top < below) this.paintLane(painter, theme, lane, top);
+    for (const [lane, top] of tops) if (top < pinned || (top + ROW > above && top < below)) this.paintLane(painter, theme, lane, top);
     for (const mark of this.marks.filter(({ start, end }) => start < view[1] && end > view[0])) {
       const reach = reachOf(tops, mark.lanes);
       if (reach) paintMark(painter, theme, mark, reach);
     }
     if (this.link) paintLink(painter, theme, this.link, tops);
+    this.pin(theme);
     this.writeAround(ticks, title);
     this.textOf = textOf;
     this.writePointed();
     this.plot.dataset.view = view.join(" ");
+  }
+
+  // Keeps the lanes on top in sight.
+  pin(theme = themeOf(this.isOnPaper)) {
+    const { headings, tops, pinned } = this.placed;
+    const names = [...tops].map(([{ label }, top]) => ({ text: label, top, middle: top + BAR / 2 }));
+    const groups = headings.map(({ group, top }) => ({ text: group, top, middle: top + HEADING / 2, isHeading: true }));
+    this.stage.pin(this.isOnPaper || this.root.dataset.shared ? 0 : pinned, theme, [...names, ...groups].filter(({ top }) => top < pinned));
   }
 
   paintGrid({ context, ratio, scale, view }, theme, ticks, height) {
@@ -101,7 +111,7 @@ class Sheet {
     const { context, ratio } = painter;
     const labels = [];
     painter.row(this.rowOf(lane), top, BAR, (at, left, right, isLit) => labels.push(at, left, right, isLit));
-    context.font = `${11 * ratio}px system-ui, sans-serif`;
+    context.font = `${11 * ratio}px ${theme.sans}`;
     context.textBaseline = "middle";
     const middle = (top + BAR / 2 + 0.5) * ratio;
     for (let one = 0; one < labels.length; one += 4) {
@@ -125,7 +135,7 @@ class Sheet {
     });
     setText(stage.title, title);
     nameMarks(stage, view, this.marks, placed.tops);
-    const state = [placed.height, stage.gutter, ...this.folded].join();
+    const state = [placed.height, stage.gutter, this.isPinned, ...this.folded].join();
     if (state !== this.written) {
       this.written = state;
       this.writeNames();
@@ -160,7 +170,7 @@ class Sheet {
 
   writeNames() {
     const { stage, placed } = this;
-    const named = this.data.lanes.filter((lane) => placed.tops.has(lane) && lane.label);
+    const named = [...placed.tops.keys()].filter((lane) => lane.label);
     filled(stage.names, "span", named, (span, lane) => {
       setText(span, lane.label);
       span.title = lane.label;
@@ -190,7 +200,7 @@ class Sheet {
   placeOf(event) {
     const bounds = this.stage.body.getBoundingClientRect();
     const x = event.clientX - bounds.left - this.stage.gutter;
-    const y = event.clientY - bounds.top;
+    const y = this.stage.below(event);
     const place = x / this.width;
     const time = this.view[0] + place * (this.view[1] - this.view[0]);
     const lane = [...this.placed.tops].find(([, top]) => y >= top - 2 && y < top + ROW - 2)?.[0];

@@ -56,7 +56,10 @@ class Stage {
     this.ticks = newElement("div", "ticks");
     this.now = newElement("div", "now"); // the time at the pointer
     this.now.setAttribute("aria-hidden", "true");
-    this.head.append(this.overview, this.ticks, this.now);
+    this.pinned = newElement("canvas", "pinned"); // the lanes on top, while the page is scrolled past them
+    this.pinned.setAttribute("aria-hidden", "true");
+    this.pinned.hidden = true;
+    this.head.append(this.overview, this.ticks, this.now, this.pinned);
     this.body = newElement("div", "body");
     this.canvas = newElement("canvas", "rows");
     this.canvas.setAttribute("aria-hidden", "true");
@@ -111,6 +114,31 @@ class Stage {
     return context;
   }
 
+  // Shows the lanes on top again below the axis, where these are scrolled away and enough of the others is in sight.
+  pin(height, theme, texts) {
+    const [{ top, bottom }, below] = [this.body.getBoundingClientRect(), this.head.getBoundingClientRect().bottom];
+    this.pinned.hidden = !height || top >= below || bottom < below + height + PINNED_FROM || height > MOST_PINNED * window.innerHeight;
+    if (this.pinned.hidden) return;
+    const { ratio } = this;
+    const context = this.cleared(this.pinned, this.fullWidth, height);
+    this.pinned.style.marginLeft = 0;
+    context.drawImage(this.canvas, this.gutter * ratio, 0);
+    context.fillStyle = theme.text;
+    context.textBaseline = "middle";
+    for (const { text, middle, isHeading } of texts) {
+      context.font = `${isHeading ? "600 " : ""}${11 * ratio}px ${theme.sans}`;
+      context.textAlign = isHeading ? "left" : "right";
+      context.fillText(text, (isHeading ? 4 : this.gutter - 6) * ratio, middle * ratio);
+    }
+  }
+
+  // How far a place of the window is below the top of the lanes: those that are pinned lie above others.
+  below({ clientY }) {
+    const { top, bottom } = this.pinned.getBoundingClientRect();
+    const isPinned = !this.pinned.hidden && clientY >= top && clientY < bottom;
+    return clientY - (isPinned ? top : this.body.getBoundingClientRect().top);
+  }
+
   // The part of the lanes that is on the screen, from the top, in pixels, with some more on both sides.
   inSight() {
     const { top } = this.body.getBoundingClientRect();
@@ -128,17 +156,27 @@ const GUTTER = 92; // pixels for the names of lanes
 const NARROW = 600; // pixels; on a smaller timeline the names have less room
 const NARROW_GUTTER = 66;
 const RIGHT = 8; // pixels beside the lanes
+const PINNED_FROM = 60; // pixels; pinned lanes leave at least that much to others
+const MOST_PINNED = 0.4; // of the window's height; more lanes are not pinned
 const BELOW = 18; // pixels under the last lane, for the name of a mark
 const TICK_PIXELS = 90;
 const TICK_ROOM = 46; // pixels; a tick that is nearer to the end has no text
 const NEAREST = 20; // ns; no view is shorter
 
+// Lanes in their order: with the GPUs on top, these follow the steps.
+const inOrder = (lanes, gpus) => {
+  const rank = ({ source, group }) => (source === "steps" ? 0 : gpus.has(group) ? 1 : 2);
+  return gpus.size ? [...lanes].sort((one, other) => rank(one) - rank(other)) : lanes;
+};
+
 // Tops of all headings and lanes, in pixels: a heading for each group, then its lanes unless it is folded.
-const layOut = (data, folded) => {
+const layOut = (data, folded, isPinned) => {
   const headings = [];
   const tops = new Map();
   let top = 0;
-  for (const lane of data.lanes) {
+  let pinned = 0; // pixels of the lanes on top
+  const gpus = new Set(data.lanes.filter(({ device }) => isPinned && device !== undefined).map(({ group }) => group));
+  for (const lane of inOrder(data.lanes, gpus)) {
     if (headings.at(-1)?.group !== lane.group) {
       headings.push({ group: lane.group, top, lanes: 0 });
       top += HEADING;
@@ -147,8 +185,9 @@ const layOut = (data, folded) => {
     if (folded.has(lane.group)) continue;
     tops.set(lane, top);
     top += ROW;
+    if (gpus.has(lane.group)) pinned = top;
   }
-  return { headings, tops, height: top + BELOW };
+  return { headings, tops, pinned, height: top + BELOW };
 };
 
 // The groups that are folded until somebody looks into them.

@@ -38,6 +38,12 @@ class Timeline extends Sheet {
     return referenceStep(this.data, this.view);
   }
 
+  // Puts the lanes of GPUs on top, where they stay in sight, or back to their place.
+  pinGpus() {
+    this.isPinned = !this.isPinned;
+    return this.draw();
+  }
+
   // Hides or shows a kind.
   toggle(kind) {
     if (!this.hidden.delete(kind)) this.hidden.add(kind);
@@ -84,7 +90,7 @@ class Timeline extends Sheet {
     const reaches = marks.map(({ lanes }) => reachOf(this.placed.tops, lanes)).filter(Boolean);
     if (!reaches.length) return;
     const { top } = this.stage.body.getBoundingClientRect();
-    const above = this.stage.head.getBoundingClientRect().bottom + BESIDE;
+    const above = this.stage.head.getBoundingClientRect().bottom + this.placed.pinned + BESIDE;
     const below = this.root.querySelector(".drawer").getBoundingClientRect().top - BESIDE;
     const isTogether = Math.max(...reaches.flat()) - Math.min(...reaches.flat()) < below - above;
     const [first, last] = isTogether ? [Math.min(...reaches.flat()), Math.max(...reaches.flat())] : reaches[0];

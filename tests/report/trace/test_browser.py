@@ -114,7 +114,7 @@ def groups(page: Page) -> list[str]:
 def test_a_recording_has_its_lanes_and_hovering_tells_what_ran(opened: Opened) -> None:
     page = opened(TRACES / "pageable_blocking.stack.json.gz")
     lanes = page.locator(".timeline .names span").all_text_contents()
-    assert [lanes[0], *lanes[-2:]] == ["host", "overlap", "stream 7"]
+    assert lanes[:3] == ["host", "overlap", "stream 7"]
     assert {"stalls", "ops", "calls"} <= set(lanes)
     page.locator("select.step").select_option("ProfilerStep#3")
     view(page)
@@ -255,7 +255,10 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
     find.fill("ATEN::ITEM")
     page.wait_for_function("() => document.querySelector('.found').textContent.endsWith(' found')")
     find.press("Enter")
-    assert page.locator(".found").inner_text().split(" of ")[1] == str(page.locator("select.step option").count() - 1)
+    shown = page.locator(".timeline .found").first.inner_text().split(" of ")[1]
+    listed = page.locator(".matches").inner_text()
+    assert listed.startswith(f"aten::item {page.locator('select.step option').count() - 1}, ")
+    assert 0 < int(shown) <= page.locator("select.step option").count() - 1  # those of the steps that are shown
     assert page.locator(".chosen").inner_text().startswith("aten::item")
     assert view(page) == before  # it is wide enough to be seen
     places = [page.locator(".found").inner_text().split()[0]]
@@ -266,6 +269,39 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
     expect(page.locator(".labels .mark")).to_have_text(["chosen"])
     find.fill("no such name")
     page.wait_for_function("() => document.querySelector('.found').textContent == 'not found'")
+
+
+def test_what_was_found_is_listed_by_name_with_kernels_before_python_frames(opened: Opened) -> None:
+    page = opened(TRACES / "mask_loss.stack.json.gz")
+    page.locator(".timeline .find").fill("index")
+    names = page.locator(".matches button")
+    names.first.wait_for()
+    found = names.all_inner_texts()
+    places = [next(at for at, name in enumerate(found) if part in name) for part in ("kernel", "aten::", "_utils.py")]
+    assert places == sorted(places)
+    names.nth(places[1]).click()
+    assert page.locator(".chosen").inner_text().startswith("aten::index")
+
+
+def test_the_lanes_of_the_gpu_stay_in_sight_with_details_open_until_they_are_let_go(opened: Opened) -> None:
+    page = opened(TRACES / "mask_loss.stack.json.gz")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.locator(".timeline").scroll_into_view_if_needed()
+    pinned = page.locator(".plot .pinned")
+    assert not pinned.is_visible()
+    page.evaluate("scrollTo(0, document.querySelector('.plot .body').getBoundingClientRect().top + scrollY)")
+    expect(pinned).to_be_visible()
+    box = pinned.bounding_box()
+    assert box
+    assert box["height"] < 0.4 * 720
+    page.mouse.click(box["x"] + 300, box["y"] + box["height"] - 12)  # in the stream, though other lanes lie below
+    page.wait_for_selector(".chosen:not([hidden])")
+    assert "stream 7" in page.locator(".chosen").inner_text()
+    lanes = page.locator(".names span")
+    assert lanes.all_inner_texts()[:2] == ["host", "overlap"]
+    button(page, "GPU on top").click()
+    view(page)
+    assert lanes.all_inner_texts()[:2] == ["host", "stalls"]
 
 
 def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
