@@ -6,12 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import escape
 
+from pinprof.analyses.idle import IDLE
 from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.report.elements import Markup
 from pinprof.report.timeline.facts import awaited_rows
 from pinprof.report.timeline.steps import choose_window
 from pinprof.rules import Finding
+from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Table
 
@@ -59,6 +61,12 @@ def worst_instance(analysis: Analysis, finding: Finding) -> Instance | None:
     copy = _worst_copy(details, finding)
     if copy is not None:
         return _of_copy(details, copy)
+    kernels = np.array(sorted(finding.evidence.edits.removed_works), np.int64)
+    if len(kernels):
+        gpu = details.trace.gpu
+        return _around([_mark("the kernel", "gpu", gpu, int(kernels[gpu.duration_ns[kernels].argmax()]))])
+    if finding.rule.family == "launches" and not analysis.profile.withheld.causes:
+        return _of_gap(details)
     times = details.loader.times
     if finding.rule.family == "input" and len(times.start):
         return _of_input(details, int((times.end - times.start).argmax()))
@@ -122,6 +130,19 @@ def _of_copy(details: Details, place: int) -> Instance:
     if launch != NONE:
         marks.append(_mark(LINKED["launch"], "calls", trace.calls, launch))
     return _around(marks)
+
+
+def _of_gap(details: Details) -> Instance | None:
+    """Return the longest time in the complete steps in which a GPU is idle because the next launch comes late."""
+    gaps = [
+        Mark("GPU idle", f"device {of_device.device}", start, end)
+        for of_device in details.gaps
+        for is_late in [of_device.cause == list(IDLE).index("host_wait")]
+        for late in [is_late & in_complete_steps(details.trace, of_device.times.start)]
+        for start, end in zip(of_device.times.start[late].tolist(), of_device.times.end[late].tolist(), strict=True)
+    ]
+    longest = max(gaps, key=lambda gap: gap.end_ns - gap.start_ns, default=None)
+    return _around([longest]) if longest else None
 
 
 def _of_input(details: Details, place: int) -> Instance:

@@ -14,6 +14,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.elements import Column, Markup, Share, facts, shares, table, unbroken
 from pinprof.report.page import page
+from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.report.trace.page import timeline_page, to_html
 from pinprof.trace import read_trace
 
@@ -153,7 +154,8 @@ def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(t
     text = read.text.replace("\N{NO-BREAK SPACE}", " ")
     assert [f"value{number} (train.py) : aten::item, 1 per step" in text for number in range(12)] == [True] * 12
     shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
-    assert len(shown) == 1 + 10  # of the finding; of its ten costliest sites
+    of_waits = [attributes for attributes in shown if "the wait" in (attributes["data-zoom"] or "")]
+    assert len(of_waits) == 1 + 10  # of the finding; of its ten costliest sites
     assert all("data-zoom" in attributes for attributes in shown)
 
 
@@ -306,3 +308,17 @@ def test_kinds_of_kernels_are_a_picture_where_there_are_two(tmp_path: Path) -> N
     assert "matrix products 400 µs, 67 % 75 % on tensor cores" in text
     assert "elementwise 200 µs, 33 % vectorized_elementwise_kernel" in text
     assert "Kernels by what they do" not in report_of(copying(), tmp_path).text
+
+
+def test_a_gpu_that_waits_for_launches_is_shown_at_its_longest_gap() -> None:
+    analysis = analysis_of(TRACES / "launches" / "gpt2.before.json.gz")
+    first = analysis.findings[0]
+    instance = worst_instance(analysis, first)
+    assert first.rule.id == "PIN601"
+    assert instance
+    (idle,) = instance.marks
+    assert (idle.what, idle.where) == ("GPU idle", "device 0")
+    gaps = analysis.details.gaps[0].times
+    assert idle.end_ns - idle.start_ns <= int((gaps.end - gaps.start).max())
+    gpu = analysis.trace.gpu
+    assert not ((gpu.start_ns < idle.end_ns) & (gpu.end_ns > idle.start_ns)).any()
