@@ -52,6 +52,7 @@ class Overview {
       const painter = new Painter(one.data, context, { view: timeline.whole, width, ratio });
       painter.row(one.rowOf(lane), 2 + at * (STRIP + 2), STRIP);
     });
+    this.paintMatches(context, theme, width * ratio, ratio);
     return this.drawn;
   }
 
@@ -66,7 +67,6 @@ class Overview {
     const { width, ratio } = stage;
     const context = stage.cleared(stage.overview, width, this.height);
     context.drawImage(this.picture(width, ratio, theme), 0, 0);
-    this.paintMatches(context, theme);
     const [left, right] = this.edges(width).map((place) => Math.round(place * ratio));
     const high = this.height * ratio;
     context.fillStyle = theme.card;
@@ -80,13 +80,12 @@ class Overview {
   }
 
   // A tick for each place where something was found.
-  paintMatches(context, theme) {
-    const { width, ratio } = this.timeline.stage;
+  paintMatches(context, theme, wide, ratio) {
     const [least, most] = this.timeline.whole;
     const places = new Set();
     for (const { finder } of drawnWith(this.timeline)) {
       for (const { lane, at } of finder.flags ? finder.matches : []) {
-        places.add(Math.round(((lane.start[at] - least) / (most - least)) * width * ratio));
+        places.add(Math.round(((lane.start[at] - least) / (most - least)) * wide));
       }
     }
     context.fillStyle = theme.text;

@@ -207,6 +207,7 @@ class Finder {
     this.flags = isFound && new Map(lanes.map((lane) => [lane, flagged(lane, isFound)]));
     this.place = -1;
     this.count = 0;
+    this.kept = undefined;
     for (const flags of this.flags?.values() ?? []) for (let at = 0; at < flags.length; at++) this.count += flags[at];
     for (const [lane, row] of timeline.rows) row.light(this.flags?.get(lane));
     timeline.version += 1;
@@ -237,11 +238,12 @@ class Finder {
   }
 
   get matches() {
-    const matches = [];
+    if (this.kept) return this.kept;
+    this.kept = [];
     for (const [lane, flags] of this.flags ?? []) {
-      for (let at = 0; at < flags.length; at++) if (flags[at]) matches.push({ timeline: this.timeline, lane, at });
+      for (let at = 0; at < flags.length; at++) if (flags[at]) this.kept.push({ timeline: this.timeline, lane, at });
     }
-    return matches;
+    return this.kept;
   }
 
   // What was found in timelines that are seen, within the view if any of it is: stalls, GPU work and ops before what is
