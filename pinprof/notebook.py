@@ -25,6 +25,7 @@ from pinprof.ranks.runs import checked_pattern
 from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
+from pinprof.report.comparison.words import verdict
 from pinprof.report.elements import Markup
 from pinprof.report.job import text as job_text
 from pinprof.report.page import framed
@@ -238,7 +239,14 @@ def analyze(source: Source, *, machine: str | os.PathLike[str] | None = None) ->
     Raises TraceError if the source cannot be read as a trace, PinprofError if `machine` cannot be read as a bench.
     """
     pinning = None if machine is None else read_machine(machine)
-    return Report(analyse(source if isinstance(source, Trace) else read_trace(os.fspath(source)), pinning))
+    return Report(analyse(source if isinstance(source, Trace) else read_trace(_file(source)), pinning))
+
+
+def _file(source: str | os.PathLike[str]) -> str:
+    path = os.fspath(source)
+    if Path(path).is_dir():
+        raise TraceError(f"{path}: is a folder; name a trace in it, or read all ranks of a job by pinprof.analyze_job")
+    return path
 
 
 def load(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Report:
@@ -266,6 +274,16 @@ class ComparisonReport(_Page):
     after: Report
     comparison: Comparison
     _title = "pinprof comparison"
+
+    @property
+    def verdict(self) -> str:
+        """What became of the step, in a sentence; `comparison.verdict` has it in a word."""
+        return verdict(self.comparison)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The figures before and after, the step first: times in ms."""
+        return frames.figures(self.comparison)
 
     def __str__(self) -> str:
         return comparison_text.to_text(self.comparison)
@@ -302,14 +320,21 @@ class JobReport(_Text):
     skipped: dict[str, str]
     """Files that could not be measured, with the reason."""
 
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ranks: the step of each, what it would be alone, and what it waits for, in ms per step."""
+        return frames.ranks(self.ranks)
+
     def __str__(self) -> str:
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
         return job_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
     @property
     def _contents(self) -> _Contents:
+        slowest = self.ranks.slowest_rank
+        who = "none holds up the others" if slowest is None else f"rank {slowest} holds up the others"
         return _Contents(
-            f"report on a job: {counted(len(self.parts), 'rank')}, slowest {self.ranks.slowest_rank}",
+            f"report on a job: {counted(len(self.parts), 'rank')}, {who}",
             [part.profile for part in self.parts],
             lambda: to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
         )

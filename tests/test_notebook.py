@@ -367,3 +367,40 @@ def test_reprs_fit_on_a_line(report: Report) -> None:
     for thing in (report, report.trace, report.profile, report.analysis, report.whatif(pin=True), pinprof.Scenario()):
         assert "\n" not in repr(thing)
         assert len(repr(thing)) < 400
+
+
+def test_a_comparison_has_the_verdict_of_its_text_and_its_figures_as_a_table(report: Report) -> None:
+    comparison = pinprof.compare(report, TRACES / "prefetch.json.gz")
+    assert comparison.verdict == json.loads(comparison.to_json())["sentence"]
+    assert f"{comparison.verdict}." in str(comparison)
+    table = comparison.table.set_index("name")
+    assert list(table.columns[:5]) == ["device", "before", "after", "difference", "fraction"]
+    assert table.loc["step_ms", "before"] == pytest.approx(report.step_ms)
+    assert table.loc["step_ms", "outcome"] == "better"
+
+
+def test_a_job_has_a_table_of_its_ranks() -> None:
+    job = pinprof.analyze_job(sorted(TRACES.glob("ranks/sleeping_rank.rank?.before.json.gz")))
+    assert repr(job) == "<pinprof report on a job: 2 ranks, rank 1 holds up the others; print it>"
+    assert job.table["rank"].tolist() == [0, 1]
+    assert job.table["alone_ms"].tolist() == [row["alone_ms"] for row in json.loads(job.to_json())["ranks"]["rows"]]
+
+
+def test_a_folder_is_no_trace_and_the_way_to_a_job_is_said() -> None:
+    with pytest.raises(TraceError, match=r"is a folder; name a trace in it, .* pinprof\.analyze_job"):
+        pinprof.load(TRACES)
+
+
+def test_an_address_that_does_not_answer_is_an_error_in_a_line() -> None:
+    with pytest.raises(TraceError) as raised:
+        pinprof.load("http://127.0.0.1:9/trace.json.gz")
+    assert "\n" not in str(raised.value)
+    assert "cannot be read" in str(raised.value)
+
+
+def test_tables_and_findings_say_what_they_are_in_a_line(report: Report) -> None:
+    assert repr(report.trace.gpu).startswith("<pinprof Activities, 118 rows: start_ns, end_ns, name, ")
+    assert repr(report.analysis.findings[0]).startswith("<pinprof PIN102: copies to the GPU without")
+    for shown in (report.trace.gpu, report.trace.calls, report.analysis.findings[0]):
+        assert "\n" not in repr(shown)
+        assert len(repr(shown)) < 250

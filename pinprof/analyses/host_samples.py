@@ -21,6 +21,13 @@ KINDS: tuple[Kind, ...] = ("user", "torch", "library", "input")
 LOADER = "torch/utils/data/dataloader.py"
 """All that is called from this file is input."""
 
+BACKWARD_IN = ("torch/autograd/__init__.py", "torch/_tensor.py")
+MODULE = "torch/nn/modules/module.py"
+OPTIMIZERS = "torch/optim/"
+"""Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
+ONE_WAY = 0.9
+"""A function with this share of the samples is only on the way to what takes the time."""
+
 IMPORT = "<frozen importlib"
 """The files of the machinery of imports begin like this."""
 
@@ -77,6 +84,9 @@ class CalledLine(Placed):
     """Its samples of kind `library` by what it calls, most first."""
     imports: int = 0
     """Its samples in imports, which a program does once."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Its samples by what runs below it, most first: a phase of the step, else the function of a library in which the
+    stacks part."""
 
     @property
     def count(self) -> int:
@@ -126,6 +136,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     called: dict[Place, Counter[Kind]] = {}
     libraries: defaultdict[Place, Counter[LibraryCall]] = defaultdict(Counter)
     imports: Counter[Place] = Counter()
+    below: defaultdict[Place, Counter[tuple[HostFrame, ...]]] = defaultdict(Counter)
     lines, functions = _Counts(), _Counts()
     for stack in profile.stacks:
         frames = [_with_origin(profile.frames[index]) for index in stack.frames]
@@ -133,6 +144,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         kinds[kind] += stack.count
         users = _users(frames)
         called.setdefault(users, Counter())[kind] += stack.count
+        below[users][tuple(_below(frames))] += stack.count
         if any(frame.file.startswith(IMPORT) for frame in frames):
             imports[users] += stack.count
         elif kind == "library":
@@ -145,7 +157,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         steps=profile.steps,
         interval_ms=profile.interval_ms,
         kinds=tuple(kinds.most_common()),
-        called=_called(called, libraries, imports),
+        called=_called(called, libraries, imports, below),
         lines=lines.places(),
         functions=functions.places(),
     )
@@ -166,6 +178,53 @@ def _users(frames: list[HostFrame]) -> Place:
     return Place()
 
 
+def _below(frames: list[HostFrame]) -> list[HostFrame]:
+    """Return the frames that the program's innermost line calls."""
+    last = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
+    return frames[last + 1 :]
+
+
+def _parts(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
+    """Return the samples of stacks by phase of the step; those of none by the function in which they part."""
+    parts: Counter[str] = Counter()
+    others: Counter[tuple[str, ...]] = Counter()
+    for frames, count in stacks.items():
+        phase = _phase(frames)
+        if phase:
+            parts[phase] += count
+        elif frames:
+            others[tuple(frame.function for frame in frames)] += count
+    for functions, count in _parted(others).items():
+        parts[functions] += count
+    return tuple(parts.most_common())
+
+
+def _phase(frames: tuple[HostFrame, ...]) -> str:
+    """Return the phase of the step that a stack is in; nothing where none is certain.
+
+    An optimizer may call the step that it is given, and that the model: the innermost work counts.
+    """
+    calls = [(frame.file.replace("\\", "/"), frame.function) for frame in frames]
+    if any(file.endswith(BACKWARD_IN) and function == "backward" for file, function in calls):
+        return "backward"
+    if any(file.endswith(MODULE) and "call_impl" in function for file, function in calls):
+        return "forward"
+    return "optimizer" if any(OPTIMIZERS in file for file, _ in calls) else ""
+
+
+def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
+    """Return the samples by the function in which the stacks part, from the outermost on."""
+    depth, whole = 0, sum(stacks.values())
+    while True:
+        here: Counter[str] = Counter()
+        for functions, count in stacks.items():
+            here[functions[min(depth, len(functions) - 1)]] += count
+        goes_on = any(len(functions) > depth + 1 for functions in stacks)
+        if not goes_on or not here or max(here.values()) < ONE_WAY * whole:
+            return here
+        depth += 1
+
+
 def _library_call(frames: list[HostFrame]) -> LibraryCall:
     """Return what the program's innermost line calls in a stack that ends in a library."""
     last = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
@@ -184,12 +243,14 @@ def _called(
     counts: Mapping[Place, Counter[Kind]],
     libraries: Mapping[Place, Counter[LibraryCall]],
     imports: Mapping[Place, int],
+    below: Mapping[Place, Mapping[tuple[HostFrame, ...], int]],
 ) -> tuple[CalledLine, ...]:
     lines = (
         CalledLine(
             *place,
             kinds=tuple(kinds.most_common()),
             libraries=tuple(libraries.get(place, Counter()).most_common()),
+            parts=_parts(below.get(place, {})),
             imports=imports.get(place, 0),
         )
         for place, kinds in counts.items()

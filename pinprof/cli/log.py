@@ -10,7 +10,15 @@ import click
 from pinprof.cli.options import NO_SOURCE, JobOptions, MachineFile, code_of, job_options, jobs_option, machine_option
 from pinprof.cli.report import job_page
 from pinprof.cli.terminal import fail, progress, say
-from pinprof.cli.traces import analysing, chosen_job, expanded, measured_ranks, read, say_what_has_no_effect
+from pinprof.cli.traces import (
+    analysing,
+    chosen_job,
+    expanded,
+    measured_ranks,
+    read,
+    say_skipped,
+    say_what_has_no_effect,
+)
 from pinprof.units import counted
 
 if TYPE_CHECKING:
@@ -124,7 +132,9 @@ def _logged_of_job(files: list[str], code: "Code", machine: MachineFile | None, 
     from pinprof.report.scalars import to_logged
     from pinprof.report.trace.json import to_json
 
-    of_job = chosen_job(measured_ranks(files, job, machine), job)
+    measured_files, skipped = measured_ranks(files, job, machine)
+    say_skipped(skipped)
+    of_job = chosen_job(measured_files, job)
     if of_job is None:
         fail(f"a run gets one report; log these traces one by one, e.g. {shlex.quote(files[0])}")
     measured, remarks = of_job

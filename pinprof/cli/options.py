@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pinprof.trace.info import Info
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
+FULL_ROWS = 15
+"""Rows that the full report has of a table."""
 JOBS = "pinprof.jobs"
 """The key of the number of processes that read traces, in the context of the command."""
 
@@ -74,7 +76,14 @@ class TextOptions(NamedTuple):
     waits_by: str | None = None
     """Waits in libraries are added up by `line` or `library`; None: by line, and only in the full report."""
     full: bool = False
-    """Whether the text has all tables with all rows."""
+    """Whether the text has all tables."""
+    all_rows: bool = False
+    """Whether it has them with all rows."""
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether the text is the full report."""
+        return bool(self.full or self.all_rows or self.waits_by)
 
 
 text_options = grouped(
@@ -86,7 +95,13 @@ text_options = grouped(
         help="Print the tables. Add up waits in libraries by the line of your code that calls them, as --full does, "
         "or by the library's function.",
     ),
-    click.option("--full", is_flag=True, help="Print all tables: the step, copies, waits, idle time, kernels, ops."),
+    click.option(
+        "--full",
+        is_flag=True,
+        help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
+        f"{FULL_ROWS} largest rows.",
+    ),
+    click.option("--all", "all_rows", is_flag=True, help="Print the tables with all rows."),
 )
 """Adds the options about the text of a report to a command, which gets them as `text`."""
 

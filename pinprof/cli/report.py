@@ -1,8 +1,9 @@
 """`pinprof report` and `pinprof timeline`: what a trace shows."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import click
@@ -26,6 +27,7 @@ from pinprof.cli.terminal import (
     page_options,
     progress,
     say,
+    say_written,
     show,
     write,
 )
@@ -38,6 +40,7 @@ from pinprof.cli.traces import (
     print_report,
     read,
     read_all,
+    say_skipped,
     say_what_has_no_effect,
     write_page,
     write_plotly,
@@ -54,8 +57,8 @@ if TYPE_CHECKING:
     HtaFigures: TypeAlias = dict[str, Breakdown]
     """HTA's figures on traces, by the paths that the report shows."""
 
-NAMED = 4
-"""The most traces that the next command names."""
+NAMED = 60
+"""Characters of several traces up to which a command names each."""
 
 
 @click.command(short_help="Say why a recorded step is slow, and what to change.")
@@ -89,14 +92,16 @@ def report(  # noqa: PLR0913  options of one command
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
-    The report says in a few lines why the step is slow, where it goes, and what to change; --full prints all tables.
+    The report says in a few lines why the step is slow, where it goes, and what to change; --full prints the tables,
+    with the 15 largest rows of each, and --all with all rows.
     It never shows a time that the profiler inflates as the step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
     Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
     holds several runs, which their recording times tell apart, it reports on one. The page of a job shows all ranks in
-    one figure.
+    one figure. Traces that are no job have a line each: the step, what limits it, the first change, and what that
+    saves; --full prints their reports one after the other.
 
     \b
     Examples:
@@ -111,6 +116,7 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report trace.json.gz --hta
       pinprof report trace.json.gz --waits-by library
       pinprof report trace.json.gz --full
+      pinprof report traces/
       pinprof report trace.json.gz --machine bench.json
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
@@ -122,21 +128,25 @@ def report(  # noqa: PLR0913  options of one command
     files = [path for argument in arguments for path in argument.files]
     if plotly_file and len(files) > 1:
         fail(f"--plotly draws one trace, and here are {len(files)}; pinprof timeline TRACE -o FILE --plotly draws each")
-    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief)
+    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief, _again(traces, machine))
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _report_several(measured_ranks(files, job, machine), job, wanted)
+        _report_several(*measured_ranks(files, job, machine), job, wanted)
     else:
         hta = wanted.hta(files)
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
         say_what_has_no_effect(job)
-    if not wanted.files and STANDARD_INPUT not in files:  # which can be read once
-        _say_next(traces, machine)
+    say_written(wanted.files)
+    if text.has_tables and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
+        say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
-def _say_next(traces: Sequence[str], machine: MachineFile | None) -> None:
-    named = f"{shlex.join(traces[:1])} ..." if len(traces) > NAMED else shlex.join(traces)
-    say(f"Next: pinprof report {named}{machine.words if machine else ''} --html report.html")
+def _again(traces: Sequence[str], machine: MachineFile | None) -> str:
+    """Return what follows `pinprof report` for the same report."""
+    named = shlex.join(traces)
+    if len(traces) > 1 and len(named) > NAMED:
+        named = f"{shlex.join(traces[:1])} ..."
+    return named + (machine.words if machine else "")
 
 
 def _refuse_brief(*, brief: bool, json_file: str | None, with_hta: bool) -> None:
@@ -156,6 +166,8 @@ class _Wanted(NamedTuple):
     machine: MachineFile | None
     of_text: TextOptions
     brief: bool
+    again: str
+    """What follows `pinprof report` for the same report."""
 
     @property
     def files(self) -> list[str]:
@@ -188,19 +200,30 @@ class _Wanted(NamedTuple):
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
             diffs = [place for place, part in enumerate(measured) if has_diffs(part)]
-            write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown, diffs))
+            write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown, diffs), is_said=False)
         else:
-            write(self.json_file, to_json(entries, ranks, hta))
+            write(self.json_file, to_json(entries, ranks, hta), is_said=False)
+
+    def has_overview(self, traces: int) -> bool:
+        """Return whether the text of traces that are no job is a line for each."""
+        return traces > 1 and self.text and not self.of_text.has_tables
+
+    def print(self, part: "Analysis | RankPart", again: str) -> None:
+        """Print the report on one trace; `again` is as for `to_brief`."""
+        print_report(part, self.of_text, self.html.code, again=again, has_page=bool(self.html.file))
 
 
-def _report_several(measured: "MeasuredFiles", job: JobOptions, wanted: _Wanted) -> None:
-    """Report on several files: as the ranks of a job, or one by one if they are not."""
+def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: JobOptions, wanted: _Wanted) -> None:
+    """Report on several files: as the ranks of a job, or in a line each if they are not."""
     of_job = chosen_job(measured, job)
     if of_job:
+        say_skipped(skipped)
         _report_job(*of_job, wanted)
         return
+    if not wanted.has_overview(len(measured)):
+        say_skipped(skipped)
     hta = wanted.hta([path for path, _ in measured])
-    _report_each([part for _, part in measured], lambda: _read_again(measured, wanted.machine), hta, wanted)
+    _report_each([part for _, part in measured], lambda: _read_again(measured, wanted.machine), hta, wanted, skipped)
 
 
 def _report_each(
@@ -208,17 +231,33 @@ def _report_each(
     analyses: "Callable[[], Sequence[Analysis]]",
     hta: "HtaFigures",
     wanted: _Wanted,
+    skipped: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Report on traces one by one; `analyses` returns them with their rows, which only the page needs."""
-    if wanted.text:
+    """Report on traces in a line each, or one by one where there is one, or their tables are wanted.
+
+    `analyses` returns them with their rows, which only the page needs; `skipped` are the files that are no trace, with
+    the reason.
+    """
+    if wanted.has_overview(len(measured)):
+        _print_overview(measured, skipped, wanted.again)
+    elif wanted.text:
         for part in measured:
-            print_report(part, wanted.of_text, wanted.html.code)
+            wanted.print(part, wanted.again if len(measured) == 1 else "")
+    if wanted.text:
         print_hta(hta)
     wanted.write_json(measured, hta)
     if wanted.html.file:
-        write_page(wanted.html.file, analyses(), wanted.html.code)
+        write_page(wanted.html.file, analyses(), wanted.html.code, is_said=False)
     if wanted.plotly_file:
-        write_plotly(wanted.plotly_file, analyses()[0])
+        write_plotly(wanted.plotly_file, analyses()[0], is_said=False)
+
+
+def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
+    from pinprof.report.overview import to_text
+
+    width, color = page_options()
+    reasons = {shown(path): reason for path, reason in skipped.items()}
+    show(to_text(measured, reasons, again, width=width, color=color) + "\n")
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
@@ -232,17 +271,17 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         say(remark)
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     place = numbers.index(ranks.shown_rank)
-    shown = measured[place]
+    slowest = measured[place]
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.text:
         width, color = page_options()
-        text = to_text if wanted.of_text.full else to_brief
+        text = to_text if wanted.of_text.full or wanted.of_text.all_rows else to_brief
         show(text(ranks, parts, width=width, color=color) + "\n")
-        print_report(shown[1], wanted.of_text, wanted.html.code)
+        wanted.print(slowest[1], wanted.again)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, place)
     if wanted.html.file:
-        write(wanted.html.file, job_page(ranks, measured, wanted.machine, wanted.html.code))
+        write(wanted.html.file, job_page(ranks, measured, wanted.machine, wanted.html.code), is_said=False)
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":

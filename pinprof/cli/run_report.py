@@ -13,7 +13,7 @@ import click
 from pinprof.cli.options import MachineFile
 from pinprof.cli.report import report
 from pinprof.cli.script import Outputs
-from pinprof.cli.terminal import progress, say
+from pinprof.cli.terminal import progress, say, say_written
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.outputs import shortest
 from pinprof.units import counted, duration
@@ -68,12 +68,13 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
 
     path = outputs.trace
     analysis = read(path, analysing(machine))
-    print_report(analysis, code=code)
-    write_page(outputs.page, [analysis], code)
-    say(f"Wrote {path} (steps marked by: {analysis.profile.info.step_marker}; --step-marker chooses another)")
+    print_report(analysis, code=code, has_page=True)
     remark = unsteady(analysis.profile)
     if remark:
         say(remark)
+    write_page(outputs.page, [analysis], code, is_said=False)
+    marker = analysis.profile.info.step_marker
+    say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another) and {outputs.page}")
     return analysis
 
 
@@ -176,9 +177,9 @@ def report_children(
     shown = traces_of(sorted(children, key=lambda child: not child.trains))[:SHOWN]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
-        print_report(analysis, code=code)
-    write_page(page, analyses, code)
-    say(f"Wrote {', '.join(shown)}")
+        print_report(analysis, code=code, has_page=True)
+    write_page(page, analyses, code, is_said=False)
+    say_written([*shown, page])
     _say_others([child for child in children if child.path and shortest(child.path) not in shown])
 
 

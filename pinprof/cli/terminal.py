@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -175,13 +175,21 @@ def _local_files(reads: Iterable[str]) -> Iterator[str]:
         yield from filter(None, map(local_path, files))
 
 
-def write(path: str, text: str) -> None:
-    """Write a text whole or not at all, and say where; `-` is standard output."""
+def write(path: str, text: str, *, is_said: bool = True) -> None:
+    """Write a text whole or not at all, and say where if it `is_said`; `-` is standard output."""
     if path == outputs.STANDARD:
         show(text)
         return
     outputs.write_whole(Path(path), text)
-    say(f"Wrote {path}")
+    if is_said:
+        say_written([path])
+
+
+def say_written(paths: Sequence[str]) -> None:
+    """Name the files that were written."""
+    files = [path for path in paths if path != outputs.STANDARD]
+    if files:
+        say(f"Wrote {', '.join(files)}")
 
 
 def show(text: str | bytes) -> None:

@@ -1,12 +1,12 @@
 """Traces as commands need them: read, measured, and reported on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import PurePath
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pinprof.cli.options import JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
+from pinprof.cli.options import FULL_ROWS, JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -137,9 +137,14 @@ def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFil
         return None
 
 
-def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None) -> "MeasuredFiles":
-    """Return the files in this order, each with what was measured of it; names and skips those that are no trace."""
-    from pinprof.errors import PinprofError, TraceError
+def measured_ranks(
+    paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None
+) -> "tuple[MeasuredFiles, dict[str, str]]":
+    """Return the files in this order, each with what was measured of it, and why the others are no trace.
+
+    Raises TraceError if none is a trace.
+    """
+    from pinprof.errors import TraceError
     from pinprof.pool import cluster, measure_all
     from pinprof.ranks.runs import checked_pattern
 
@@ -148,17 +153,23 @@ def measured_ranks(paths: Sequence[str], job: JobOptions, machine: MachineFile |
     with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
         begin = monotonic()
 
-        def tell(done: int, outcome: object) -> None:
+        def tell(done: int, _: object) -> None:
             left_s = (monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
-            if isinstance(outcome, PinprofError):
-                say(f"Skipped: {outcome}")
 
-        measured, _ = measure_all(paths, jobs(), client, machine and machine.pinning, tell)
+        measured, errors = measure_all(paths, jobs(), client, machine and machine.pinning, tell)
+    skipped = {path: str(errors[path]) for path in paths if path in errors}
     if not measured:
+        say_skipped(skipped)
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
     say_if_of_other_gpu(machine, (part.profile.info for _, part in measured))
-    return measured
+    return measured, skipped
+
+
+def say_skipped(skipped: Mapping[str, str]) -> None:
+    """Name files that are no trace, with the reason."""
+    for reason in skipped.values():
+        say(f"Skipped: {reason}")
 
 
 def one_trace(argument: str) -> str:
@@ -175,35 +186,50 @@ def print_report(
     measured: "Analysis | RankPart",
     text: TextOptions = TextOptions(),  # noqa: B008
     code: "Code | None" = None,
+    *,
+    again: str = "",
+    has_page: bool = False,
 ) -> None:
-    """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for."""
+    """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for.
+
+    `again` and `has_page` are as for `to_brief`.
+    """
     from pinprof.report.trace.actions import has_diffs
+    from pinprof.report.trace.by_name import FEW
     from pinprof.report.trace.text import to_brief, to_text
 
     width, color = page_options()
     profile, findings = measured.profile, measured.findings
-    if text.full or text.waits_by:
-        waits_by = text.waits_by or "line"
-        report = to_text(profile, findings, width=width, color=color, waits_by=waits_by, full=text.full)
+    if text.has_tables:
+        waits_by, rows = text.waits_by or "line", None if text.all_rows else FULL_ROWS if text.full else FEW
+        report = to_text(profile, findings, width=width, color=color, waits_by=waits_by, rows=rows)
     else:
-        diffs = has_diffs(measured)
-        report = to_brief(profile, findings, width=width, color=color, code=code or code_of(), diffs=diffs)
+        report = to_brief(
+            profile,
+            findings,
+            width=width,
+            color=color,
+            code=code or code_of(),
+            diffs=has_diffs(measured),
+            again=again,
+            has_page=has_page,
+        )
     show(report + "\n")
 
 
-def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None) -> None:
-    """Write the page on the traces, and say so."""
+def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None, *, is_said: bool = True) -> None:
+    """Write the page on the traces, and say so if it `is_said`."""
     from pinprof.report.trace.page import to_html
 
     with progress("drawing the page"):
         page = to_html(measured, code or code_of())
-    write(path, page)
+    write(path, page, is_said=is_said)
 
 
-def write_plotly(path: str, analysis: "Analysis") -> None:
-    """Write the timeline of a trace as a plotly figure, and say so."""
+def write_plotly(path: str, analysis: "Analysis", *, is_said: bool = True) -> None:
+    """Write the timeline of a trace as a plotly figure, and say so if it `is_said`."""
     from pinprof.report.trace.page import plotly_page
 
     with progress("drawing the timeline"):
         page = plotly_page(analysis)
-    write(path, page)
+    write(path, page, is_said=is_said)

@@ -28,7 +28,7 @@ __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repin
 FEW = 10
 """With this number of steps or more, a spread leaves out the extremes."""
 StepVerdict: TypeAlias = Literal["faster", "slower", "same", "unsure", "unknown"]
-"""How the step changed: the same within noise; unsure where an estimate or a single step leaves it open."""
+"""How the step changed: `same` within noise and below 2 %, `unsure` where an estimate or one step leaves it open."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class Comparison:
             return "same"
         if step.is_within_noise is not False:
             return "unsure"
+        if step.is_small:
+            return "same"
         return "faster" if step.difference < 0 else "slower"
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from pinprof.units import NS_PER_MS
 
 Range: TypeAlias = tuple[float, float]
 
+Outcome: TypeAlias = Literal["better", "worse"]
+
+SMALL = 0.02
+"""A smaller difference is neither better nor worse: two runs of one program differ by as much."""
 NOT_STEPPED = "no step was found; call profiler.step() once per training step"
 LOW, HIGH = 10, 90
 """The percentiles of the steps that bound a spread: those that a trace stores with a measured step."""
@@ -88,6 +92,19 @@ class ComparedFigure:
     def has_changed(self) -> bool:
         """Whether the figure differs by more than noise, as far as that is known."""
         return self.difference is not None and not self.is_within_noise
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the difference is less than `SMALL`: of the figure before, of a share in points."""
+        share = self.difference if self.unit == "share" else self.fraction
+        return share is not None and abs(share) < SMALL
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Whether the figure became better or worse; None within noise, and where the difference is small."""
+        if self.difference is None or not self.has_changed or self.is_small:
+            return None
+        return "better" if (self.difference > 0) == self.more_is_better else "worse"
 
     @property
     def reason(self) -> str:

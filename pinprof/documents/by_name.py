@@ -143,6 +143,7 @@ class Called(Placed):
     error: SampledError
     per_step_ms: SampledMs
     kinds: Annotated[Mapping[str, Count], doc("samples by kind")]
+    parts: Annotated[Mapping[str, Count], doc("samples by what runs below it: a phase, or a library's function")]
 
 
 class HostLine(Placed):

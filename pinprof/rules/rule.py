@@ -227,7 +227,7 @@ class FoundSite(NamedTuple):
     """If only this one were fixed; None where no replay was made of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """A rule that holds in a trace, at one or more sites with one fix."""
 
@@ -245,6 +245,9 @@ class Finding:
     """If `evidence.then` were done as well; None where that brings no more."""
     alone: tuple[Saving | None, ...] = ()
     """If only one of `evidence.sites` were fixed, in their order; empty where no replay was made of one."""
+
+    def __repr__(self) -> str:
+        return one_line(self.rule.id, (self.title, str(self.evidence.place), _saves(self.saving)))
 
     @property
     def title(self) -> str:

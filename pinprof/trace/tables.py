@@ -72,7 +72,7 @@ def total_bytes(sizes: Int64s) -> Bytes:
     return Bytes(int(sized.sum()) if len(sized) or not len(sizes) else None, len(sizes) - len(sized))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Columns of equal length, one row per event, sorted by start; read-only.
 
@@ -90,6 +90,10 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(column.name for column in fields(self)[1:])
+        return f"<pinprof {type(self).__name__}, {counted(len(self), 'row')}: {columns}; to_pandas() has them>"
 
     @property
     def duration_ns(self) -> Int64s:
@@ -121,7 +125,7 @@ class Table:
         return pd.DataFrame(columns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HostEvents(Table):
     """Ranges on a host thread: `cpu_op`, `user_annotation`, `python_function` or `overhead`."""
 
@@ -129,14 +133,14 @@ class HostEvents(Table):
     """Index into `Trace.threads`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calls(HostEvents):
     """Calls of the CUDA or HIP runtime and driver (`cuda_runtime`, `cuda_driver`)."""
 
     correlation: Int64s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Activities(Table):
     """Work of the GPU: `kernel`, `gpu_memcpy`, `gpu_memset`."""
 
@@ -168,7 +172,7 @@ class Activities(Table):
         return [rows[within] for rows in self.of_device.values() for within in rows_by(self.stream[rows])]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SyncEvents(Table):
     """CUPTI's synchronization records (`cuda_sync`); not GPU work."""
 

@@ -108,3 +108,49 @@ def test_all_sums_add_up_to_the_samples(stacks: list[tuple[int, str]]) -> None:
     assert sum(number for _, number in sums.kinds) == count
     assert sum(row.count for row in sums.called) == count
     assert sum(row.own for row in sums.lines) == sum(row.own for row in sums.functions) == count
+
+
+TRAINER = "train.py:9:<module> > lib/trainer.py:1:train > lib/trainer.py:2:loop > "
+CALL = "torch/nn/modules/module.py:3:_wrapped_call_impl > "
+
+
+def test_what_a_trainer_does_below_the_line_that_calls_it_is_told_by_phase() -> None:
+    sums = measure_host(
+        host_profile(
+            (44, f"{TRAINER}lib/trainer.py:3:step > {CALL}lib/bert.py:4:forward > torch/nn/linear.py:5:forward"),
+            (25, f"{TRAINER}lib/trainer.py:4:step > torch/_tensor.py:6:backward > torch/autograd/graph.py:7:run"),
+            # recomputed in the backward pass
+            (
+                2,
+                f"{TRAINER}torch/autograd/__init__.py:6:backward > torch/utils/checkpoint.py:8:f > {CALL}lib/x.py:1:f",
+            ),
+            (15, f"{TRAINER}torch/optim/adam.py:8:step > torch/optim/adam.py:9:_fused"),
+            # the optimizer calls the step that it is given
+            (4, f"{TRAINER}torch/optim/adam.py:8:step > lib/trainer.py:5:closure > {CALL}lib/bert.py:4:forward"),
+            (6, f"{TRAINER}lib/trainer.py:6:clip > torch/nn/utils/clip.py:7:norm"),
+            (4, f"{TRAINER}lib/trainer.py:7:log > logging/__init__.py:8:info"),
+        )
+    )
+    assert sums is not None
+    (line,) = sums.called
+    assert line.parts == (("forward", 48), ("backward", 27), ("optimizer", 15), ("clip", 6), ("log", 4))
+    assert sum(count for _, count in line.parts) == line.count
+
+
+def test_what_a_line_computes_itself_has_no_parts() -> None:
+    sums = measure_host(host_profile((10, "train.py:9:<module>"), (5, "train.py:9:<module> > lib/a.py:1:f")))
+    assert sums is not None
+    (line,) = sums.called
+    assert line.parts == (("f", 5),)
+
+
+def test_functions_on_the_way_to_what_takes_the_time_are_not_parts() -> None:
+    sums = measure_host(
+        host_profile(
+            (60, "train.py:1:m > lib/a.py:1:fit > lib/a.py:2:loop > lib/a.py:3:read"),
+            (39, "train.py:1:m > lib/a.py:1:fit > lib/a.py:2:loop > lib/a.py:4:write"),
+            (1, "train.py:1:m > lib/a.py:1:fit"),
+        )
+    )
+    assert sums is not None
+    assert sums.called[0].parts == (("read", 60), ("write", 39), ("fit", 1))

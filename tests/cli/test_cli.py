@@ -93,7 +93,17 @@ def test_report_prints_the_numbers_and_the_next_command(trace: Path) -> None:
     result = invoke("report", trace)
     assert result.exit_code == 0
     assert "PIN101" in result.stdout
-    assert f"Next: pinprof report {trace} --html report.html" in result.stderr
+    assert result.stdout.endswith(f"All tables: pinprof report {trace} --full; a page: --html FILE\n\n")
+    assert not result.stderr
+
+
+def test_the_full_report_has_the_next_command_and_one_with_a_page_names_none(trace: Path, tmp_path: Path) -> None:
+    full = invoke("report", trace, "--all")
+    assert full.stderr == f"Next: pinprof report {trace} --html report.html\n"
+    page, document = tmp_path / "page.html", tmp_path / "report.json"
+    written = invoke("report", trace, "--html", page, "--json", document)
+    assert written.stdout.endswith(" --full\n\n")
+    assert written.stderr == f"Wrote {document}, {page}\n"
 
 
 def test_report_adds_up_waits_by_line_or_by_library(tmp_path: Path) -> None:
@@ -526,7 +536,7 @@ def test_a_report_reads_the_bench_of_a_machine(trace: Path, bench: Path) -> None
     assert "As measured on NVIDIA A100: pinned memory pays" in document
     result = invoke("report", trace, "--machine", bench)
     assert "Copies that become pinned run at the rates measured on NVIDIA A100" in result.stdout
-    assert f"Next: pinprof report {trace} --machine {bench} --html report.html" in result.stderr
+    assert f"All tables: pinprof report {trace} --machine {bench} --full" in result.stdout
 
 
 @pytest.mark.slow

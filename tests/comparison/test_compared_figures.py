@@ -58,3 +58,32 @@ def test_a_single_step_has_no_spread_and_none_no_figure() -> None:
     assert over_steps(np.array([7.0])) == Value(7)
     assert over_steps(np.array([])).value is None
     assert over_steps(np.array([])).reason == "no complete step"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unit", "more_is_better", "outcome"),
+    [
+        (10.0, 10.19, "ns", False, None),
+        (10.0, 10.21, "ns", False, "worse"),
+        (10.0, 9.7, "ns", False, "better"),
+        (10.0, 9.7, "gbps", True, "worse"),
+        (0.5, 0.515, "share", True, None),
+        (0.5, 0.53, "share", True, "better"),
+        (0.0, 3.0, "count", False, "worse"),
+        (3.0, 3.0, "count", False, None),
+    ],
+)
+def test_nothing_is_better_or_worse_below_two_percent(
+    before: float, after: float, unit: str, more_is_better: bool, outcome: str | None
+) -> None:
+    figure = ComparedFigure(
+        "x", unit, Value(before, (before, before)), Value(after, (after, after)), more_is_better=more_is_better
+    )
+    assert figure.has_changed == (before != after)
+    assert figure.outcome == outcome
+
+
+def test_nothing_is_better_or_worse_within_noise() -> None:
+    figure = ComparedFigure("x", "ns", Value(10.0, (8.0, 12.0)), Value(13.0, (11.0, 15.0)))
+    assert figure.is_within_noise
+    assert figure.outcome is None

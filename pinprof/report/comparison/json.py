@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 
 from pinprof import rules
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
+from pinprof.comparison.figures import Outcome
 from pinprof.document import (
     Count,
     Document,
@@ -58,6 +59,7 @@ class BriefFigure(Document):
     after: Annotated[float | None, doc("the figure after")]
     difference: Annotated[float | None, doc("after less before")]
     within_noise: Annotated[bool | None, doc("whether the difference may be chance: their ranges overlap")]
+    outcome: Annotated[Outcome | None, doc("whether that is better or worse; null within noise and below 2 %")]
     reason: Annotated[Words | None, doc("why it is not compared")]
 
 
@@ -228,6 +230,7 @@ def _figure(figure: ComparedFigure) -> FigureChange:
         fraction=figure.fraction,
         noise=_number(unit, figure.noise),
         within_noise=figure.is_within_noise,
+        outcome=figure.outcome,
         range_before=_range(unit, figure.before),
         range_after=_range(unit, figure.after),
         reason=figure.reason or None,

@@ -1,16 +1,18 @@
 """A comparison in words and cells, shared by the terminal and the page."""
 
 from collections.abc import Iterator
+from typing import get_args
 
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
+from pinprof.comparison.figures import SMALL, Outcome
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, gpu_names, place, saved, step_known, whole_place, with_more_sites
 from pinprof.rules import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
 BEFORE, AFTER = "before", "after"
-BETTER, WORSE = "better", "worse"
+BETTER, WORSE = get_args(Outcome)
 ARROW = "->"
 MAX_PLACES = 4
 """More lines of one function than this are counted, not listed."""
@@ -65,7 +67,7 @@ def noise(figure: ComparedFigure) -> str:
 
 
 def meaning(figure: ComparedFigure) -> str:
-    """Return what the difference is: better or worse beyond noise, or within it."""
+    """Return what the difference is: better or worse, within noise, or too small to be either."""
     if figure.difference is None:
         return "not compared"
     if figure.is_within_noise is None:
@@ -74,15 +76,13 @@ def meaning(figure: ComparedFigure) -> str:
         return "the same"
     if figure.is_within_noise:
         return "within noise"
-    return outcome(figure) or "the same"
+    return outcome(figure) or (f"below {percent(SMALL)}" if figure.is_small else "the same")
 
 
 def outcome(figure: ComparedFigure) -> str:
-    """Return whether a figure became better or worse beyond noise; nothing where it did neither that one can read."""
+    """Return whether a figure became better or worse; nothing where it did neither that one can read."""
     before, after = (amount(figure.unit, value.value) for value in (figure.before, figure.after))
-    if not figure.has_changed or figure.difference is None or before == after:
-        return ""
-    return BETTER if (figure.difference > 0) == figure.more_is_better else WORSE
+    return "" if before == after else figure.outcome or ""
 
 
 def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
@@ -129,9 +129,7 @@ def verdict(comparison: Comparison) -> str:
         return f"The steps cannot be compared ({step.reason})"
     begin = instead(before, after)
     if comparison.verdict == "same":
-        if step.difference == 0:
-            return f"{begin}: the same"
-        return f"{begin}: the difference of {percent(abs(step.fraction or 0.0))} is within the noise of {_share(step)}"
+        return begin + _why_same(step)
     if comparison.verdict == "unsure":
         why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
         return f"{begin}: it is unknown whether this is a real difference, {why}"
@@ -139,6 +137,15 @@ def verdict(comparison: Comparison) -> str:
     if comparison.is_estimated:
         return f"{changed}, {_at_least(comparison)}"
     return f"{changed}, beyond the noise of {_share(step)}"
+
+
+def _why_same(step: ComparedFigure) -> str:
+    if step.difference == 0:
+        return ": the same"
+    change = f": the difference of {percent(abs(step.fraction or 0.0))}"
+    if step.is_within_noise:
+        return f"{change} is within the noise of {_share(step)}"
+    return f"{change} is below the {percent(SMALL)} by which two runs of one program may differ"
 
 
 def instead(before: float, after: float) -> str:

@@ -13,8 +13,8 @@ from pinprof.report.view import Cell, Fact, Section, Styled, Table
 from pinprof.report.words import NOTHING, in_short, place, printable, why_not, with_more
 from pinprof.units import counted, duration, how_many, percent
 
-TOP = 5
-"""Rows of a table in a terminal, unless all are asked for."""
+FEW = 5
+"""Rows of a table in a terminal, unless more are asked for."""
 MAX_LABEL = 48
 """Longest label of a kernel in characters."""
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
@@ -25,8 +25,8 @@ OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WI
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
 
 
-def kernel_sections(profile: Profile, *, full: bool) -> Iterator[Section]:
-    """Yield the kernels by GPU time, those of collectives apart; with `full` a terminal has all rows."""
+def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
+    """Yield the kernels by GPU time, those of collectives apart; a terminal has the first `rows`, None for all."""
     title = f"Kernels by GPU time, {profile.steps.per}"
     if isinstance(profile.kernels, Withheld):
         meaning = f"the time of kernels: {why_not(profile.kernels.reason)}"
@@ -37,11 +37,11 @@ def kernel_sections(profile: Profile, *, full: bool) -> Iterator[Section]:
     columns = ("kernel", "launched by", "count", "time", "mean", "of the GPU's work", f"of the {profile.steps.whole}")
     left = list(_left_out(profile, sums, "kernel"))
     of_collectives = f"Collectives by GPU time, {profile.steps.per}; waiting for other ranks counts"
-    for name, called, rows in (("kernel", title, kernels), ("collective", of_collectives, collectives)):
+    for name, called, sums_of in (("kernel", title, kernels), ("collective", of_collectives, collectives)):
         is_last = name == "collective" or not collectives
-        cells = [_kernel_cells(profile, sums, row) for row in rows]
-        if rows:
-            yield _named(called, name, columns, cells, full=full, notes=left if is_last else ())
+        cells = [_kernel_cells(profile, sums, row) for row in sums_of]
+        if sums_of:
+            yield _named(called, name, columns, cells, most=rows, notes=left if is_last else ())
 
 
 def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[Cell, ...]:
@@ -63,7 +63,7 @@ def _named(
     columns: Sequence[str],
     rows: Sequence[tuple[Cell, ...]],
     *,
-    full: bool,
+    most: int | None,
     facts: Sequence[Fact] = (),
     notes: Sequence[str] = (),
 ) -> Section:
@@ -71,14 +71,14 @@ def _named(
     kept = [at for at in range(len(columns)) if any(row[at] != NOTHING for row in rows)]
     titles = [Column(columns[at], is_number=at > 1) for at in kept]
     cells = [[row[at] for at in kept] for row in rows]
-    listed = cells if full else cells[:TOP]
+    listed = cells[:most]
     more = len(rows) - len(listed)
     return Section(
         title,
         facts=facts,
         tables=[Table(title, titles, cells, listed, grid=f"{name}s")],
         notes=notes,
-        left_out=[f"and {counted(more, f'more {name}')} by name: --full lists them"] if more else [],
+        left_out=[f"and {counted(more, f'more {name}')} by name: --all"] if more else [],
         name=f"{name}s",
     )
 
@@ -89,8 +89,8 @@ def step_share(profile: Profile, sums: KernelSums, row: KernelTime) -> float | N
     return row.time_ns / (profile.steps.divisor * sums.devices * step) if step and sums.devices else None
 
 
-def op_sections(profile: Profile, *, full: bool) -> Iterator[Section]:
-    """Yield the ops by host time; with `full` a terminal has all rows."""
+def op_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
+    """Yield the ops by host time; a terminal has the first `rows`, None for all."""
     title = f"Ops by host time, {profile.steps.per} as traced, with the profiler's cost in it"
     if isinstance(profile.ops, Withheld):
         meaning = f"the time of ops: {why_not(profile.ops.reason)}"
@@ -102,13 +102,13 @@ def op_sections(profile: Profile, *, full: bool) -> Iterator[Section]:
     share = f", {percent(sums.own_ns / sums.host_ns)} of the host's time" if sums.host_ns else ""
     in_ops = f"in ops{share}; the rest is Python and what is not recorded"
     fact = Fact("ops", duration(sums.own_ns / profile.steps.divisor), in_ops, is_named=False)
-    rows = [_op_cells(profile, sums, row) for row in sums.rows]
+    cells = [_op_cells(profile, sums, row) for row in sums.rows]
     notes = [OP_MEANING]
     if any(without_profiler_ns(profile, sums, row.own_ns) is not None for row in sums.rows):
         scaled = f"scaled to the {profile.steps.whole} without the profiler"
         notes.append(f"{WITHOUT}: {scaled}; the profiler slows some ops more than others")
     notes += _left_out(profile, sums, "op")
-    yield _named(title, "op", OP_COLUMNS, rows, full=full, facts=[fact], notes=notes)
+    yield _named(title, "op", OP_COLUMNS, cells, most=rows, facts=[fact], notes=notes)
 
 
 def _op_cells(profile: Profile, sums: OpSums, row: OpTime) -> tuple[Cell, ...]:

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from pinprof.analysis import Analysis
+from pinprof.comparison import Comparison
 from pinprof.documents.by_name import Kernel, Op, Phase
-from pinprof.documents.findings import Finding
+from pinprof.documents.findings import Finding, RankRow
 from pinprof.documents.report import Trace
 from pinprof.documents.waits import Copies, Site
+from pinprof.ranks.rank import Ranks
+from pinprof.report.comparison.json import StepFigure, compared
+from pinprof.report.trace.findings_json import ranks_of
 from pinprof.units import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -44,6 +48,17 @@ def phases(document: Trace) -> "pd.DataFrame":
 def findings(document: Trace) -> "pd.DataFrame":
     """Return a row for each finding, the best saving first: `rule`, `file`, `line`, `saving_ms`, `fix`."""
     return _frame(document.findings, Finding, "rule", "title", "file", "line", "saving_ms", "fix")
+
+
+def figures(comparison: Comparison) -> "pd.DataFrame":
+    """Return a row for each figure of two traces: `name`, which ends with the unit, `before`, `after`, `outcome`."""
+    rows = compared(comparison).figures
+    return _frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome")
+
+
+def ranks(job: Ranks) -> "pd.DataFrame":
+    """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
+    return _frame(ranks_of(job).rows, RankRow, "rank", "step_ms", "alone_ms")
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":

@@ -20,18 +20,23 @@ KIND_NAMES: dict[Kind, str] = {
 WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
 ALONE = 0.9
 """Where more of a line's samples than this share are of one kind, it is called that kind alone."""
-MAX_LINES, MAX_ROWS = 5, 20
-"""Lines that a terminal and a page list; what follows are single samples."""
+MAX_ROWS = 20
+"""Lines that are listed; what follows are single samples."""
 NAMED = 3
 """Lines that are named where no GPU worked."""
+PART, MOST_PARTS = 0.02, 6
+"""The share of the time from which on a part of a line is named, and the most that are."""
 WORTH = 0.05
 """A smaller share of the time is not worth a line."""
 IN_PROCESS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
 BY_WORKERS = "more workers (num_workers), persistent_workers=True, or less work per sample"
 
 
-def host_section(profile: Profile) -> Section | None:
-    """Return the lines and functions of most time; None where the host was not to be sampled."""
+def host_section(profile: Profile, *, rows: int | None = None) -> Section | None:
+    """Return the lines and functions of most time; None where the host was not to be sampled.
+
+    A terminal has the first `rows` of lines, None for all.
+    """
     sums, why_not = profile.host, list(_not_sampled(profile))
     if sums is None:
         return Section(TITLE, notes=why_not, name="host") if why_not else None
@@ -39,8 +44,8 @@ def host_section(profile: Profile) -> Section | None:
     lines = Table(
         f"The innermost of your lines, which add up to the time of the main thread{first}",
         [Column("your line"), Column("in"), *number_columns("of the time", "of the step", "samples")],
-        rows := [_called_cells(profile, sums, row) for row in sums.called[:MAX_ROWS]],
-        rows[:MAX_LINES],
+        cells := [_called_cells(profile, sums, row) for row in sums.called[:MAX_ROWS]],
+        cells[:rows],
     )
     functions = Table(
         f"Own time of functions; {WHAT_COUNTS}",
@@ -132,6 +137,15 @@ def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
     """Return the share of the step that a line takes, and its time in ns where the step was measured."""
     share, step_ns = profile.host.share(line.count) if profile.host else 0.0, measured_step_ns(profile)
     return share, share * step_ns if step_ns else None
+
+
+def parts_of_line(profile: Profile, line: CalledLine) -> str:
+    """Return what takes the time below a line of the program: "forward 44 %, backward 27 %"; nothing of one part."""
+    worth = [(name, count) for name, count in line.parts if profile.host and profile.host.share(count) >= PART]
+    if not profile.host or len(worth) < 2:  # noqa: PLR2004  one alone is what the line says itself
+        return ""
+    shares = [f"{printable(name)} {percent(profile.host.share(count))}" for name, count in worth[:MOST_PARTS]]
+    return ", ".join(shares)
 
 
 def time_of_line(profile: Profile, line: CalledLine) -> str:

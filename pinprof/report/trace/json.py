@@ -24,7 +24,7 @@ from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.by_name import step_share, without_profiler_ns
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
-from pinprof.report.trace.host import measured_step_ns
+from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
 from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.rules import Findings
 from pinprof.step_statistics import CONFIDENCE
@@ -326,7 +326,12 @@ def _host_profile(profile: Profile) -> by_name.HostProfile | None:
         recorded,
         kinds=[by_name.Kind(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
         called=[
-            by_name.Called(*row.place, **_samples(profile, sums, row.count), kinds=dict(row.kinds))
+            by_name.Called(
+                *row.place,
+                **_samples(profile, sums, row.count),
+                kinds=dict(row.kinds),
+                parts=dict(row.parts[:MOST_PARTS]),
+            )
             for row in sums.called[:MOST_PLACES]
         ]
         if sums

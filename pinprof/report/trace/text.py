@@ -12,8 +12,9 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.layout import bullet, hanging, laid_out, note, section, unbroken, whole_words
 from pinprof.report.sites import LINE
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, fix_command, named_again
-from pinprof.report.trace.host import named_lines, time_of_line, way_out
+from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, named_again
+from pinprof.report.trace.by_name import FEW
+from pinprof.report.trace.host import named_lines, parts_of_line, time_of_line, way_out
 from pinprof.report.trace.kinds import kind_sections, kinds_in_short, phases_in_short
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
@@ -48,7 +49,7 @@ from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
 
 MAX_FOUND = 5
-"""Sites of a finding that are listed."""
+"""Sites of a finding that are listed, unless all are asked for."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 INDENT = 5
 LONGEST = 220
@@ -65,25 +66,27 @@ def to_text(
     width: int = 100,
     color: bool = False,
     waits_by: str = LINE,
-    full: bool = False,
+    rows: int | None = FEW,
 ) -> str:
     """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
-    the tables of waits, kernels and ops have all rows.
+    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. The tables
+    of waits, lines, kernels and ops have their first `rows`, None for all.
     """
-    return laid_out(_whole(profile, findings, waits_by, width, full=full), width=width, color=color)
+    return laid_out(_whole(profile, findings, waits_by, width, rows), width=width, color=color)
 
 
-def _whole(profile: Profile, findings: Findings, waits_by: str, width: int, *, full: bool) -> Iterable[RenderableType]:
+def _whole(
+    profile: Profile, findings: Findings, waits_by: str, width: int, rows: int | None
+) -> Iterable[RenderableType]:
     yield unbroken(profile.path, "bold")
     yield Text(recording(profile))
     yield from _verdict(profile, findings)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
     if profile.gpus:
-        yield from _findings(profile, findings)
-    for part in (*kind_sections(profile), *event_sections(profile, findings, waits_by, full=full)):
+        yield from _findings(profile, findings, rows)
+    for part in (*kind_sections(profile), *event_sections(profile, findings, waits_by, rows=rows)):
         yield from in_terminal(part)
 
 
@@ -94,7 +97,7 @@ def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield from (bullet(f"{line}.") for line in evidence(profile, findings))
 
 
-def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
+def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterable[RenderableType]:
     remark = unfound(profile, findings)
     if not findings and remark == advice(profile, findings).sentence:
         return
@@ -106,7 +109,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
         what = (f"{finding.rule.id} {finding.title}", "bold")
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
-        yield from _finding_sites(finding)
+        yield from _finding_sites(finding, None if rows is None else MAX_FOUND)
         yield Padding(Text(f"Fix: {finding.fix}"), (0, 0, 0, 6))
         further = then_worth(finding, profile)
         if further:
@@ -116,10 +119,10 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
             yield bullet(printable(words))
 
 
-def _finding_sites(finding: Finding) -> Iterable[RenderableType]:
-    lines = [site_line(site) for site in finding.sites[:MAX_FOUND]] if finding.evidence.sites else []
-    if (more := len(finding.evidence.sites) - MAX_FOUND) > 0:
-        lines.append(f"and {counted(more, 'more site')}, all in the JSON and HTML reports")
+def _finding_sites(finding: Finding, most: int | None) -> Iterable[RenderableType]:
+    lines = [site_line(site) for site in finding.sites[:most]] if finding.evidence.sites else []
+    if (more := len(finding.evidence.sites) - len(lines)) > 0:
+        lines.append(f"and {counted(more, 'more site')}: --all")
     rows = Table.grid(padding=(0, 1))
     for line in lines:
         rows.add_row("-", Text(printable(line)))
@@ -135,15 +138,21 @@ def to_brief(
     color: bool = False,
     code: Code = PLAIN,
     diffs: bool = False,
+    again: str = "",
+    has_page: bool = False,
 ) -> str:
     """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `code` says whether the lines to change are quoted, `diffs` whether `pinprof fix` has some.
+    `code` says whether the lines to change are quoted, `diffs` whether `pinprof fix` has some. `again` is what follows
+    `pinprof report` for the same report, by default the trace; where a page is written, too, the text names no way to
+    one.
     """
-    return laid_out(_parts(profile, findings, width, code, diffs=diffs), width=width, color=color)
+    parts = [*_parts(profile, findings, width, code), Text("")]
+    footer = _footer(profile, findings, again or named_again(profile), diffs=diffs, has_page=has_page)
+    return laid_out([*parts, *(unbroken(line, "dim") for line in footer)], width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diffs: bool) -> Iterator[RenderableType]:
+def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
     for line in (phases_in_short(profile), kinds_in_short(profile)):
@@ -160,12 +169,16 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code, *, diff
         yield from _change(number, row, quoting, width)
     yield from _together(profile, findings, rows)
     yield from _notes(profile, findings)
-    yield Text("")
-    if shown:
-        yield Text(f"The fix as code: pinprof explain {shown[0].finding.rule.id}", "dim")
-    if diffs:
-        yield unbroken(f"Diffs, where a change is certain: {printable(fix_command(profile))}", "dim")
-    yield unbroken(f"All tables: pinprof report {named_again(profile)} --full", "dim")
+
+
+def _footer(profile: Profile, findings: Findings, again: str, *, diffs: bool, has_page: bool) -> Iterator[str]:
+    """Yield the commands that go on from here, in two lines at most."""
+    first = next(iter(brief_actions(profile, findings)), None)
+    ways = [f"The fix as code: pinprof explain {first.finding.rule.id}"] if first else []
+    ways += [f"{'as a diff' if ways else 'The fix as a diff'}: {fix_command(profile)}"] if diffs else []
+    if ways:
+        yield "; ".join(ways)
+    yield f"All tables: pinprof report {again} --full" + ("" if has_page else "; a page: --html FILE")
 
 
 def _of_first(findings: Findings, first: Finding) -> str:
@@ -187,6 +200,9 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
         code = quoting.line(line.place, of_call=False)
         where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
         yield hanging(Text(" " * INDENT), where)
+        parts = parts_of_line(profile, line)
+        if parts:
+            yield hanging(Text(" " * INDENT), Text(f"below it: {parts}"))
         remedy = way_out(profile, line)
         if remedy:
             yield hanging(Text(f"{' ' * INDENT}→ "), Text(begun(remedy)))
@@ -271,7 +287,7 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
 
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     """Yield what changes what one may believe, and what the recorded steps do not show: rows of the full report."""
-    sections = (*doubt_sections(profile), *event_sections(profile, findings, full=False))
+    sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
     ranks = way_to_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
     supply = [f"{words}." for words in (unknown_supply(profile),) if words]
     notes: list[Sentence] = [

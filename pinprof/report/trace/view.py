@@ -77,28 +77,28 @@ def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool 
 
 
 def event_sections(
-    profile: Profile, findings: Findings, waits_by: str = LINE, *, full: bool = True
+    profile: Profile, findings: Findings, waits_by: str = LINE, *, rows: int | None = None
 ) -> Iterator[Section]:
     """Yield what was recorded: the run, copies, waits, input, host, idle time, kernels and ops, and what is absent.
 
-    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. With `full`
-    a terminal has all rows of waits, kernels and ops.
+    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. A terminal
+    has the first `rows` of waits, lines, kernels and ops, None for all.
     """
     if profile.whole_run:
         yield from course_sections(profile.whole_run, profile.step_ns)
     if profile.copies:
         yield _copies(profile)
-    yield from wait_sections(profile, waits_by, full=full)
+    yield from wait_sections(profile, waits_by, rows=rows)
     if profile.loader.waits:
         yield _input(profile)
-    host = host_section(profile)
+    host = host_section(profile, rows=rows)
     if host:
         yield host
     if profile.gpus:
         yield _idle(profile)
-        yield from kernel_sections(profile, full=full)
+        yield from kernel_sections(profile, rows=rows)
     if profile.counts.get("cpu_op"):
-        yield from op_sections(profile, full=full)
+        yield from op_sections(profile, rows=rows)
     absent = absences(profile)
     if absent:
         lacks_lines = any(

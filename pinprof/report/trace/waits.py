@@ -15,8 +15,8 @@ from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
 
-MAX_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
-"""More sites, sites below a line, or lines with waits elsewhere are counted in a terminal, not listed."""
+LEAST_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
+"""Sites that a terminal lists at any rate; more below a line, or lines with waits elsewhere, are counted."""
 MAX_ROWS = 100
 """A longer table helps nobody."""
 BY_LIBRARY = "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
@@ -35,30 +35,30 @@ DEAR = 4
 Row = Sequence[Cell]
 
 
-def wait_sections(profile: Profile, by: str, *, full: bool) -> Iterator[Section]:
+def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Section]:
     """Yield the waits of the recorded steps, gathered by `line` or `library`, and those seen elsewhere.
 
-    With `full` a terminal has all rows of the first.
+    A terminal has the first `rows`, None for all.
     """
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     if sites:
-        yield _recorded(profile, sites, by, full=full)
+        yield _recorded(profile, sites, by, rows)
     elsewhere = seen_elsewhere(profile)
     for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
         if waits := [wait for wait in elsewhere if wait.is_outside == outside]:
-            yield _elsewhere(title, waits)
+            yield _elsewhere(title, waits, rows)
 
 
-def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: bool) -> Section:
+def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | None) -> Section:
     listed = [site for site in sites if some_in_steps([site])]
     together = gather(listed, by)
-    most = len(together) if full else MAX_SITES
+    most = len(together) if rows is None else max(rows, LEAST_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *PARTS.values(), "GPU idle after")
     all_rows = [row for group in together for row in _rows(profile, group, by, len(sites))]
-    short = None if full else [row for group in together[:most] for row in _rows(profile, group, by, MAX_WITHIN)]
+    some_rows = [row for group in together[:most] for row in _rows(profile, group, by, MAX_WITHIN)]
     outside, left = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
-    left_out = [f"and {counted(left, 'more site')}, all in the JSON and HTML reports"] if left else []
+    left_out = [f"and {counted(left, 'more site')}: --all"] if left else []
     if by == LINE and called_from_several(listed):
         left_out.append(BY_LIBRARY)
     if outside:
@@ -70,7 +70,7 @@ def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, *, full: boo
     return Section(
         f"Waits of the host, {profile.steps.per} as traced",
         facts=list(_in_all(profile)),
-        tables=[Table(caption, columns, all_rows, short, grid="waits")],
+        tables=[Table(caption, columns, all_rows, all_rows if rows is None else some_rows, grid="waits")],
         notes=list(surprises(profile)),
         left_out=left_out,
         name="waits",
@@ -267,8 +267,8 @@ def seen_elsewhere(profile: Profile) -> list[SeenWait]:
     return sorted(of_lines, key=lambda wait: -wait.waits)
 
 
-def _elsewhere(title: str, waits: Sequence[SeenWait]) -> Section:
-    rows = [
+def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Section:
+    cells = [
         (
             Sited(place(wait.place), wait.place, wait.stack),
             Styled(wait.called, "code") if wait.called else NOTHING,
@@ -277,7 +277,8 @@ def _elsewhere(title: str, waits: Sequence[SeenWait]) -> Section:
         )
         for wait in waits[:MAX_ROWS]
     ]
-    left, first, more = len(waits) - MAX_SEEN, waits[0], len(waits) - 1
+    most = MAX_ROWS if rows is None else max(rows, MAX_SEEN)
+    left, first, more = len(waits) - most, waits[0], len(waits) - 1
     called = f"`{first.called}` at " if first.called else ""
     also = f", and at {counted(more, 'more line')} (--full)" if more else ""
     return Section(
@@ -286,11 +287,11 @@ def _elsewhere(title: str, waits: Sequence[SeenWait]) -> Section:
             Table(
                 "Seen at lines that no recorded wait has",
                 [Column("in"), Column("called"), Column("how often"), *number_columns("waits")],
-                rows,
-                rows[:MAX_SEEN],
+                cells,
+                cells[:most],
             )
         ],
-        left_out=[f"and {counted(left, 'more line')}, all in the JSON and HTML reports"] if left > 0 else [],
+        left_out=[f"and {counted(left, 'more line')}: --all"] if left > 0 else [],
         brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if first.is_outside else [],
     )
 

@@ -54,7 +54,7 @@ def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], 
     golden(f"brief-{name.replace('/', '-')}.txt", text)
     assert len(text.splitlines()) <= 31
     assert max(map(len, text.splitlines())) <= WIDTH
-    full = to_text(analysis.profile, analysis.findings, width=WIDTH, full=True)
+    full = to_text(analysis.profile, analysis.findings, width=WIDTH, rows=None)
     assert not [code for code in CODES if code in text + full]
 
 

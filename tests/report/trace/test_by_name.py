@@ -10,7 +10,7 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import Analysis, analyse
 from pinprof.cli import main
 from pinprof.report.tables.fragment import grids_of
-from pinprof.report.trace.by_name import kernel_label
+from pinprof.report.trace.by_name import FEW, kernel_label
 from pinprof.report.trace.json import to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
@@ -51,9 +51,9 @@ def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
     return trace
 
 
-def text(builder: TraceBuilder, folder: Path, *, full: bool = False) -> str:
+def text(builder: TraceBuilder, folder: Path, rows: int | None = FEW) -> str:
     analysis = analysed(builder, folder)
-    return to_text(analysis.profile, analysis.findings, full=full, width=160)
+    return to_text(analysis.profile, analysis.findings, rows=rows, width=160)
 
 
 def row_of(report: str, name: str) -> list[str]:
@@ -126,9 +126,9 @@ def test_what_is_withheld_is_nowhere(tmp_path: Path) -> None:
         assert "not shown (no GPU work of 1 launch" in report
 
 
-def test_the_terminal_has_the_costliest_five_and_all_if_asked(tmp_path: Path) -> None:
+def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: Path) -> None:
     builder = training(kernels=7)
-    short, whole = text(builder, tmp_path), text(builder, tmp_path, full=True)
+    short, more, whole = text(builder, tmp_path), text(builder, tmp_path, 6), text(builder, tmp_path, None)
     assert row_of(short, "kernel0(float*)") == [
         "kernel0(float*)",
         "aten::op0",
@@ -140,19 +140,22 @@ def test_the_terminal_has_the_costliest_five_and_all_if_asked(tmp_path: Path) ->
     ]
     assert "kernel4(" in short
     assert "kernel5(" not in short
-    assert "and 2 more kernels by name: --full lists them" in short
+    assert "and 2 more kernels by name: --all" in short
+    assert "kernel5(" in more
+    assert "and 1 more kernel by name: --all" in more
     assert "kernel6(" in whole
-    assert "--full" not in whole
+    assert "--all" not in whole
     assert row_of(whole, "aten::op1")[1:4] == ["1", "50.0 µs", "50.0 µs"]
 
 
-def test_all_waits_are_there_if_asked(tmp_path: Path) -> None:
+def test_more_waits_or_all_are_there_if_asked(tmp_path: Path) -> None:
     builder = training()
     for number in range(12):
         builder.op(f"aten::wait{number}", 1300 + 50 * number, 40)
         builder.call("cudaStreamSynchronize", 1310 + 50 * number, 20)
-    assert "more sites, all in the JSON and HTML reports" in text(builder, tmp_path)
-    assert "more site" not in text(builder, tmp_path, full=True)
+    assert "and 2 more sites: --all" in text(builder, tmp_path)
+    assert "and 1 more site: --all" in text(builder, tmp_path, 11)
+    assert "more site" not in text(builder, tmp_path, None)
 
 
 def test_collectives_stand_apart(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_line_that_waits_in_every_step_is_not_outside_of_the_recorded_steps(tm
     assert "outside of the recorded steps" not in text
     assert "outside of the recorded steps" not in to_html([analysis])
     assert [each["every"] for each in syncs(analysis)["seen_elsewhere"]] == [1]
-    brief = to_text(analysis.profile, analysis.findings, width=160, full=False)
+    brief = to_text(analysis.profile, analysis.findings, width=160)
     assert "outside of the recorded steps" not in brief
 
 
@@ -93,7 +93,7 @@ def test_a_wait_after_the_watched_steps_is_said_to_be_there(tmp_path: Path) -> N
 
 def test_many_lines_are_counted(tmp_path: Path) -> None:
     text = text_of(analysed(tmp_path, [wait(number, [number]) for number in range(20, 35)]))
-    assert "and 5 more lines, all in the JSON and HTML reports" in text
+    assert "and 5 more lines: --all" in text
 
 
 def test_names_in_the_trace_are_escaped(tmp_path: Path) -> None:

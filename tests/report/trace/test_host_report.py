@@ -29,13 +29,14 @@ SAMPLES = host_profile(
 
 
 def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: float = 2.0) -> Report:
-    """Return the report on four steps of 1 ms (`step_ms` without the profiler), each with a kernel of `busy` us."""
+    """Return the report on four steps of 1 ms (`step_ms` without the profiler), and with kernels of `busy` us."""
     builder = TraceBuilder()
     for step in range(4):
         time = 1000 * step
         builder.step(step, time, 990)
         builder.op("aten::mm", time + 10, 80)
-        builder.kernel(time + 100, busy, launch=time + 50)
+        if busy:
+            builder.kernel(time + 100, busy, launch=time + 50)
     plain = {
         "steps": 20,
         "mean_ms": step_ms,
@@ -189,3 +190,18 @@ def test_without_samples_the_wait_for_the_dataloader_is_said(tmp_path: Path) -> 
     shown = of_host_alone(tmp_path, None, fetches=600)
     assert "the main thread waits 600 µs of it (60 %) for its DataLoader, as traced" in " ".join(short(shown).split())
     assert "The host:" not in short(of_host_alone(tmp_path, None))
+
+
+def test_a_program_without_a_gpu_has_the_phases_below_the_line_that_calls_a_trainer(tmp_path: Path) -> None:
+    stack = "train.py:9:<module> > lib/trainer.py:1:train > "
+    host = host_profile(
+        (60, f"{stack}torch/nn/modules/module.py:3:_call_impl > lib/bert.py:4:forward"),
+        (29, f"{stack}torch/_tensor.py:6:backward"),
+        (10, f"{stack}torch/optim/adam.py:8:step"),
+        (1, f"{stack}lib/trainer.py:7:log"),
+    )
+    shown = report(tmp_path, host, busy=0)
+    brief = text.to_brief(shown.profile, shown.analysis.findings)
+    assert "below it: forward 60 %, backward 29 %, optimizer 10 %\n" in brief
+    (called,) = of_json(shown)["called"]
+    assert called["parts"] == {"forward": 60, "backward": 29, "optimizer": 10, "log": 1}

@@ -1,0 +1,191 @@
+"""Traces that are not the ranks of one job, for the terminal: a line for each, sorted by file."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.text import Text
+
+from pinprof.analysis import Analysis
+from pinprof.measurement.profile import Profile
+from pinprof.ranks.rank import RankPart
+from pinprof.report.layout import laid_out, unbroken
+from pinprof.report.trace.actions import brief_actions
+from pinprof.report.trace.host import named_lines, share_of
+from pinprof.report.words import NOTHING, place, printable
+from pinprof.rules import Finding, Findings
+from pinprof.trace.tables import WHOLE_TRACE
+from pinprof.units import counted, duration, percent, ranged, uncoded
+from pinprof.verdict import LIMITS
+
+TITLES = ("file", "step", "verdict", "saves", "first change")
+GAP = "  "
+SHORTEST, LEAST_NAME, LONGEST_NAME = 8, 22, 36
+"""Columns for the name of a file where names are long: at the very least, with room for them, and at most."""
+LEAST_CHANGE, ENOUGH_CHANGE = 12, 22
+"""Columns below which the first change has a line of its own, and up to which names leave it room."""
+MOST_NAMED = 2
+"""Limits that are named where a trace cannot tell between them."""
+WHOLE = "all "
+"""Before the time of a trace without steps."""
+
+
+class Row(NamedTuple):
+    """A trace in a line; `reason` stands in place of all cells for which there is none."""
+
+    path: str
+    cells: tuple[str, ...]
+    """Of the step, of the verdict and of what the first change saves, as far as known."""
+    change: str = ""
+    reason: str = ""
+    is_trace: bool = True
+
+
+def to_text(
+    measured: Sequence[Analysis | RankPart],
+    skipped: Mapping[str, str],
+    again: str,
+    *,
+    width: int = 100,
+    color: bool = False,
+) -> str:
+    """Return a line for each trace as text for a terminal of this width, with ANSI colours if asked for.
+
+    `skipped` are the reasons why other files are no traces, by path, and `again` is what follows `pinprof report` for
+    the same report.
+    """
+    return laid_out(_lines(measured, skipped, again, width), width=width, color=color)
+
+
+def _lines(
+    measured: Sequence[Analysis | RankPart], skipped: Mapping[str, str], again: str, width: int
+) -> Iterator[RenderableType]:
+    rows = [_row(part.profile, part.findings) for part in measured]
+    begin, end = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
+    rows += [Row(path, (), reason=_reason(path, reason), is_trace=False) for path, reason in skipped.items()]
+    rows.sort(key=lambda row: row.path)
+    counts = counted(len(measured), "trace") + (f", {counted(len(skipped), 'other file')}" if skipped else "")
+    yield unbroken(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
+    yield Text("")
+    yield from _table(rows, [printable(row.path.removeprefix(begin).removesuffix(end)) for row in rows], width)
+    if any(cell.startswith(WHOLE) for row in rows for cell in row.cells[:1]):
+        yield Text(f"\n{WHOLE.strip()}: the whole trace, in which no step was found", "dim")
+    yield Text("")
+    yield unbroken(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
+    yield unbroken(f"All reports: pinprof report {printable(again)} --full; a page: --html FILE", "dim")
+
+
+def _first(measured: Sequence[Analysis | RankPart]) -> str:
+    """Return the trace whose first change saves the largest share of its step; of several such the first."""
+
+    def share(part: Analysis | RankPart) -> float:
+        step_ns = part.profile.step_ns
+        savings = [finding.saving.saving_ns for finding in part.findings[:1] if finding.saving]
+        return savings[0] / step_ns if savings and step_ns else 0.0
+
+    return max(measured, key=share).profile.path
+
+
+def common_ends(files: Sequence[str], traces: Sequence[str]) -> tuple[str, str]:
+    """Return the folder that all files begin with, and the suffixes that all traces end with.
+
+    /run/a.pt.json.gz, /run/b.json.gz: /run/ and .json.gz.
+    """
+    begin, end = _common(files), _common([path[::-1] for path in traces])[::-1]
+    begin = begin[: begin.rfind("/") + 1]
+    name = min((path.removeprefix(begin) for path in traces), key=len)
+    first = end.find(".", 0 if len(name) > len(end) else 1)
+    return begin, end[first:] if first >= 0 and "/" not in end[first:] else ""
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return the characters that all texts begin with."""
+    return "".join(letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*texts)))  # noqa: B905
+
+
+def _reason(path: str, reason: str) -> str:
+    """Return why a file is no trace, without its name."""
+    return reason.removeprefix(f"{path}: ")
+
+
+def _row(profile: Profile, findings: Findings) -> Row:
+    first = next(iter(brief_actions(profile, findings)), None)
+    saves, change = NOTHING, NOTHING
+    if first:
+        saves, change = _saves(first.finding, profile), f"{first.finding.rule.id} {uncoded(first.finding.title)}"
+    elif lines := named_lines(profile):
+        change = f"{percent(share_of(profile, lines[0])[0])} in {place(lines[0].place)}"
+    verdict, reason = _verdict(profile, findings), profile.withheld.reason(("step", "estimate"))
+    if verdict == NOTHING and reason:
+        return Row(profile.path, (_step(profile),), reason=f"not known: {reason.what}")
+    return Row(profile.path, (_step(profile), verdict, saves), change)
+
+
+def _step(profile: Profile) -> str:
+    """Return how long the step is, as far as known: with its range, or as traced."""
+    estimate, whole = profile.estimate, WHOLE if profile.steps.source == WHOLE_TRACE else ""
+    if estimate.step_ns is not None:
+        return whole + str(ranged(estimate.step_ns, estimate.range_ns))
+    if profile.steps.traced_ns is not None:
+        return f"{whole}{duration(profile.steps.traced_ns)} as traced"
+    return "not known"
+
+
+def _saves(finding: Finding, profile: Profile) -> str:
+    """Return the share of the step that a change saves, with its range."""
+    step_ns, saving = profile.step_ns, finding.saving
+    if not step_ns or (saving is None and finding.most_ns is None):
+        return "not known"
+    if saving is None:
+        return f"{percent((finding.most_ns or 0.0) / step_ns)} at most"
+    low, high = (f"{min(max(100 * bound / step_ns, 0.0), 100.0):.0f}" for bound in saving.range_ns)
+    return percent(saving.saving_ns / step_ns) + (f" ({low} to {high})" if low != high else "")
+
+
+def _verdict(profile: Profile, findings: Findings) -> str:
+    """Return what limits the step in a word or two, as far as known."""
+    verdict = findings.verdict
+    if verdict.cause is not None:
+        return LIMITS[verdict.cause].word
+    if verdict.between:
+        return " or ".join(cost.cause for cost in verdict.between[:MOST_NAMED]) + "?"
+    return NOTHING if profile.gpus else "no GPU work"
+
+
+def _table(rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[RenderableType]:
+    """Yield the rows below their titles; a narrow terminal has the first change in a line of its own."""
+    full = [TITLES[1:4], *(row.cells for row in rows if not row.reason)]
+    sizes = [max(map(cell_len, column)) for column in zip(*full, strict=True)]
+    room = width - sum(sizes) - len(GAP) * (len(TITLES) - 1)
+    longest = min(max(map(cell_len, (TITLES[0], *names))), LONGEST_NAME)
+    sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE, min(LEAST_NAME, max(room, SHORTEST)))))
+    is_wide = room - sizes[0] >= LEAST_CHANGE
+    yield unbroken(_line(TITLES if is_wide else TITLES[:4], sizes), "bold")
+    for row, name in zip(rows, names, strict=True):
+        cells = (_cut(name, sizes[0]), *row.cells)
+        if row.reason:
+            yield unbroken(_cut_end(_line((*cells, row.reason), sizes), width), "" if row.is_trace else "dim")
+        elif is_wide:
+            yield unbroken(_cut_end(_line((*cells, row.change), sizes), width))
+        else:
+            yield from (unbroken(_line(cells, sizes)), unbroken(_cut_end(GAP + row.change, width)))
+
+
+def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:
+    """Return the cells side by side; the last one has the rest of the line."""
+    padded = (cell + " " * (size - cell_len(cell)) for cell, size in zip(cells[:-1], sizes, strict=False))
+    return GAP.join((*padded, cells[-1]))
+
+
+def _cut(name: str, longest: int) -> str:
+    """Return a name without what is before its end where it is too long: runs of one program begin alike."""
+    end = longest // 3
+    return name if cell_len(name) <= longest else f"{name[: longest - 1 - end]}…{name[-end:]}"
+
+
+def _cut_end(text: str, longest: int) -> str:
+    text = printable(text)
+    return text if cell_len(text) <= longest else f"{text[: max(longest - 1, 0)]}…"

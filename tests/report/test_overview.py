@@ -1,0 +1,103 @@
+"""A line for each of several traces that are no job."""
+
+from pathlib import Path
+
+import pytest
+from command_line import invoke
+from recordings import TRACES
+from rich.cells import cell_len
+
+from pinprof.analysis import Analysis, analyse
+from pinprof.report.overview import common_ends, to_text
+from pinprof.trace import read_trace
+from pinprof.trace.files import trace_files
+
+LOADERS = sorted(TRACES.glob("loader_*.json.gz"))
+AGAIN = "traces/loader_*"
+
+
+@pytest.fixture(scope="module")
+def analyses() -> list[Analysis]:
+    return [analyse(read_trace(str(path))) for path in reversed(LOADERS)]
+
+
+def lines_of(analyses: list[Analysis], skipped: dict[str, str] | None = None, width: int = 100) -> list[str]:
+    return to_text(analyses, skipped or {}, AGAIN, width=width).splitlines()
+
+
+def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analyses: list[Analysis]) -> None:
+    lines = lines_of(analyses)
+    assert lines[0] == f"{TRACES}/*.json.gz · 4 traces"
+    assert lines[2].split() == ["file", "step", "verdict", "saves", "first", "change"]
+    assert [line.split()[0] for line in lines[3:7]] == [path.name.removesuffix(".json.gz") for path in LOADERS]
+    assert " ".join(lines[3].split()).startswith("loader_pageable 13.4 ms Copy-bound 16 % (12 to 20) PIN104 batches")
+
+
+def test_what_is_no_trace_has_its_reason_in_place_of_figures(analyses: list[Analysis]) -> None:
+    notes = f"{TRACES}/notes.json"
+    lines = lines_of(analyses, {notes: f"{notes}: is not JSON (it begins with b'<html>')"})
+    assert lines[0].endswith("/*.json.gz · 4 traces, 1 other file")
+    assert lines[7].split()[:4] == ["notes.json", "is", "not", "JSON"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_no_line_is_longer_than_the_terminal_but_what_is_to_be_copied(analyses: list[Analysis], width: int) -> None:
+    rows = lines_of(analyses, {f"{TRACES}/{'x' * 200}.json": "is no trace " * 20}, width)[2:-2]
+    assert max(map(cell_len, rows)) <= width
+
+
+def test_a_narrow_terminal_has_the_change_below(analyses: list[Analysis]) -> None:
+    lines = lines_of(analyses, width=60)
+    assert lines[2].split() == ["file", "step", "verdict", "saves"]
+    assert lines[4] == "  PIN104 batches that are not pinned"
+
+
+def test_the_end_names_one_trace_and_how_to_see_all(analyses: list[Analysis]) -> None:
+    one, every = lines_of(analyses)[-2:]
+    assert one == f"One of them: pinprof report {LOADERS[0]}"
+    assert every == f"All reports: pinprof report {AGAIN} --full; a page: --html FILE"
+
+
+@pytest.mark.parametrize(
+    ("files", "traces", "ends"),
+    [
+        (["/run/a.pt.json.gz", "/run/b.json.gz"], ["/run/a.pt.json.gz", "/run/b.json.gz"], ("/run/", ".json.gz")),
+        (["/run/a.json", "/run/x.txt"], ["/run/a.json"], ("/run/", ".json")),
+        (["a.json", "b.gz"], ["a.json", "b.gz"], ("", "")),
+        (["/a/run.json", "/b/run.json"], ["/a/run.json", "/b/run.json"], ("/", ".json")),
+        (["/a/.json", "/a/b.json"], ["/a/.json", "/a/b.json"], ("/a/", "")),
+    ],
+)
+def test_what_all_names_have_in_common_is_said_once(files: list[str], traces: list[str], ends: tuple[str, str]) -> None:
+    assert common_ends(files, traces) == ends
+
+
+def test_report_shows_several_traces_in_a_line_each_and_full_one_after_the_other() -> None:
+    first, second = LOADERS[:2]
+    result = invoke("report", first, "none.json", second)
+    assert result.exit_code == 0
+    assert result.stdout.count("Copy-bound") == 2
+    assert "no such file" in result.stdout
+    assert "Skipped" not in result.stderr
+    assert "Next" not in result.stderr
+    full = invoke("report", first, "none.json", second, "--full")
+    assert full.stdout.count("Why the step takes so long") == 2
+    assert "Skipped: none.json: no such file" in full.stderr
+
+
+def test_of_several_files_of_which_one_is_a_trace_that_is_reported(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.json"
+    notes.write_text("{}")
+    result = invoke("report", LOADERS[0], notes)
+    assert "What to change" in result.stdout
+    assert f"Skipped: {notes}: " in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["launches", "pairs", "rules"])
+def test_folders_of_recordings_fit_a_hundred_columns(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    result = invoke("report", TRACES / folder)
+    rows = [line for line in result.stdout.splitlines() if not line.startswith(("One of them", "All reports"))]
+    assert max(map(cell_len, rows)) <= 100
+    assert len(rows) < len(trace_files(str(TRACES / folder))) + 8
