@@ -26,14 +26,14 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 54),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 131),
+    Phrase(r"\bso many\b", "N, or the name of the number", 25),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 90),
     Phrase(r"\bof late\b", "recently, or since when", 4),
-    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 18),
-    Phrase(r"\bis no\b", "is not a", 55),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 69),
+    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 12),
+    Phrase(r"\bis no\b", "is not a", 47),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 54),
     Phrase(r"\bhas it\b", "the noun", 13),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 36),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 33),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),
