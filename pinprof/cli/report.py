@@ -45,7 +45,7 @@ from pinprof.cli.traces import (
     write_page,
     write_plotly,
 )
-from pinprof.urls import STANDARD_INPUT, shown
+from pinprof.urls import STANDARD_INPUT, redacted, shown
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
@@ -142,11 +142,11 @@ def report(  # noqa: PLR0913  options of one command
 
 
 def _again(traces: Sequence[str], machine: MachineFile | None) -> str:
-    """Return what follows `pinprof report` for the same report."""
+    """Return what follows `pinprof report` for the same report, without the secrets of URLs."""
     named = shlex.join(traces)
     if len(traces) > 1 and len(named) > NAMED:
         named = f"{shlex.join(traces[:1])} ..."
-    return named + (machine.words if machine else "")
+    return redacted(named + (machine.words if machine else ""))
 
 
 def _refuse_brief(*, brief: bool, json_file: str | None, with_hta: bool) -> None:
