@@ -14,7 +14,7 @@ pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change 
 report = pinprof.load("trace.json.gz")          # all of it, as a report that shows itself in a notebook
 report.step_ms, report.step_range_ms, report.verdict
 report.kernels, report.waits, report.findings   # and ops, copies, steps, phases: as pandas DataFrames, in ms
-report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`
+report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`; or pinprof.whatif(path, ...)
 report.save("report.html")                      # or .json
 
 pinprof.analyze("trace.json.gz")                # the same as `load`
@@ -55,11 +55,12 @@ if TYPE_CHECKING:
         load,
         profile_step,
         timeline,
+        whatif,
     )
+    from pinprof.prediction import Scenario, predict
     from pinprof.races.guard import Guard, UnsafeCopyWarning, guard
     from pinprof.rules import Finding, find
     from pinprof.trace import Trace, read_trace
-    from pinprof.whatif import Scenario, predict
 
 __version__ = VERSION
 
@@ -91,6 +92,7 @@ __all__ = [
     "read_trace",
     "step",
     "timeline",
+    "whatif",
 ]
 
 _OWN = ("__all__", "__doc__", "__file__", "__name__", "__path__", "__version__")
@@ -101,7 +103,7 @@ _ROOMS = {
     "JobReport": "pinprof.notebook",
     "Profile": "pinprof.measurement.profile",
     "Report": "pinprof.notebook",
-    "Scenario": "pinprof.whatif",
+    "Scenario": "pinprof.prediction",
     "Trace": "pinprof.trace",
     "UnsafeCopyWarning": "pinprof.races.guard",
     "analyze": "pinprof.notebook",
@@ -112,12 +114,13 @@ _ROOMS = {
     "load": "pinprof.notebook",
     "log": "pinprof.logbook",
     "measure": "pinprof.measurement.measure",
-    "predict": "pinprof.whatif",
+    "predict": "pinprof.prediction",
     "profile": "pinprof.capture.window.recording",
     "profile_step": "pinprof.notebook",
     "read_trace": "pinprof.trace",
     "step": "pinprof.capture.steps.sources",
     "timeline": "pinprof.notebook",
+    "whatif": "pinprof.notebook",
 }
 """Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and
 measuring a trace need none of them; pytest loads its plugin in every run, which needs not even numpy."""

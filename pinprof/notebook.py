@@ -19,6 +19,7 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
 from pinprof.pool import job_of_files, measure_all
+from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, rank_of
 from pinprof.ranks.runs import checked_pattern
@@ -38,7 +39,6 @@ from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 from pinprof.units import counted
 from pinprof.urls import local_path
-from pinprof.whatif import Prediction, Scenario, predict
 
 if TYPE_CHECKING:
     import pandas as pd

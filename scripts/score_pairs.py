@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinprof.prediction import Scenario, predict_scenario, replay_of
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
-from pinprof.whatif import Scenario, predict_scenario, replay_of
 
 MS = 1e6
 FEWEST = 2

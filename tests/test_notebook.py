@@ -19,7 +19,7 @@ from trace_builder import TraceBuilder, without_known_events
 import pinprof
 from pinprof.errors import CaptureError, PinprofError, TraceError
 from pinprof.measurement.measure import measure
-from pinprof.notebook import Report, analyze, profile_step, whatif
+from pinprof.notebook import Report, analyze, profile_step
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
 from pinprof.rules import find
@@ -338,7 +338,7 @@ def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
 def test_what_if_is_asked_of_a_report_or_a_file(report: Report, changes: dict[str, Any]) -> None:
     prediction = report.whatif(**changes)
     assert prediction == pinprof.predict(report.trace, pinprof.Scenario(**changes))
-    assert prediction == whatif(TRACE, **changes)
+    assert prediction == pinprof.whatif(TRACE, **changes)
     assert prediction.saving_ms == pytest.approx(prediction.baseline_ms - prediction.predicted_ms)
     assert prediction.range_ms[0] <= prediction.predicted_ms <= prediction.range_ms[1]
 

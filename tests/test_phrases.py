@@ -10,12 +10,12 @@ from pinprof.analyses.syncs import VERDICTS, WAITS
 from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
+from pinprof.prediction.options import OPTIONS
 from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
 from pinprof.report.whatif.text import SPEEDS
 from pinprof.report.words import PARTS
 from pinprof.rules import RULES
 from pinprof.verdict import LIMITS
-from pinprof.whatif.options import OPTIONS
 
 SHORT = {
     "waits": [cause.label for cause in WAITS.values()],

@@ -9,11 +9,11 @@ from recordings import TRACES, analysis_of
 from pinprof.analysis import analyse
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.known import Known
+from pinprof.prediction import Scenario, predict
+from pinprof.prediction.options import changes_of
+from pinprof.prediction.scenarios import ALL, edits_of
 from pinprof.report.trace.actions import brief_actions, to_do
 from pinprof.report.whatif.text import to_text
-from pinprof.whatif import Scenario, predict
-from pinprof.whatif.options import changes_of
-from pinprof.whatif.scenarios import ALL, edits_of
 
 RECORDED = TRACES / "experiments"
 

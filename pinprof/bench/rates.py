@@ -9,7 +9,7 @@ from pinprof.bench.advice import Advice, advice, size_of
 from pinprof.bench.order import by_size
 from pinprof.bench.refused import WAYS
 from pinprof.bench.results import Bench, BenchError, Result, from_json
-from pinprof.whatif.edits import PinnedRates, Rates
+from pinprof.prediction.edits import PinnedRates, Rates
 
 
 @dataclass(frozen=True)

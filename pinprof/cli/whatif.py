@@ -23,8 +23,8 @@ from pinprof.cli.traces import expanded, one_trace, read, read_all, refuse_two_i
 if TYPE_CHECKING:
     from pinprof.details import Details
     from pinprof.measurement.profile import Profile
+    from pinprof.prediction import Prediction, Scenario
     from pinprof.replay import Replay
-    from pinprof.whatif import Prediction, Scenario
 
 LEAST, MOST = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
@@ -105,8 +105,8 @@ def whatif(
       pinprof whatif trace.json.gz --cuda-graph step --drop-syncs all
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.whatif import predict_scenario, replay_of
-    from pinprof.whatif.options import changes_of, predict_usual
+    from pinprof.prediction import predict_scenario, replay_of
+    from pinprof.prediction.options import changes_of, predict_usual
 
     check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
@@ -141,7 +141,7 @@ def _scenario(
     """Return the scenario, whether to compare the usual ones instead, and the bench if its rates matter."""
     from msgspec.structs import replace
 
-    from pinprof.whatif import Scenario
+    from pinprof.prediction import Scenario
 
     given = {name: value for name, value in options.items() if value is not None}
     scenario = Scenario(drop_syncs=drop_syncs, **given)
@@ -212,9 +212,9 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
       pinprof verify before.json.gz after.json.gz
       pinprof verify before.json.gz after.json.gz --json verified.json
     """  # noqa: D301  click looks for the backspace itself
+    from pinprof.prediction.verification import verify as verified
     from pinprof.report.whatif.json import verification_to_json
     from pinprof.report.whatif.text import verified_to_text
-    from pinprof.whatif.verification import verify as verified
 
     check_outputs((json_file,), force=force, reads=(before, after))
     refuse_two_inputs((before, after))

@@ -5,11 +5,11 @@ from typing import Annotated, Any, TypeAlias
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of, range_ms
+from pinprof.prediction import graphs
 from pinprof.rules.rule import FAMILIES, Saving
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 from pinprof.units import ms
-from pinprof.whatif import graphs
 
 Source: TypeAlias = Annotated[str, one_of(("measured", "given", "estimated"))]
 Bound: TypeAlias = Annotated[str, one_of(("host", "gpu", "input", "communication"))]

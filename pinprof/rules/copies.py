@@ -10,14 +10,14 @@ from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs import in_library
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction import Edits
+from pinprof.prediction.scenarios import with_pinned, without_blocking
 from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
 from pinprof.units import duration, listed, rate, shortened
-from pinprof.whatif import Edits
-from pinprof.whatif.scenarios import with_pinned, without_blocking
 
 MANY_COPIES = 32
 """Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""

@@ -7,6 +7,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.graphs import Blocker
 from pinprof.rules.sums import in_complete_steps, launched_kernels
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
@@ -15,7 +16,6 @@ from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, com
 from pinprof.trace.steps import is_serving, serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import how_many
-from pinprof.whatif.graphs import Blocker
 
 IDLE = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""

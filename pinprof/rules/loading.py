@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.details import Details
+from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
 from pinprof.units import counted
-from pinprof.whatif.edits import Edits
 
 MOST_WORKERS = 8
 FEW_WORKERS = 4

@@ -8,12 +8,12 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.object_repr import as_table, one_line
+from pinprof.prediction import Edits
+from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.graphs import Blocker
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration, uncoded
 from pinprof.verdict import UNTOLD, LimitName, Verdict
-from pinprof.whatif import Edits
-from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.graphs import Blocker
 
 
 @dataclass(frozen=True)

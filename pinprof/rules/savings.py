@@ -8,12 +8,12 @@ from operator import or_
 import numpy as np
 
 from pinprof.bench.rates import Pinning
+from pinprof.prediction import Edits
+from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, pace_after
 from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import size
-from pinprof.whatif import Edits
-from pinprof.whatif.predict import NOISE, UNSURE_CHANGE, pace_after
 
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""

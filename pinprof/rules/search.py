@@ -11,6 +11,7 @@ from pinprof.bench.rates import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
+from pinprof.prediction.graphs import Blocker, capture_of
 from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
@@ -19,7 +20,6 @@ from pinprof.rules.rule import NEGLIGIBLE, Finding, Findings, Rule
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict import judge
-from pinprof.whatif.graphs import Blocker, capture_of
 
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""

@@ -13,14 +13,14 @@ from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Cost, Site, by_line
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
+from pinprof.prediction.edits import NO_EDITS, Edits
+from pinprof.prediction.scenarios import without_blocking, without_waits
 from pinprof.rules.rule import Evidence, Look, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
 from pinprof.verdict import LimitName
-from pinprof.whatif.edits import NO_EDITS, Edits
-from pinprof.whatif.scenarios import without_blocking, without_waits
 
 MAX_CAUSES = 2
 """The most causes that a title names."""

@@ -9,10 +9,10 @@ from pinprof.ab import CANNOT_TELL, FASTER, Judgement, Measurement
 from pinprof.ab.worker import Race
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
+from pinprof.prediction.verification import Verification
 from pinprof.trial.numbers import Comparison
 from pinprof.trial.selection import Share
 from pinprof.trial.versions import Guarded
-from pinprof.whatif.verification import Verification
 
 Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]
 

@@ -15,6 +15,7 @@ from pinprof.ab.worker import Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.fix import Changes, Chosen, Mend, Patches, changes
+from pinprof.prediction.verification import Verification, verify
 from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, Checked
@@ -22,7 +23,6 @@ from pinprof.trial.numbers import Comparison, Numbers, compared
 from pinprof.trial.selection import Share, harmless, quicker, without_idle
 from pinprof.trial.versions import ORIGINAL, Command, Guarded, Versions, for_numbers, guarded, run_all, under_guard
 from pinprof.units import counted
-from pinprof.whatif.verification import Verification, verify
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
 """Steps whose numbers are compared, and steps under the guard: a race over a ring of buffers needs a few rounds."""

@@ -13,10 +13,10 @@ from typing import Final, Literal, TypeAlias, get_args
 from pinprof.analyses.idle import IDLE
 from pinprof.measurement.division import OUTSIDE, UNTOLD, Division, busiest, divide
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.predict import NOISE, UNSURE_CHANGE
+from pinprof.prediction.scenarios import Scenario
 from pinprof.replay.bound import INPUT as INPUT_BOUND
 from pinprof.verdict.rerun import Rerun
-from pinprof.whatif.predict import NOISE, UNSURE_CHANGE
-from pinprof.whatif.scenarios import Scenario
 
 LimitName: TypeAlias = Literal[
     "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"

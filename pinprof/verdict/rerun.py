@@ -10,13 +10,13 @@ import numpy as np
 from pinprof.analyses.syncs import ALLOCATIONS, OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits, edited
+from pinprof.prediction.scenarios import Scenario, edits_of, without_waits
 from pinprof.replay import Replay
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.tables import DTOH, HTOD
-from pinprof.whatif.edits import Edits, edited
-from pinprof.whatif.scenarios import Scenario, edits_of, without_waits
 
 CALLS = 8_000
 """Calls of a replay: a third of what a prediction takes, since there are many limits."""

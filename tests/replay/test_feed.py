@@ -8,14 +8,14 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
+from pinprof.prediction import Scenario, predict
+from pinprof.prediction.edits import Edits
 from pinprof.replay import Replay
 from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
 from pinprof.trace import read_trace
 from pinprof.trace.constructors import Made, MadeLoader
 from pinprof.trace.run_log import RunLog
-from pinprof.whatif import Scenario, predict
-from pinprof.whatif.edits import Edits
 
 MS = 1_000_000
 WORKERS, IN_PROCESS = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")

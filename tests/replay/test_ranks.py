@@ -12,13 +12,13 @@ from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.errors import TraceError
 from pinprof.measurement.measure import measure
+from pinprof.prediction import Scenario, predict
 from pinprof.replay.building import build_program
 from pinprof.replay.machine import Job, pace
 from pinprof.replay.program import Call, Program
 from pinprof.replay.ranks import join_ranks
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import NONE
-from pinprof.whatif import Scenario, predict
 from scripts.score_pairs import scores
 
 RECORDED = TRACES / "ranks"

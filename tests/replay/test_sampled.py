@@ -8,13 +8,13 @@ from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
+from pinprof.prediction import Scenario, predict
+from pinprof.prediction.graphs import LAUNCH_NS
 from pinprof.replay import Replay
 from pinprof.replay.calibration import FEWEST, sampled_ns
 from pinprof.trace import read_trace
 from pinprof.trace.phases import OPTIMIZER, phase_of_calls
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
-from pinprof.whatif import Scenario, predict
-from pinprof.whatif.graphs import LAUNCH_NS
 
 WRAPPED = "train.py:9:main > torch/optim/optimizer.py:517:Optimizer.profile_hook_step.<locals>.wrapper"
 ADAM = f"{WRAPPED} > torch/optim/optimizer.py:81:_use_grad > torch/optim/adam.py:247:Adam.step > "

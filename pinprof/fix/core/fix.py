@@ -10,9 +10,9 @@ from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.rewrite import Change, Mend, NotThisForm, Refusal, Refused, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
+from pinprof.prediction import Edits
 from pinprof.rules.rule import Finding, FoundSite, Numbers, Saving
 from pinprof.trace.lines import Place, Placed
-from pinprof.whatif import Edits
 
 MadeT = TypeVar("MadeT", bound=Placed)
 Outcome: TypeAlias = Mend | Refused

@@ -8,9 +8,9 @@ import libcst as cst
 import libcst.matchers as m
 from libcst.helpers import parse_template_expression
 
+from pinprof.prediction import Edits
 from pinprof.rules.rule import Numbers, Rule, Saving
 from pinprof.trace.lines import Place
-from pinprof.whatif import Edits
 
 NewNode: TypeAlias = "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.BaseStatement]"
 Remake: TypeAlias = Callable[[cst.CSTNode], NewNode]

@@ -21,6 +21,7 @@ from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, F
 from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
+from pinprof.prediction.graphs import Blocker
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.by_name import step_share, without_profiler_ns
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
@@ -29,7 +30,6 @@ from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.rules import Findings
 from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
-from pinprof.whatif.graphs import Blocker
 
 NS_PER_US = 1000
 MOST_PLACES = 200

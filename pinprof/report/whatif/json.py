@@ -9,11 +9,11 @@ from msgspec.structs import asdict
 from pinprof.analyses.syncs import Site
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
 from pinprof.documents.fields import Blocker, Bound, Guards, Library, Placed, Source, WaitCause, blockers, library
+from pinprof.prediction import Prediction, Scenario
+from pinprof.prediction.options import OPTIONS, OptionChange
+from pinprof.prediction.verification import Verification
 from pinprof.trace.tables import Trace
 from pinprof.units import ms
-from pinprof.whatif import Prediction, Scenario
-from pinprof.whatif.options import OPTIONS, OptionChange
-from pinprof.whatif.verification import Verification
 
 
 class Wait(Placed):

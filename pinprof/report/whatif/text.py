@@ -6,6 +6,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analyses.syncs import WAITS, Site, label_of
+from pinprof.prediction import Prediction, Scenario
+from pinprof.prediction.edits import pinned_rate
+from pinprof.prediction.options import OPTIONS, OptionChange
+from pinprof.prediction.verification import Verification
 from pinprof.replay.bound import BOUNDS
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, fact, laid_out, section, unbroken
@@ -14,10 +18,6 @@ from pinprof.report.words import begun, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
-from pinprof.whatif import Prediction, Scenario
-from pinprof.whatif.edits import pinned_rate
-from pinprof.whatif.options import OPTIONS, OptionChange
-from pinprof.whatif.verification import Verification
 
 MAX_SITES = 5
 """More places of one change than this are counted, not listed."""

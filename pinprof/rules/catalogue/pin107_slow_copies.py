@@ -6,12 +6,12 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import LARGE_COPY_BYTES
 from pinprof.rules.copies import of_places
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 from pinprof.units import rate
-from pinprof.whatif.edits import LARGE_COPY_BYTES
 
 SLOW_SHARE = 0.5
 """Pinned copies at less than this share of the best rate in the trace are slow."""

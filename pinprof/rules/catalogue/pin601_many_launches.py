@@ -4,12 +4,12 @@ from pinprof.analyses.launches import Launches
 from pinprof.analyses.syncs import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
+from pinprof.prediction.graphs import Blocker, capture_of
 from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.units import duration, how_many, listed
-from pinprof.whatif.edits import Edits
-from pinprof.whatif.graphs import Blocker, capture_of
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:

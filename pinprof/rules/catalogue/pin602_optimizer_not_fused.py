@@ -2,11 +2,11 @@ from collections.abc import Iterator
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
+from pinprof.prediction.graphs import calls_to_fuse, fused_ns
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration, how_many
-from pinprof.whatif.edits import Edits
-from pinprof.whatif.graphs import calls_to_fuse, fused_ns
 
 MANY = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""

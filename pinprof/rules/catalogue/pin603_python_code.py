@@ -7,6 +7,7 @@ from pinprof.analyses.pause_code import PauseCode, PausedCode, code_in_pauses
 from pinprof.details import Details
 from pinprof.intervals import Intervals, intersect, length, union
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import how_to_spare, is_of_a_server, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
@@ -15,7 +16,6 @@ from pinprof.trace.idle_times import launching_threads
 from pinprof.trace.lines import Place
 from pinprof.trace.phases import torch_times
 from pinprof.units import duration, percent
-from pinprof.whatif.edits import Edits
 
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 from pinprof.analyses.hazards import WRITES
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME
 from pinprof.units import duration, how_many, shortened
-from pinprof.whatif.edits import Edits
 
 IN_EACH_STEP = (
     "Write on the GPU what it needs there, or fill another buffer in a DataLoader's worker. What is written in place "

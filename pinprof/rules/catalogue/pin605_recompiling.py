@@ -4,12 +4,12 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.links import step_at
 from pinprof.trace.one_time_work import REGION, HostTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, listed
-from pinprof.whatif.edits import Edits
 
 WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""

@@ -5,12 +5,12 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.phases import Pass, casts_of_weights, optimizer_within, passes_of
 from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
 from pinprof.units import duration, how_many
-from pinprof.whatif.edits import Edits
 
 LEAST = 2
 """Micro-batches of a step, and weights in each: fewer are cast but once, or are hardly a model."""

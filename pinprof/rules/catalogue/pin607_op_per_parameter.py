@@ -8,6 +8,7 @@ from pinprof.analyses.launches import LONGEST
 from pinprof.details import Details
 from pinprof.intervals import distinct
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels, main_threads
@@ -16,7 +17,6 @@ from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.units import duration, how_many, listed, shortened
-from pinprof.whatif.edits import Edits
 
 MANY = 20
 """Launches by ops of one name, per step, that an op for all tensors at once is far below."""

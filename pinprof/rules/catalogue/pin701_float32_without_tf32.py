@@ -5,12 +5,12 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import counted, duration, shortened
-from pinprof.whatif.edits import Edits
 
 SINCE = 8
 """The compute capability from which on a GPU has TF32."""

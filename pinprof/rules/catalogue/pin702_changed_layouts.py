@@ -3,10 +3,10 @@ from collections.abc import Iterator
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.units import counted, duration, percent
-from pinprof.whatif.edits import Edits
 
 CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
 """How cuDNN names the kernels that change layouts."""

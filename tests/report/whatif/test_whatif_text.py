@@ -8,13 +8,13 @@ from recordings import ROOT, TRACES, analysis_of, trace_of
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
+from pinprof.prediction import Prediction, Scenario, predict
+from pinprof.prediction.options import EVERYTHING, OPTIONS, OptionChange, changes_of
+from pinprof.prediction.verification import verify
 from pinprof.report.whatif import json as whatif_json
 from pinprof.report.whatif import text as whatif_text
 from pinprof.server.inputs import WhatifInput
 from pinprof.trace import Trace, read_trace
-from pinprof.whatif import Prediction, Scenario, predict
-from pinprof.whatif.options import EVERYTHING, OPTIONS, OptionChange, changes_of
-from pinprof.whatif.verification import verify
 
 WIDTH = 110
 

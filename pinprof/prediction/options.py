@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from pinprof.analyses.syncs import Site
 from pinprof.details import Details
+from pinprof.prediction.edits import Edits
+from pinprof.prediction.graphs import Blocker, calls_to_fuse, capture_of
+from pinprof.prediction.predict import Prediction, predict_scenario
+from pinprof.prediction.scenarios import ALL, Scenario, edits_of
 from pinprof.replay import Replay
 from pinprof.trace.tables import NONE, total_bytes
-from pinprof.whatif.edits import Edits
-from pinprof.whatif.graphs import Blocker, calls_to_fuse, capture_of
-from pinprof.whatif.predict import Prediction, predict_scenario
-from pinprof.whatif.scenarios import ALL, Scenario, edits_of
 
 
 class OptionWords(NamedTuple):

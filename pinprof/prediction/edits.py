@@ -12,6 +12,7 @@ from pinprof.details import Details
 from pinprof.document import doc
 from pinprof.intervals import Intervals, union
 from pinprof.links import link_of_gpus
+from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, in_graphs
 from pinprof.replay.program import (
     AHEAD,
     DEFAULT_LATENCY_NS,
@@ -25,7 +26,6 @@ from pinprof.replay.program import (
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
 from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Trace
-from pinprof.whatif.graphs import capturable_ns, fused, fused_ns, in_graphs
 
 Rates: TypeAlias = Annotated[
     tuple[tuple[float, ...], ...], doc("[bytes, GB/s] of the copies that were measured, by size")

@@ -13,14 +13,14 @@ from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow, recorded_deta
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.details import details_of
+from pinprof.prediction import Edits, Scenario, predict_edits, predict_scenario
+from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.options import changes_of
+from pinprof.prediction.predict import pace_after
+from pinprof.prediction.verification import verify
 from pinprof.replay import Replay
 from pinprof.replay.machine import Pace
 from pinprof.trace import read_trace
-from pinprof.whatif import Edits, Scenario, predict_edits, predict_scenario
-from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.options import changes_of
-from pinprof.whatif.predict import pace_after
-from pinprof.whatif.verification import verify
 
 US, MS = 1000, 1_000_000
 NOISE = 0.01

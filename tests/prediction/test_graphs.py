@@ -7,9 +7,9 @@ from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
+from pinprof.prediction import Scenario, predict
+from pinprof.prediction.graphs import GAP_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of
 from pinprof.trace import Trace, read_trace
-from pinprof.whatif import Scenario, predict
-from pinprof.whatif.graphs import GAP_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of
 
 US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30

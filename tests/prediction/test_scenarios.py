@@ -8,12 +8,12 @@ from trace_builder import LAUNCH_US, SIDE, TraceBuilder
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.measurement.measure import measure
+from pinprof.prediction import PinnedRates, Prediction, Scenario, predict
+from pinprof.prediction.edits import COPY_LAUNCHES
+from pinprof.prediction.options import changes_of
+from pinprof.prediction.scenarios import places_in
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DTOH, HTOD
-from pinprof.whatif import PinnedRates, Prediction, Scenario, predict
-from pinprof.whatif.edits import COPY_LAUNCHES
-from pinprof.whatif.options import changes_of
-from pinprof.whatif.scenarios import places_in
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 STEPS = 6

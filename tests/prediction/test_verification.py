@@ -11,7 +11,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 from pinprof.details import Details, details_of
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import Profile
-from pinprof.whatif.verification import Verification, verify
+from pinprof.prediction.verification import Verification, verify
 
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
 

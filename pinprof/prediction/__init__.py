@@ -1,8 +1,8 @@
 """What a change of the code would make of the step, by replay."""
 
-from pinprof.whatif.edits import Edits, PinnedRates
-from pinprof.whatif.predict import Prediction, predict, predict_edits, predict_scenario, replay_of
-from pinprof.whatif.scenarios import Scenario
+from pinprof.prediction.edits import Edits, PinnedRates
+from pinprof.prediction.predict import Prediction, predict, predict_edits, predict_scenario, replay_of
+from pinprof.prediction.scenarios import Scenario
 
 __all__ = [
     "Edits",

@@ -15,13 +15,13 @@ from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
+from pinprof.prediction import Edits, Prediction, Scenario, predict_edits
+from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.options import OptionChange, change_of
+from pinprof.prediction.scenarios import with_pinned, without_blocking, without_waits
 from pinprof.replay import Replay
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
-from pinprof.whatif import Edits, Prediction, Scenario, predict_edits
-from pinprof.whatif.edits import NO_EDITS
-from pinprof.whatif.options import OptionChange, change_of
-from pinprof.whatif.scenarios import with_pinned, without_blocking, without_waits
 
 COPY_CAUSES = BLOCKING_COPIES | OF_COPIES_TO_GPU
 """Causes of waits that disappear if their copies are made in another way."""

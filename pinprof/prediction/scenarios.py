@@ -12,12 +12,12 @@ from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, WAITS, Site, Sy
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
 from pinprof.errors import TraceError
+from pinprof.prediction.edits import Edits, PinnedRates
+from pinprof.prediction.graphs import Region, calls_to_fuse, capture_of
 from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.units import listed
-from pinprof.whatif.edits import Edits, PinnedRates
-from pinprof.whatif.graphs import Region, calls_to_fuse, capture_of
 
 MOST_NAMED = 20
 """Places that an error names, the costliest, before it counts the rest."""

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.object_repr import one_line
+from pinprof.prediction.edits import Edits, edited
+from pinprof.prediction.scenarios import Scenario, edits_of, places_in
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
 from pinprof.replay.calibration import noise_between_runs
 from pinprof.replay.machine import Pace
 from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS, duration
-from pinprof.whatif.edits import Edits, edited
-from pinprof.whatif.scenarios import Scenario, edits_of, places_in
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
 """A predicted step is uncertain by `UNSURE_CHANGE` of the change, and by `UNSURE_STEP` of itself if the GPU sets its

@@ -6,10 +6,10 @@ import pytest
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.details import details_of
+from pinprof.prediction import Scenario, predict
+from pinprof.prediction.graphs import FUSED, LAUNCH_NS, SMALL_NS, calls_to_fuse, capture_of, fused_ns
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.phases import optimizer_steps, phase_of_calls
-from pinprof.whatif import Scenario, predict
-from pinprof.whatif.graphs import FUSED, LAUNCH_NS, SMALL_NS, calls_to_fuse, capture_of, fused_ns
 
 US = 1000.0
 STEPS, STEP_US = 6, 1000
