@@ -753,7 +753,9 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "finished" not in done.stdout
     assert "2 complete steps" in done.stdout
-    assert re.search(r"\n[\d.]+ [mµ]s per step; no GPU work", done.stdout)  # measured: neither estimated nor as traced
+    assert re.search(
+        r"\n[\d.]+ [mµ]s per step( \([\d.]+ to [\d.]+ in this run\))?; no GPU work", done.stdout
+    )  # measured: neither estimated nor as traced
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.json.gz", "pinprof-train.html"}
 
 
@@ -938,7 +940,7 @@ def test_traces_that_are_no_job_have_a_page_of_their_own_too(tmp_path: Path) -> 
     again.write_bytes(RANKS[0].read_bytes())
     result = invoke("report", RANKS[0], again, "--html", tmp_path / "report.html", "--json", tmp_path / "report.json")
     assert result.exit_code == 0
-    assert result.stdout.count("complete steps") == 2
+    assert " · 2 traces\n" in result.stdout
     assert result.stderr.count("Not the ranks of one job") == 1
     read = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert [attributes["id"] for tag, attributes in read.tags if tag == "section"] == ["trace-1", "trace-2"]
@@ -952,7 +954,8 @@ def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     result = invoke("report", RANKS[0], again)
     assert result.exit_code == 0
     assert f"Not the ranks of one job: {RANKS[0]} and {again} are both of rank 0" in result.stderr
-    assert result.stdout.count("complete steps") == 2
+    assert " · 2 traces\n" in result.stdout
+    assert invoke("report", RANKS[0], again, "--full").stdout.count("complete steps") == 2
 
 
 @pytest.mark.slow

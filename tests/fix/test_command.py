@@ -281,7 +281,7 @@ def test_all_files_are_written_or_none(here: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_report_names_diffs_only_where_there_are_some(here: Path) -> None:
     trace = recorded(here)
-    footer, words = "Diffs, where a change is certain", f"pinprof fix {trace}"
+    footer, words = "as a diff", f"pinprof fix {trace}"
     assert f"{footer}: {words}\n" in invoke("report", trace).stdout
     brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
     assert words in [each["command"] for each in brief["traces"][0]["next"]]

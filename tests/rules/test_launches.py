@@ -276,11 +276,15 @@ def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> No
     assert rule not in {each.rule.id for each in found(scene, tmp_path)}
 
 
+NOTED_BY_RUN = {"PIN608", "PIN609"}
+"""What `pinprof run` notes of the host: `tests/capture/test_stops.py` has both."""
+
+
 def test_every_rule_of_launches_has_both() -> None:
     assert (
         {rule for _, rule in FIRES}
         == {rule for _, rule in NEARLY}
-        == {rule.id for rule in RULES if rule.family == "launches"}
+        == {rule.id for rule in RULES if rule.family == "launches"} - NOTED_BY_RUN
     )
 
 
