@@ -3,21 +3,19 @@
 import os
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.documents.report import Trace as Document
-from pinprof.errors import PinprofError, TraceError
+from pinprof.errors import TraceError
 from pinprof.measurement.profile import Profile
-from pinprof.outputs import check_outputs, write_whole
 from pinprof.pool import job_of_files, measure_all
 from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.ranks.compare import compare_ranks
@@ -27,9 +25,8 @@ from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
 from pinprof.report.comparison.words import verdict
-from pinprof.report.elements import Markup
 from pinprof.report.job import text as job_text
-from pinprof.report.page import framed
+from pinprof.report.objects import Contents, PageObject, ReportObject
 from pinprof.report.trace import frames
 from pinprof.report.trace.json import to_json, trace_of
 from pinprof.report.trace.page import timeline_title, to_html
@@ -38,7 +35,6 @@ from pinprof.streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 from pinprof.units import counted
-from pinprof.urls import local_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,82 +48,8 @@ Times: TypeAlias = tuple[float, float]
 """One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
 
 
-class _Contents(NamedTuple):
-    """What a report shows and writes."""
-
-    summary: str
-    """For its one-line repr."""
-    profiles: Iterable[Profile]
-    """Of the traces that it is about."""
-    json: Callable[[], str]
-    page: Callable[[], str] = str
-    """Only of a `_Page`."""
-
-
-class _Text(ABC):
-    """A report that prints as text, and writes itself as JSON."""
-
-    @property
-    @abstractmethod
-    def _contents(self) -> _Contents: ...
-
-    def __repr__(self) -> str:  # here: IPython prefers the repr of a class to the pretty printer of its base
-        return f"<pinprof {self._contents.summary}; print it>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print the text where IPython runs in a terminal, or the report has no page."""
-        printer.text(str(self))
-
-    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report as JSON. Raises PinprofError if `path` exists and `force` is not set, or is its trace."""
-        self._write(Path(path), self._contents.json, force=force)
-
-    def to_json(self) -> str:
-        """Return the report as JSON."""
-        return self._contents.json()
-
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report, as what the path ends with: .html or .json. Raises PinprofError as `json()` does."""
-        suffix = Path(path).suffix.lower()
-        if suffix not in self._formats:
-            known = " or ".join(self._formats)
-            raise PinprofError(f"{os.fspath(path)}: give a name that ends with {known}")
-        self._write(Path(path), self._formats[suffix], force=force)
-
-    @property
-    def _formats(self) -> dict[str, Callable[[], str]]:
-        return {".json": self._contents.json}
-
-    def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
-        traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
-        check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
-        write_whole(path, render())
-
-
-class _Page(_Text):
-    """A report that is also a page."""
-
-    _title: ClassVar[str]
-
-    def _repr_html_(self) -> Markup:
-        """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
-        return framed(self._contents.page(), self._title)
-
-    def to_html(self) -> str:
-        """Return the page with its interactive timelines."""
-        return self._contents.page()
-
-    @property
-    def _formats(self) -> dict[str, Callable[[], str]]:
-        return {".html": self._contents.page, **super()._formats}
-
-    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
-        self._write(Path(path), self._contents.page, force=force)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Report(_Page):
+class Report(PageObject):
     """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
 
     analysis: Analysis
@@ -221,8 +143,8 @@ class Report(_Page):
         return {"timeline": self.timeline(), **numbers(self.profile)}
 
     @property
-    def _contents(self) -> _Contents:
-        return _Contents(
+    def _contents(self) -> Contents:
+        return Contents(
             f"report on {self.profile.path!r}: {counted(len(self.analysis.findings), 'finding')}",
             [self.profile],
             lambda: to_json([(self.profile, self.analysis.findings)]),
@@ -267,7 +189,7 @@ def whatif(source: Source | Report, **changes: Any) -> Prediction:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ComparisonReport(_Page):
+class ComparisonReport(PageObject):
     """Two traces and what changed; prints the text of the command, and shows the page in a notebook."""
 
     before: Report
@@ -289,9 +211,9 @@ class ComparisonReport(_Page):
         return comparison_text.to_text(self.comparison)
 
     @property
-    def _contents(self) -> _Contents:
+    def _contents(self) -> Contents:
         old, new = self.before, self.after
-        return _Contents(
+        return Contents(
             f"comparison of {old.profile.path!r} and {new.profile.path!r}: {self.comparison.verdict}",
             [old.profile, new.profile],
             lambda: comparison_json.to_json(self.comparison),
@@ -309,7 +231,7 @@ def compare(before: Source | Report, after: Source | Report) -> ComparisonReport
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JobReport(_Text):
+class JobReport(ReportObject):
     """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
 
     ranks: Ranks
@@ -330,10 +252,10 @@ class JobReport(_Text):
         return job_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
 
     @property
-    def _contents(self) -> _Contents:
+    def _contents(self) -> Contents:
         slowest = self.ranks.slowest_rank
         who = "none holds up the others" if slowest is None else f"rank {slowest} holds up the others"
-        return _Contents(
+        return Contents(
             f"report on a job: {counted(len(self.parts), 'rank')}, {who}",
             [part.profile for part in self.parts],
             lambda: to_json([(part.profile, part.findings) for part in self.parts], self.ranks),

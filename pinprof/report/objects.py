@@ -1,0 +1,88 @@
+"""Reports as objects: they print as text, show themselves in a notebook, and write themselves."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from pinprof.errors import PinprofError
+from pinprof.measurement.profile import Profile
+from pinprof.outputs import check_outputs, write_whole
+from pinprof.report.elements import Markup
+from pinprof.report.page import framed
+from pinprof.urls import local_path
+
+
+class Contents(NamedTuple):
+    """What a report shows and writes."""
+
+    summary: str
+    """For its one-line repr."""
+    profiles: Iterable[Profile]
+    """Of the traces that it is about."""
+    json: Callable[[], str]
+    page: Callable[[], str] = str
+    """Only of a `PageObject`."""
+
+
+class ReportObject(ABC):
+    """A report that prints as text, and writes itself as JSON."""
+
+    @property
+    @abstractmethod
+    def _contents(self) -> Contents: ...
+
+    def __repr__(self) -> str:  # here: IPython prefers the repr of a class to the pretty printer of its base
+        return f"<pinprof {self._contents.summary}; print it>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
+        """Print the text where IPython runs in a terminal, or the report has no page."""
+        printer.text(str(self))
+
+    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the report as JSON. Raises PinprofError if `path` exists and `force` is not set, or is its trace."""
+        self._write(Path(path), self._contents.json, force=force)
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return self._contents.json()
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the report, as what the path ends with: .html or .json. Raises PinprofError as `json()` does."""
+        suffix = Path(path).suffix.lower()
+        if suffix not in self._formats:
+            known = " or ".join(self._formats)
+            raise PinprofError(f"{os.fspath(path)}: give a name that ends with {known}")
+        self._write(Path(path), self._formats[suffix], force=force)
+
+    @property
+    def _formats(self) -> dict[str, Callable[[], str]]:
+        return {".json": self._contents.json}
+
+    def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
+        traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
+        check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
+        write_whole(path, render())
+
+
+class PageObject(ReportObject):
+    """A report that is also a page."""
+
+    _title: ClassVar[str]
+
+    def _repr_html_(self) -> Markup:
+        """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
+        return framed(self._contents.page(), self._title)
+
+    def to_html(self) -> str:
+        """Return the page with its interactive timelines."""
+        return self._contents.page()
+
+    @property
+    def _formats(self) -> dict[str, Callable[[], str]]:
+        return {".html": self._contents.page, **super()._formats}
+
+    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
+        self._write(Path(path), self._contents.page, force=force)
