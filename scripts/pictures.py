@@ -67,7 +67,7 @@ def main() -> None:
         terminal.write_text(as_html("\n".join([f"$ pinprof report {Path(RECORDING).name}", *shown])))
         take(browser, terminal, "terminal.png", "pre")
         take(browser, page, "page.png", "body", 1000)
-        take(browser, page, "timeline.png", "#timeline-heading-1", 780)
+        take(browser, page, "timeline.png", "#timeline-1", 780)
         take(browser, plotly, "plotly.png", "figure")
 
 
