@@ -232,9 +232,7 @@ def _remark(sentence: str) -> Advice:
 def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     """Yield what shows why a step is long, and where that is to be found that the trace cannot tell."""
     verdict = findings.verdict
-    cost, step = verdict.cost, verdict.step_ns or 1.0
-    if cost and verdict.cause != "gpu" and cost.range_ns[1] > cost.range_ns[0]:
-        yield f"it may cost {between(*cost.range_ns)}"
+    step = verdict.step_ns or 1.0
     named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
     also = [cost for cost in of_causes(verdict) if cost.cause not in named and cost.ns >= ALSO * step]
     if also:
