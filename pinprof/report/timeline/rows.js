@@ -246,15 +246,16 @@ class Finder {
     return this.kept;
   }
 
-  // What was found in timelines that are seen, within the view if any of it is: stalls, GPU work and ops before what is
+  // What was found in timelines that are seen, first what is within the view: stalls, GPU work and ops before what is
   // around them, each in order of time.
   inOrder() {
     if (this.ordered) return this.ordered;
     const [from, to] = this.timeline.view;
+    const isOutside = ({ lane, at }) => Number(lane.start[at] < from || lane.end[at] > to);
     const all = seenWith(this.timeline).flatMap(({ finder }) => finder.matches);
-    const shown = all.filter(({ lane, at }) => lane.start[at] >= from && lane.end[at] <= to);
-    this.ordered = (shown.length ? shown : all).sort((one, other) =>
-      rankOf(one.lane) - rankOf(other.lane) || one.lane.start[one.at] - other.lane.start[other.at]);
+    this.ordered = all.sort((one, other) =>
+      isOutside(one) - isOutside(other) || rankOf(one.lane) - rankOf(other.lane) ||
+      one.lane.start[one.at] - other.lane.start[other.at]);
     return this.ordered;
   }
 

@@ -45,10 +45,10 @@ def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
     return analysis.trace, analysis.profile
 
 
-def waiting(sites: int = 1) -> TraceBuilder:
-    """Three steps of 1000 µs: 100 to 500 a kernel, 510 to 540 a pageable copy of 300 kB, awaited from 20."""
+def waiting(sites: int = 1, steps: int = 3) -> TraceBuilder:
+    """Steps of 1000 µs: 100 to 500 a kernel, 510 to 540 a pageable copy of 300 kB, awaited from 20."""
     builder = TraceBuilder()
-    for step in range(3):
+    for step in range(steps):
         time = 1000 * step
         builder.step(step, time, 990)
         builder.kernel(time + 100, 400, launch=time + 1)
@@ -239,15 +239,15 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
         ("overlap", {"Each bar is a step"}),
         ("copies", {"the fastest at"}),
         ("stalls", {"A stall costs nothing"}),
-        ("causes", {"What a GPU does while it is idle"}),
-        ("busy", {"Each bar is a step", "What a GPU does while it is idle"}),
+        ("causes", set()),  # drawn for several GPUs alone
+        ("busy", {"Each bar is a step"}),
         ("step", {"Each bar is a step", "The median step takes"}),
     ],
 )
 def test_what_the_trace_is_not_fit_for_is_not_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: FigureKind, absent: set[str]
 ) -> None:
-    trace = read_trace(waiting().write(tmp_path / "trace.json"))
+    trace = read_trace(waiting(sites=8, steps=20).write(tmp_path / "trace.json"))
     whole = Page(to_html([analyse(trace)])).text
     lost = Doubt("a test", "is one", "stop it", frozenset({figure}))
     monkeypatch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (lost,))
