@@ -197,6 +197,12 @@ def _optimizers(case: Any, weight: Any) -> None:
     optim = torch.optim
     case("55 GradScaler.step", "item")(step_of(optim.Adam([weight]), enabled=True))
     case("55 GradScaler.step, fused")(step_of(optim.Adam([weight], fused=True), enabled=True))
+
+    def backward() -> None:
+        with torch.autograd.detect_anomaly():
+            (weight @ weight).sum().backward()
+
+    case("57 detect_anomaly", "nan_check")(backward)
     scaler = torch.amp.GradScaler("cuda")
     scaler.scale(torch.zeros((), device="cuda"))
     case("56 get_scale", "item")(scaler.get_scale)

@@ -1,6 +1,7 @@
 """A host that launches too slowly: how long the GPU waits for it, what it does meanwhile, and what to do about it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,15 +9,17 @@ from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.graphs import Blocker
-from pinprof.rules.sums import in_complete_steps, launched_kernels
+from pinprof.rules.sums import in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
 from pinprof.trace.steps import is_serving, serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import how_many
+from pinprof.units import duration, how_many
 
+WORTH = 0.02
+"""Ops that need not be and take a smaller share of the step are not worth a finding."""
 IDLE = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
 GENERATED = "triton_"
@@ -52,6 +55,27 @@ def late_ns(details: Details, profile: Profile) -> float:
         return 0.0
     late = dict(busiest.idle_by_cause).get("host_wait", 0) / profile.steps.divisor
     return min(late, step - busy)
+
+
+class CostOfOps(NamedTuple):
+    """What ops cost that need not be, per step."""
+
+    ns: float
+    """Of the GPU, or of the host where the GPU waits for it."""
+    number: float
+    """How many ops there are."""
+    text: str
+
+
+def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | None:
+    """Return what ops of complete steps cost, none of them within another; None where that is not worth a finding."""
+    inside = ops[in_complete_steps(details.trace, details.trace.ops.start_ns[ops])]
+    host, on_gpu = (time / profile.steps.divisor for time in times_of_ops(details.trace, inside))
+    cost = max(on_gpu, min(host, late_ns(details, profile)))
+    if not profile.step_ns or cost < WORTH * profile.step_ns:
+        return None
+    text = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"
+    return CostOfOps(cost, len(inside) / profile.steps.divisor, text)
 
 
 def pauses(details: Details) -> Intervals:

@@ -10,8 +10,8 @@ from pinprof.details import Details
 from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
-from pinprof.trace.links import step_at
-from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace, total_bytes
+from pinprof.trace.links import outermost, step_at
+from pinprof.trace.tables import KERNEL, MEMSET, NONE, Bools, Int64s, Trace, total_bytes
 from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 
@@ -219,6 +219,16 @@ def matters(profile: Profile, time_ns: float) -> bool:
 def per_step(trace: Trace, profile: Profile, rows: Int64s) -> float:
     """Return how long kernels run per step, in ns."""
     return float(trace.gpu.duration_ns[rows].sum()) / profile.steps.divisor
+
+
+def times_of_ops(trace: Trace, ops: Int64s) -> tuple[float, float]:
+    """Return how long ops, none within another, take the host, and the GPU what they launch, but copies; in ns."""
+    chosen = np.zeros(len(trace.ops), bool)
+    chosen[ops] = True
+    launch = trace.links.launch
+    rows = np.flatnonzero(np.isin(trace.gpu.category, (KERNEL, MEMSET)) & (launch != NONE))
+    launched = outermost(chosen, trace.links.op[launch[rows]], trace.links.op_parent) != NONE
+    return float(trace.ops.duration_ns[ops].sum()), float(trace.gpu.duration_ns[rows[launched]].sum())
 
 
 def named(trace: Trace, rows: Int64s, flagged: Bools) -> list[str]:

@@ -83,17 +83,17 @@ def _in_optimizers(trace: Trace, backward: Bools) -> Intervals:
 def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
     """Return the times in a method of optimizers, from the last call of a backward pass in each on."""
     marks = trace.annotations
-    chosen = np.flatnonzero(marks.named(lambda name: _marked(name) == method))
+    chosen = np.flatnonzero(optimizer_marks(trace, method))
     starts, ends = marks.start_ns[chosen], marks.end_ns[chosen]
     calls = np.sort(trace.calls.end_ns[backward])
     last = np.append(calls, np.iinfo(np.int64).min)[np.searchsorted(calls, ends) - 1]
     return union(np.maximum(starts, last), ends)
 
 
-def _marked(name: str) -> str | None:
-    """Return the method of an optimizer that an annotation marks."""
-    match = OPTIMIZER_MARK.match(name)
-    return match[1] if match else None
+def optimizer_marks(trace: Trace, method: str) -> Bools:
+    """Return for each annotation whether it marks this method of an optimizer, `step` or `zero_grad`."""
+    matches = (OPTIMIZER_MARK.match(name) for name in trace.annotations.names)
+    return np.array([match is not None and match[1] == method for match in matches], bool)[trace.annotations.name]
 
 
 WEIGHTED: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")
@@ -104,6 +104,9 @@ NODE: Final = "autograd::engine::evaluate_function: "
 CAST_BACK: Final = (f"{NODE}ToCopyBackward0", f"{NODE}ToBackward0")
 TO_WEIGHT: Final = f"{NODE}torch::autograd::AccumulateGrad"
 ADDS: Final = ("aten::add_", "aten::add")
+NAN_CHECK: Final = ("aten::isnan", "aten::_is_any_true", "aten::item")
+"""What anomaly detection calls, in this order, of each gradient that a node of the engine gives
+(torch/csrc/autograd/engine.cpp). Programs cannot call the second op by a name of torch, so no hook is taken for it."""
 
 
 class Pass(NamedTuple):
@@ -149,10 +152,8 @@ def passes_of(trace: Trace) -> list[Pass]:
 
 def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
     """Return whether an optimizer steps within this time."""
-    marks = trace.annotations
-    chosen = marks.named(lambda name: OPTIMIZER_MARK.match(name) is not None and ".step#" in name)
-    inside = (marks.start_ns >= begin_ns) & (marks.start_ns < end_ns)
-    return bool((chosen & inside).any())
+    begins = trace.annotations.start_ns[optimizer_marks(trace, "step")]
+    return bool(((begins >= begin_ns) & (begins < end_ns)).any())
 
 
 def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
@@ -171,6 +172,18 @@ def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
         if len(chosen) == one_pass.weights:
             return chosen
     return None
+
+
+def nan_checks(trace: Trace) -> Int64s:
+    """Return the ops by which anomaly detection looks for NaN in the gradients of backward passes: rows of ops."""
+    ops, parent = trace.ops, trace.links.op_parent
+    named = np.flatnonzero(ops.named(NAN_CHECK.__contains__) & (parent != NONE))
+    rows = named[ops.named(lambda name: name.startswith(NODE))[parent[named]]]
+    rows = rows[np.lexsort((ops.start_ns[rows], parent[rows]))]
+    first, second, third = (ops.named(name.__eq__)[rows] for name in NAN_CHECK)
+    same = (parent[rows[:-2]] == parent[rows[1:-1]]) & (parent[rows[1:-1]] == parent[rows[2:]])
+    at = np.flatnonzero(first[:-2] & second[1:-1] & third[2:] & same)
+    return np.sort(np.concatenate([rows[at + place] for place in range(len(NAN_CHECK))]))
 
 
 def _casts(trace: Trace) -> Int64s:

@@ -159,6 +159,18 @@ def in_function(name: str) -> Part:
     return copies(TO_HOST, "aten::item", function=name)
 
 
+def checked(op: str) -> Part:
+    """A node of the autograd engine whose gradient is looked through for NaN, by this op."""
+
+    def build(builder: TraceBuilder) -> None:
+        builder.op("autograd::engine::evaluate_function: MmBackward0", 20, 200)
+        builder.op("aten::isnan", 40, 20)
+        builder.op(op, 70, 20)
+        copies(TO_HOST, "aten::item", "aten::_local_scalar_dense")(builder)
+
+    return build
+
+
 TABLE = (
     Case(
         "item",
@@ -172,6 +184,7 @@ TABLE = (
         in_function("mine/optim/optimizer.py(91): _get_value"),
         ("item",),
     ),
+    Case("nan_check", checked("aten::_is_any_true"), checked("aten::any"), ("item",)),
     Case(
         "bool", copies(TO_HOST, "aten::is_nonzero", "aten::item"), beside("aten::is_nonzero", "aten::item"), ("item",)
     ),

@@ -570,6 +570,52 @@ def counts_of_steps(texts: Texts, device: str, _folder: Path) -> None:
             stepped(optimizer)
 
 
+def weights_after(texts: Texts, kind: str, device: str) -> list[torch.Tensor]:
+    """Return the weights of a small model after the text has trained it."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
+    names = {"model": model, "optimizer": optimizer, "batches": batches, "loss_of": torch.nn.functional.mse_loss}
+    texts.run(kind, 0, names)
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@trial("PIN217")
+def without_anomaly_detection(texts: Texts, device: str, _folder: Path) -> None:
+    expected = weights_after(texts, "before", device)
+    assert torch.is_anomaly_enabled()
+    assert same(weights_after(texts, "code", device), expected)
+    assert not torch.is_anomaly_enabled()
+
+
+@trial("PIN610")
+def deterministic_without_fills(texts: Texts, device: str, _folder: Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x).copy_(x)
+
+    batches = [torch.randn(4, 8, device=device) for _ in range(3)]
+    results, fills = [], []
+    for kind in ("before", "code"):
+        given: list[torch.Tensor] = []
+        try:
+            with torch.profiler.profile() as recorded:
+                texts.run(kind, 0, {"model": model, "batches": batches, "train": given.append})
+            assert torch.are_deterministic_algorithms_enabled()
+        finally:
+            torch.use_deterministic_algorithms(mode=False)
+            torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+        fills.append(sum(event.name == "aten::fill_" for event in recorded.events()))
+        results.append(given)
+    assert fills[0] > fills[1] == 0
+    assert same(*results)
+
+
+@trial("PIN611")
+def gradients_dropped(texts: Texts, device: str, _folder: Path) -> None:
+    assert same(weights_after(texts, "code", device), weights_after(texts, "before", device))
+
+
 @trial("PIN301", on_cpu=False)
 def prefetching(texts: Texts, _device: str, _folder: Path) -> None:
     pinned = [batch.pin_memory() for batch in batches_of(samples())]

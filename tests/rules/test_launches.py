@@ -204,6 +204,40 @@ def few_norms(builder: TraceBuilder, start: float) -> None:
     norms(builder, start, count=15)
 
 
+def filling(builder: TraceBuilder, start: float, *, within: str = "aten::empty", count: int = 30) -> None:
+    """Tensors that are made, filled in the op around it, and used."""
+    for number in range(count):
+        at = start + 10 + 30 * number
+        builder.op(within, at, 14)
+        builder.op("aten::fill_", at + 2, 10)
+        builder.kernel(at + 9, 2, launch=at + 5)
+        builder.op("aten::add", at + 15, 13)
+        builder.kernel(at + 22, 2, launch=at + 18)
+    builder.op("aten::mul", start + 910, 75)
+
+
+def zeroing(
+    builder: TraceBuilder, start: float, *, op: str = "aten::zero_", mark: str = "zero_grad", passes: int = 1
+) -> None:
+    """Gradients are set to zero for 300 us; each backward pass behind it adds to ten of them."""
+    builder.event("user_annotation", f"Optimizer.{mark}#SGD.{mark}", start + 5, 305)
+    for number in range(10):
+        at = start + 10 + 30 * number
+        builder.op(op, at, 28)
+        builder.kernel(at + 24, 2, launch=at + 20)
+    for place in range(passes):
+        begin = start + 315 + 300 * place
+        builder.op("aten::linear", begin, 30)
+        builder.kernel(begin + 28, 2, launch=begin + 20)
+        for number in range(10):
+            at = begin + 40 + 25 * number
+            builder.op(TO_WEIGHT, at, 23, thread=AUTOGRAD)
+            builder.op("torch::autograd::AccumulateGrad", at + 1, 21, thread=AUTOGRAD)
+            builder.op("aten::add_", at + 2, 18, thread=AUTOGRAD)
+            builder.kernel(at + 19, 2, launch=at + 15, thread=AUTOGRAD)
+    builder.op("aten::mul", start + 920, 65)
+
+
 def read(scene: Scene, folder: Path, first: int = 0) -> Trace:
     builder = TraceBuilder()
     for number in range(STEPS):
@@ -226,6 +260,8 @@ FIRES = [
     (capturing, "PIN605"),
     (micro_batches, "PIN606"),
     (norms, "PIN607"),
+    (filling, "PIN610"),
+    (zeroing, "PIN611"),
 ]
 NEARLY = [
     (large_kernels, "PIN601"),
@@ -251,6 +287,11 @@ NEARLY = [
     (norms_of_all_at_once, "PIN607"),
     (few_norms, "PIN607"),
     (small_kernels, "PIN607"),
+    (partial(filling, within="aten::full"), "PIN610"),
+    (partial(filling, count=1), "PIN610"),
+    (partial(zeroing, op="aten::add_"), "PIN611"),
+    (partial(zeroing, mark="step"), "PIN611"),
+    (micro_batches, "PIN611"),
 ]
 
 
@@ -259,6 +300,25 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
     (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == rule]
     assert finding.saving is not None
     assert finding.saving.saving_ns > 0
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_only_the_first_backward_pass_adds_to_zeros(tmp_path: Path, passes: int) -> None:
+    (finding,) = (one for one in found(partial(zeroing, passes=passes), tmp_path) if one.rule.id == "PIN611")
+    assert finding.evidence.text == (
+        "zero_grad fills gradients with zeros, and backward adds to 10 of them, per step: 460 µs of the host as "
+        "traced, and 40.0 µs of the GPU"
+    )
+
+
+def two_optimizers(builder: TraceBuilder, start: float) -> None:
+    zeroing(builder, start)
+    builder.event("user_annotation", "Optimizer.zero_grad#Adam.zero_grad", start + 911, 5)
+
+
+def test_of_two_optimizers_it_is_not_known_whose_gradients_are_added_to(tmp_path: Path) -> None:
+    (finding,) = (one for one in found(two_optimizers, tmp_path) if one.rule.id == "PIN611")
+    assert finding.evidence.text.startswith("zero_grad fills gradients with zeros, per step: 280 µs")
 
 
 @pytest.mark.parametrize(("name", "is_once"), [("aten::sort", True), ("aten::fill_", False), ("aten::copy_", False)])

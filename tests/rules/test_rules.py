@@ -339,6 +339,22 @@ def written_early(name: str = "aten::zero_", *, call: str = "", ends: float = 30
     return scene
 
 
+def looking_for_nan(builder: TraceBuilder, start: float) -> None:
+    """Two nodes of a backward pass, each with a check that waits for the kernel of its gradient."""
+    for number in range(2):
+        at = start + 100 + 400 * number
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at, 300)
+        builder.op("aten::mm", at + 5, 15)
+        builder.kernel(at + 20, 100, launch=at + 10)
+        builder.op("aten::isnan", at + 30, 20)
+        builder.kernel(at + 121, 5, launch=at + 35)
+        builder.op("aten::_is_any_true", at + 55, 20)
+        builder.kernel(at + 127, 5, launch=at + 60)
+        builder.op("aten::item", at + 80, 70)
+        builder.copy(READBACK, at + 133, 2, launch=at + 85, size=1)
+        builder.call("cudaStreamSynchronize", at + 90, 55)
+
+
 def idle_only(builder: TraceBuilder, start: float) -> None:
     """Nothing but a late host."""
 
@@ -370,6 +386,7 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
         (launches_that_wait, "PIN213"),
         (op_of_a_library, "PIN214"),
         (counting_steps, "PIN215"),
+        (looking_for_nan, "PIN217"),
         (same_stream, "PIN301"),
         (launched_late, "PIN302"),
         (free, "PIN303"),

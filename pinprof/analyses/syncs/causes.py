@@ -69,6 +69,7 @@ WAITS: Final = {
         goes_with_op=True,
     ),
     "optimizer_state": Cause("the optimizer's step count", WAIT),
+    "nan_check": Cause("anomaly detection's check for NaN", WAIT, empties_stream=True, goes_with_op=True),
     "bool": Cause(
         "`if tensor:`",
         WAIT,

@@ -13,6 +13,7 @@ from pinprof.trace.collectives import is_collective
 from pinprof.trace.frames import tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow, outermost, within
+from pinprof.trace.phases import nan_checks
 from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
 
 OF_OP = {op: cause for cause, row in WAITS.items() for op in row.ops}
@@ -79,6 +80,7 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
             cause[row] = CODE["optimizer_state"]
         elif line and line.cause in CODE:
             cause[row] = CODE[line.cause]
+    cause[of_values & _in_nan_check(trace, stalls.call)] = CODE["nan_check"]
     cause[stalls.profiler] = CODE["profiler"]
     return cause.astype(np.int32)
 
@@ -194,6 +196,13 @@ def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
     chain = before[top[:-2]] & copying[top[1:-1]] & after[top[2:]] & same[:-1] & same[1:]
     chained[top[1:-1][chain]] = True
     return within(chained, trace.links.op[call], trace.links.op_parent)
+
+
+def _in_nan_check(trace: Trace, call: Int64s) -> Bools:
+    """Return whether a call is made within an op by which anomaly detection looks for NaN."""
+    checks = np.zeros(len(trace.ops), bool)
+    checks[nan_checks(trace)] = True
+    return within(checks, trace.links.op[call], trace.links.op_parent)
 
 
 def _in_collective(trace: Trace, call: Int64s) -> Bools:

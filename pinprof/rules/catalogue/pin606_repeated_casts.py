@@ -8,8 +8,9 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import times_of_ops
 from pinprof.trace.phases import Pass, casts_of_weights, optimizer_within, passes_of
-from pinprof.trace.tables import KERNEL, NONE, Int64s, Trace
+from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many
 
 LEAST = 2
@@ -29,7 +30,7 @@ def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
     every = np.concatenate([again.casts for again in later])
     rows = np.concatenate(of_weights) if len(of_weights) == len(later) else every[:0]
     share = 1.0 if len(rows) else like.weights / len(like.casts)
-    host, on_gpu = (share * time / count for time in _times(trace, rows if len(rows) else every))
+    host, on_gpu = (share * time / count for time in times_of_ops(trace, rows if len(rows) else every))
     yield Evidence(
         max(on_gpu, min(host, late_ns(details, profile))),
         f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(like.weights)} weights again: its "
@@ -48,19 +49,6 @@ def _repeats(trace: Trace, passes: Sequence[Pass], like: Sequence[Pass]) -> bool
     adds = all(again.adds == again.weights for again in passes[1:])
     enough = LEAST <= first.weights <= len(first.casts)
     return alike and adds and enough and not optimizer_within(trace, passes[0].begin_ns, passes[-1].begin_ns)
-
-
-def _times(trace: Trace, ops: Int64s) -> tuple[float, float]:
-    """Return how long ops take the host, and the kernels that they launch the GPU."""
-    order = np.sort(ops)
-    launch = trace.links.launch
-    rows = np.flatnonzero((trace.gpu.category == KERNEL) & (launch != NONE))
-    inner = trace.links.op[launch[rows]]
-    kernels = np.zeros(len(rows), bool)
-    while (inner != NONE).any():  # a cast launches two ops further in
-        kernels |= np.isin(inner, order)
-        inner = np.where(inner == NONE, NONE, trace.links.op_parent[inner])
-    return float(trace.ops.duration_ns[order].sum()), float(trace.gpu.duration_ns[rows[kernels]].sum())
 
 
 RULE = Rule(

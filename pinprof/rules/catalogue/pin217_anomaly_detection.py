@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.wait_sites import look_for_waits
+from pinprof.trace.phases import nan_checks
+
+
+def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for waits of the backward pass for its own check of each gradient."""
+    removed = Edits(removed_ops=frozenset(nan_checks(details.trace).tolist()))
+    for evidence in look_for_waits("nan_check", are_one=True)(details, profile):
+        yield replace(evidence, edits=evidence.edits | evidence.at_most | removed, at_most=Edits(), keep="")
+
+
+RULE = Rule(
+    id="PIN217",
+    title="anomaly detection checks each gradient for NaN",
+    numbers="equal",
+    looks_at="aten::isnan, aten::_is_any_true and aten::item in a row within nodes of the autograd engine: anomaly "
+    "detection calls them for each gradient.",
+    why="The check reads its result on the host, so the backward pass waits for the GPU at each of its nodes. In the "
+    "forward pass the same mode keeps the Python stack of each op.",
+    fix="Turn it off: torch.autograd.set_detect_anomaly(False); Lightning: Trainer(detect_anomaly=False). To find a "
+    "NaN, put the steps in question alone into `with torch.autograd.detect_anomaly():`.",
+    before="torch.autograd.set_detect_anomaly(True)\n\n"
+    "for x, y in batches:\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(x), y).backward()  # waits at each node\n"
+    "    optimizer.step()",
+    code="torch.autograd.set_detect_anomaly(False)\n\n"
+    "for x, y in batches:\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(x), y).backward()\n"
+    "    optimizer.step()",
+    safe_if="No NaN is searched for: without it, training goes on with NaN.",
+    near_miss="with torch.autograd.set_detect_anomaly(True, check_nan=False):  # keeps stacks, and reads nothing\n"
+    "    model(x).sum().backward()",
+    rests_on=("per_step", "stalls", "drain"),
+    answers=("sync",),
+    what_if="--drop-syncs",
+    causes=("nan_check",),
+    look=_checks,
+)
