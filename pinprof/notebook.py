@@ -13,7 +13,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
-from pinprof.documents.report import Trace as Document
+from pinprof.documents.report import TraceJson as Document
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.pool import job_of_files, measure_all

@@ -10,8 +10,8 @@ from pinprof.analyses.syncs import SiteIdentity
 from pinprof.check.figures import LIMITED, Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.documents import report as documents
-from pinprof.documents.fields import Device, Library
-from pinprof.documents.waits import Copies, Overlap, Site, Syncs
+from pinprof.documents.fields import DeviceJson, Library
+from pinprof.documents.waits import CopiesJson, OverlapJson, SiteJson, SyncsJson
 from pinprof.errors import PinprofError
 from pinprof.measurement.figures import OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS
 from pinprof.version import VERSION
@@ -28,15 +28,15 @@ class BaselineTrace(msgspec.Struct):
 
     path: str
     rank: int | None
-    devices: Sequence[Device]
+    devices: Sequence[DeviceJson]
     events: documents.Events
     missing: Sequence[documents.Missing]
-    steps: documents.Steps
+    steps: documents.StepsJson
     per_step: documents.PerStep | None
-    gpu: Sequence[documents.Gpu]
-    copies: Sequence[Copies]
-    overlap: Overlap
-    syncs: Syncs
+    gpu: Sequence[documents.GpuJson]
+    copies: Sequence[CopiesJson]
+    overlap: OverlapJson
+    syncs: SyncsJson
 
 
 class Baseline(msgspec.Struct):
@@ -152,7 +152,7 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     return Bounded(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
 
 
-def _step(steps: documents.Steps) -> Bounded:
+def _step(steps: documents.StepsJson) -> Bounded:
     if steps.step_ms is not None and steps.step_source != "estimated":
         return Bounded(steps.step_ms, steps.step_ms, MS.noise)
     low, high = steps.range_ms or (0.0, math.inf)
@@ -172,8 +172,8 @@ def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
     return wait[:4] in {identity[:4] for identity in known}
 
 
-def _identity(site: Site) -> SiteIdentity:
-    """Return what identifies waits in a trace, as `Site.identity` of the analysis."""
+def _identity(site: SiteJson) -> SiteIdentity:
+    """Return what identifies waits in a trace, as `SiteJson.identity` of the analysis."""
     library = site.library or Library(None, None, None)
     return site.cause, site.file, site.function, site.op, library.file, library.function
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
-from pinprof.documents.fields import Bound, Placed, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
-from pinprof.documents.findings import DoFirst, Joint, OfCause, Word
+from pinprof.documents.fields import Bound, PlacedJson, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
+from pinprof.documents.findings import DoFirst, JointJson, OfCause, Word
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
@@ -37,7 +37,7 @@ class BriefVerdict(OfCause):
     evidence: Evidence
 
 
-class BriefFinding(Placed):
+class BriefFinding(PlacedJson):
     """What to change."""
 
     id: Pointer
@@ -58,7 +58,7 @@ class BriefFinding(Placed):
     evidence: Evidence
 
 
-class BriefLine(Placed):
+class BriefLine(PlacedJson):
     """A line that takes the host's time, in a recording without work of a GPU."""
 
     id: Pointer
@@ -98,7 +98,7 @@ class BriefTrace(Document):
     verdict: Annotated[BriefVerdict, doc("why it is as long as it is")]
     findings: Annotated[Sequence[BriefFinding], doc("what to change, in the order in which to look at it")]
     more_findings: Annotated[Count, doc("findings that have no room here")]
-    joint: Annotated[Joint | None, doc("all fixes together")]
+    joint: Annotated[JointJson | None, doc("all fixes together")]
     lines: Annotated[Sequence[BriefLine], doc("the lines that take the host's time; none where a GPU worked")]
     cannot_tell: Annotated[Sequence[BriefUntold], doc("what the trace cannot tell, the gravest first")]
     more_cannot_tell: Annotated[Count, doc("further ones that have no room here")]

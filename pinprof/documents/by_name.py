@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 from pinprof.analyses.by_name.kinds import KERNEL_KINDS
 from pinprof.analyses.host_samples import KINDS
 from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
-from pinprof.documents.fields import Blocker, Placed
+from pinprof.documents.fields import BlockerJson, PlacedJson
 from pinprof.trace import sampled_stacks
 from pinprof.trace.phases import PHASES
 
@@ -17,7 +17,7 @@ SampledError: TypeAlias = Annotated[Share, doc("by how much that may be off, eit
 SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured step")]
 
 
-class Times(Placed):
+class Times(PlacedJson):
     """The time of one name, and where most of it comes from."""
 
     name: Annotated[str, doc("the name; cut in its middle beyond 500 characters")]
@@ -29,21 +29,21 @@ class Times(Placed):
     modules: Annotated[Count, doc("how many modules they come from")]
 
 
-class Lane(Document):
+class LaneJson(Document):
     """A stream."""
 
     device: Annotated[Count, doc("the GPU")]
     stream: Annotated[Count, doc("its stream")]
 
 
-class Kernel(Times):
+class KernelJson(Times):
     """The kernels of one name that the complete steps launched."""
 
     kind: KindName
     share: Annotated[Share | None, doc("of the time in which GPUs work for the steps")]
     step_share: Annotated[Share | None, doc("of the step without the profiler, on one stream")]
     communication: Annotated[bool, doc("whether they are those of collectives, whose time is also that of waiting")]
-    streams: Annotated[Sequence[Lane], doc("where they run, most of the time first")]
+    streams: Annotated[Sequence[LaneJson], doc("where they run, most of the time first")]
     op: Annotated[str | None, doc("the outermost op that launches most of their time")]
 
 
@@ -80,14 +80,14 @@ class Sums(Document):
     ms: Annotated[Ms, doc("the time of all per step, each by itself")]
 
 
-class KernelSums(Sums):
+class KernelSumsJson(Sums):
     """All kernels together."""
 
     busy_ms: Annotated[Ms, doc("time per step in which GPUs work, copies with it")]
     kinds: Annotated[Sequence[KernelsOfKind], doc("by what they do, the costliest kind first")]
 
 
-class OpSums(Sums):
+class OpSumsJson(Sums):
     """All ops together."""
 
     host_ms: Annotated[Ms, doc("how long a step is on the host, as traced")]
@@ -113,7 +113,7 @@ class Launcher(Launched):
     name: Annotated[str | None, doc("the name; null outside of any")]
 
 
-class Launches(Document):
+class LaunchesJson(Document):
     """How the host launches kernels, as traced."""
 
     per_step: Annotated[float, doc("calls that launch kernels")]
@@ -123,11 +123,11 @@ class Launches(Document):
     ops: Annotated[Sequence[Launcher], doc("by the outermost op, the 50 with most launches")]
     modules: Annotated[Sequence[Launcher], doc("by the innermost module, likewise; none without Python stacks")]
     blockers: Annotated[
-        Sequence[Blocker] | None, doc("what one graph of the step could not hold; null where waits are withheld")
+        Sequence[BlockerJson] | None, doc("what one graph of the step could not hold; null where waits are withheld")
     ]
 
 
-class Pause(Document):
+class PauseJson(Document):
     """The longest time per step in which the host ran no op and no call, as traced."""
 
     time_ms: Annotated[Ms, doc("its usual length")]
@@ -135,7 +135,7 @@ class Pause(Document):
     before: Annotated[str, doc("the op or call after it; empty at the end of the step")]
 
 
-class Called(Placed):
+class Called(PlacedJson):
     """A line of your code, and what went on when it was the innermost line of yours."""
 
     samples: Samples
@@ -146,7 +146,7 @@ class Called(Placed):
     parts: Annotated[Mapping[str, Count], doc("samples by what runs below it: a phase, or a library's function")]
 
 
-class HostLine(Placed):
+class HostLine(PlacedJson):
     """A line, or a function, of any code."""
 
     origin: sampled_stacks.Origin
@@ -158,7 +158,7 @@ class HostLine(Placed):
     total_share: Annotated[Share, doc("of all samples")]
 
 
-class Kind(Document):
+class KindJson(Document):
     """Samples of one kind."""
 
     kind: Annotated[str, one_of(KINDS), doc("what the innermost code is")]
@@ -168,16 +168,16 @@ class Kind(Document):
     per_step_ms: SampledMs
 
 
-class HostProfile(sampled_stacks.HostProfile, frozen=True, kw_only=True):
+class HostProfileJson(sampled_stacks.HostProfile, frozen=True, kw_only=True):
     """Where the host's time goes, by Python stacks sampled while no profiler ran."""
 
-    kinds: Annotated[Sequence[Kind], doc("by kind; they add up to all samples")]
+    kinds: Annotated[Sequence[KindJson], doc("by kind; they add up to all samples")]
     called: Annotated[Sequence[Called], doc("by your innermost line; they add up to all samples")]
     lines: Annotated[Sequence[HostLine], doc("by line of any code, most samples first")]
     functions: Annotated[Sequence[HostLine], doc("by function of any code")]
 
 
-class HostMemory(Document):
+class HostMemoryJson(Document):
     """Memory that torch had pinned after the last recorded step."""
 
     pinned_bytes: Annotated[Size, doc("pinned, in use or kept for later")]

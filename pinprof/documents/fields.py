@@ -39,7 +39,7 @@ Line: TypeAlias = Annotated[Count | None, doc("its line; only where it is certai
 Function: TypeAlias = Annotated[str | None, doc("the function around it")]
 
 
-class Placed(Document):
+class PlacedJson(Document):
     """What has a place in the code."""
 
     file: File
@@ -47,18 +47,18 @@ class Placed(Document):
     function: Function
 
 
-class Library(Placed):
+class Library(PlacedJson):
     """The innermost function outside of torch, in a library that your line calls."""
 
 
-class Device(Document):
+class DeviceJson(Document):
     """A GPU."""
 
     name: Annotated[str | None, doc("its name")]
     index: Annotated[Count, doc("its number in the process")]
 
 
-class Blocker(Placed):
+class BlockerJson(PlacedJson):
     """What forbids to capture the step as one CUDA graph."""
 
     what: Annotated[str, doc("a cause of waits, or a sentence")]
@@ -78,9 +78,9 @@ def library(place: Place | None) -> Library | None:
     return None if place is None else Library(*place)
 
 
-def blockers(of_graph: Iterable[graphs.Blocker]) -> list[Blocker]:
+def blockers(of_graph: Iterable[graphs.Blocker]) -> list[BlockerJson]:
     """Return what forbids to capture a region as a CUDA graph."""
-    return [Blocker(*blocker.place, blocker.what, blocker.per_step) for blocker in of_graph]
+    return [BlockerJson(*blocker.place, blocker.what, blocker.per_step) for blocker in of_graph]
 
 
 def saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
-from pinprof.documents.fields import Family, Placed, Saved, SavingFraction, SavingMs, SavingRange, Severity
+from pinprof.documents.fields import Family, PlacedJson, Saved, SavingFraction, SavingMs, SavingRange, Severity
 from pinprof.verdict import CAUSES, LIMITS
 
 CostMs: TypeAlias = Annotated[
@@ -40,7 +40,7 @@ class Cost(OfCause):
     cause: Annotated[str, one_of(CAUSES), doc("the cause")]
 
 
-class Verdict(OfCause):
+class VerdictJson(OfCause):
     """Why the step takes so long: the one cause that costs it most."""
 
     cause: Annotated[str | None, one_of(CAUSES), doc("the cause; null where the trace cannot tell")]
@@ -53,7 +53,7 @@ class Verdict(OfCause):
     finding: Annotated[Count | None, doc("index into `findings` of what that is about")]
 
 
-class FindingSite(Placed):
+class FindingSite(PlacedJson):
     """A place where a rule holds."""
 
     evidence: Annotated[Words, doc("what was seen there")]
@@ -77,7 +77,7 @@ class FixCode(Document):
     after: Annotated[str, doc("what to write instead; tests run it")]
 
 
-class Finding(Placed):
+class FindingJson(PlacedJson):
     """A rule that holds, with all sites that one fix is for."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
@@ -99,20 +99,20 @@ class Finding(Placed):
     ]
 
 
-class Joint(Saved):
+class JointJson(Saved):
     """All fixes together, which save less than the sum of them, and never less than one of them."""
 
     predicted_step_ms: Annotated[Ms, doc("the step with all of them")]
     without: Annotated[Sequence[str], doc("rules whose fixes are left out, because the step would be longer with them")]
 
 
-class SharedSite(FindingSite):
+class SharedSiteJson(FindingSite):
     """A place on some ranks."""
 
     ranks: OnRanks
 
 
-class SharedFinding(Placed):
+class SharedFindingJson(PlacedJson):
     """A finding of one or more ranks, as on the rank where it costs most."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
@@ -121,7 +121,7 @@ class SharedFinding(Placed):
     cost_ms: CostMs
     saving_ms: Annotated[Ms | None, doc("what the fix saves per step, by replay")]
     ranks: OnRanks
-    sites: Annotated[Sequence[SharedSite], doc("where it holds")]
+    sites: Annotated[Sequence[SharedSiteJson], doc("where it holds")]
 
 
 class Collective(Document):
@@ -142,7 +142,7 @@ class ByCause(Document):
     time_ms: Annotated[Ms, doc("per step, as traced")]
 
 
-class RankRow(Document):
+class RankRowJson(Document):
     """A rank in figures, per step."""
 
     rank: Annotated[Count, doc("its number")]
@@ -177,7 +177,7 @@ class Spread(Document):
     most_ms: Annotated[Ms, doc("the longest")]
 
 
-class Ranks(Document):
+class RanksJson(Document):
     """The ranks of a job side by side."""
 
     world_size: Annotated[Count | None, doc("how many ranks the job has")]
@@ -188,6 +188,6 @@ class Ranks(Document):
     shown_rank: Annotated[Count | None, doc("the rank to look at first")]
     choice: Annotated[Sequence[Words], doc("why these traces were taken, and what is absent")]
     spread: Annotated[Spread | None, doc("how the steps lie")]
-    rows: Annotated[Sequence[RankRow], doc("the ranks")]
+    rows: Annotated[Sequence[RankRowJson], doc("the ranks")]
     collectives: Annotated[Sequence[Collective], doc("those with the longest waits")]
-    findings: Annotated[Sequence[SharedFinding], doc("those on most ranks first")]
+    findings: Annotated[Sequence[SharedFindingJson], doc("those on most ranks first")]

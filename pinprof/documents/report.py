@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from msgspec import UNSET, UnsetType, convert, defstruct
 
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
-from pinprof.documents.by_name import HostMemory, HostProfile, Kernel, KernelSums, Launches, Op, OpSums, Pause
-from pinprof.documents.fields import Bound, Device, Placed, Source
-from pinprof.documents.findings import Cost, Finding, Joint, Ranks, Verdict
-from pinprof.documents.waits import Copies, Idle, Loader, Overlap, Syncs
+from pinprof.documents.by_name import (
+    HostMemoryJson,
+    HostProfileJson,
+    KernelJson,
+    KernelSumsJson,
+    LaunchesJson,
+    Op,
+    OpSumsJson,
+    PauseJson,
+)
+from pinprof.documents.fields import Bound, DeviceJson, PlacedJson, Source
+from pinprof.documents.findings import Cost, FindingJson, JointJson, RanksJson, VerdictJson
+from pinprof.documents.waits import CopiesJson, IdleJson, Loader, OverlapJson, SyncsJson
 from pinprof.measurement.figures import FIGURES, Unit
 from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
@@ -57,11 +66,11 @@ class Missing(Document, kw_only=True):
     ]
 
 
-class Point(Placed):
+class Point(PlacedJson):
     """A place in the code."""
 
 
-class Irregular(Document):
+class IrregularJson(Document):
     """Steps that are unlike the others for one reason."""
 
     reason: Annotated[str, one_of(IRREGULAR_REASONS), doc("what makes them longer")]
@@ -87,7 +96,7 @@ class Regular(Document):
     input_fraction: Annotated[Share, doc("the share of their time in a DataLoader")]
 
 
-class Runs(Document):
+class RunsJson(Document):
     """The regular step of each run of `pinprof run --repeat`, each in a fresh process."""
 
     step_ms: Annotated[Sequence[Ms], doc("the mean of each run, in order; the report is on the run of the middle one")]
@@ -106,7 +115,7 @@ class Entry(Document):
     steps: Annotated[Count | None, doc("steps that have a part of it")]
 
 
-class Steps(Document):
+class StepsJson(Document):
     """The step: how long it is, and what bounds it."""
 
     count: Annotated[Count, doc("complete steps in the recording")]
@@ -125,8 +134,8 @@ class Steps(Document):
     range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies")]
     bound: Annotated[Bound | None, doc("what sets the pace")]
     regular: Annotated[Regular | None, doc("the regular step as it was timed; null in traces of others")]
-    runs: Annotated[Runs | None, doc("the same of all runs of `pinprof run --repeat`; null for a single run")]
-    irregular: Annotated[Sequence[Irregular], doc("steps unlike the others, by reason")]
+    runs: Annotated[RunsJson | None, doc("the same of all runs of `pinprof run --repeat`; null for a single run")]
+    irregular: Annotated[Sequence[IrregularJson], doc("steps unlike the others, by reason")]
     ledger: Annotated[Sequence[Entry] | None, doc("where the time of the whole run went; null in traces of others")]
 
 
@@ -165,7 +174,7 @@ class StepPart(Document):
     idle_ms: Annotated[Ms | None, doc("nothing")]
 
 
-class Gpu(Document):
+class GpuJson(Document):
     """A GPU from its first work to its last, as traced."""
 
     device: Annotated[Count, doc("the GPU")]
@@ -226,38 +235,38 @@ class Hta(Document):
     failed: Annotated[Sequence[Words], doc("methods of HTA that raised, with the error")]
 
 
-class Trace(Document):
+class TraceJson(Document):
     """One trace; of the ranks of a job each has one."""
 
     path: Annotated[str, doc("where it was read")]
     rank: Annotated[Count | None, doc("the rank")]
     world_size: Annotated[Count | None, doc("how many ranks the job has")]
     torch_version: Annotated[str | None, doc("the torch that recorded it")]
-    devices: Annotated[Sequence[Device], doc("the GPUs")]
+    devices: Annotated[Sequence[DeviceJson], doc("the GPUs")]
     span_ms: Annotated[Ms | None, doc("from the first event to the end of the last")]
     events: Annotated[Events, doc("how many events of each kind it holds")]
     missing: Annotated[Sequence[Missing], doc("what it lacks, the gravest first")]
-    verdict: Annotated[Verdict, doc("why the step is as long as it is")]
+    verdict: Annotated[VerdictJson, doc("why the step is as long as it is")]
     verdicts: Annotated[Sequence[Cost], doc("what each cause costs, the largest first")]
-    steps: Annotated[Steps, doc("the step")]
+    steps: Annotated[StepsJson, doc("the step")]
     per_step: Annotated[PerStep | None, doc("sums per step; null without complete steps")]
     step_parts: Annotated[Sequence[StepPart], doc("how the step divides, by GPU")]
-    gpu: Annotated[Sequence[Gpu], doc("busy and idle time, by GPU")]
-    copies: Annotated[Sequence[Copies], doc("copies, by direction and host memory")]
-    overlap: Annotated[Overlap, doc("how much copy time is hidden")]
-    syncs: Annotated[Syncs, doc("where the host waits")]
-    idle: Annotated[Sequence[Idle], doc("idle time by cause")]
-    pause: Annotated[Pause | None, doc("the host's longest pause")]
-    launches: Annotated[Launches | None, doc("how kernels are launched")]
+    gpu: Annotated[Sequence[GpuJson], doc("busy and idle time, by GPU")]
+    copies: Annotated[Sequence[CopiesJson], doc("copies, by direction and host memory")]
+    overlap: Annotated[OverlapJson, doc("how much copy time is hidden")]
+    syncs: Annotated[SyncsJson, doc("where the host waits")]
+    idle: Annotated[Sequence[IdleJson], doc("idle time by cause")]
+    pause: Annotated[PauseJson | None, doc("the host's longest pause")]
+    launches: Annotated[LaunchesJson | None, doc("how kernels are launched")]
     loader: Annotated[Loader, doc("the DataLoader")]
-    kernels: Annotated[Sequence[Kernel], doc("kernels by name, the costliest 200")]
-    kernel_sums: Annotated[KernelSums | None, doc("all kernels")]
+    kernels: Annotated[Sequence[KernelJson], doc("kernels by name, the costliest 200")]
+    kernel_sums: Annotated[KernelSumsJson | None, doc("all kernels")]
     ops: Annotated[Sequence[Op], doc("ops by name, the costliest 200")]
-    op_sums: Annotated[OpSums | None, doc("all ops")]
-    host_profile: Annotated[HostProfile | None, doc("the sampled host; null in traces of others")]
-    host_memory: Annotated[HostMemory | None, doc("pinned memory; null in traces of others")]
-    findings: Annotated[Sequence[Finding], doc("what to do, the largest saving first")]
-    joint: Annotated[Joint | None, doc("all fixes together")]
+    op_sums: Annotated[OpSumsJson | None, doc("all ops")]
+    host_profile: Annotated[HostProfileJson | None, doc("the sampled host; null in traces of others")]
+    host_memory: Annotated[HostMemoryJson | None, doc("pinned memory; null in traces of others")]
+    findings: Annotated[Sequence[FindingJson], doc("what to do, the largest saving first")]
+    joint: Annotated[JointJson | None, doc("all fixes together")]
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
 
 
@@ -267,10 +276,10 @@ class MeasuredOn(Document):
     gpu: Annotated[str, doc("its GPU")]
 
 
-class Report(Document, kw_only=True, tag_field="schema", tag=SCHEMA):
+class ReportJson(Document, kw_only=True, tag_field="schema", tag=SCHEMA):
     """What `pinprof report --json` writes."""
 
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     machine: Annotated[MeasuredOn | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
-    traces: Annotated[Sequence[Trace], doc("the traces")]
-    ranks: Annotated[Ranks | None, doc("the ranks of a job; null for one trace")]
+    traces: Annotated[Sequence[TraceJson], doc("the traces")]
+    ranks: Annotated[RanksJson | None, doc("the ranks of a job; null for one trace")]

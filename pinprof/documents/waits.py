@@ -13,14 +13,14 @@ from pinprof.documents.fields import (
     Guards,
     Library,
     Memory,
-    Placed,
+    PlacedJson,
     Thread,
     WaitCause,
     WaitVerdict,
 )
 
 
-class Site(Placed, kw_only=True):
+class SiteJson(PlacedJson, kw_only=True):
     """The waits of one cause at one place, in the whole recording, as traced."""
 
     cause: WaitCause
@@ -52,7 +52,7 @@ class Group(Document):
     bubble_ms: Annotated[Ms | None, doc("GPU idle time behind them")]
 
 
-class Seen(Placed):
+class Seen(PlacedJson):
     """Waits where no recorded wait is known to be, seen while `pinprof run` watched steps without a profiler."""
 
     stack: Annotated[Sequence[str], doc("all frames, the innermost first")]
@@ -64,13 +64,13 @@ class Seen(Placed):
     per_step: Annotated[float | None, doc("waits per watched step")]
 
 
-class Syncs(Document):
+class SyncsJson(Document):
     """Where the host waits for the GPU."""
 
     count: Annotated[Count | None, doc("waits in the recording; those of the profiler and those for room are left out")]
     per_step: Annotated[float | None, doc("waits per complete step")]
     stall_ms: Annotated[Ms | None, doc("time in them")]
-    sites: Annotated[Sequence[Site], doc("by cause and place, the longest idle time of the GPU first")]
+    sites: Annotated[Sequence[SiteJson], doc("by cause and place, the longest idle time of the GPU first")]
     groups: Annotated[Sequence[Group], doc("waits that only move if one is removed")]
     watched_steps: Annotated[Count | None, doc("steps that were watched without a profiler")]
     seen_elsewhere: Annotated[Sequence[Seen], doc("waits that only these show")]
@@ -91,7 +91,7 @@ class Loader(Document):
     ]
 
 
-class Copies(Document):
+class CopiesJson(Document):
     """The copies of one direction and host memory in the whole recording."""
 
     direction: Annotated[Direction, doc("from where to where")]
@@ -114,7 +114,7 @@ class Exposed(Document):
     exposed_ms: Annotated[Ms | None, doc("how long")]
 
 
-class Overlap(Document):
+class OverlapJson(Document):
     """How much of the copy time kernels hide, in the whole recording."""
 
     copy_ms: Annotated[Ms | None, doc("time with copies")]
@@ -124,7 +124,7 @@ class Overlap(Document):
     reasons: Annotated[Sequence[Exposed], doc("why copies are exposed")]
 
 
-class Idle(Document):
+class IdleJson(Document):
     """Idle time of a GPU by cause, as traced."""
 
     device: Annotated[Count, doc("the GPU")]

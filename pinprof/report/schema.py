@@ -6,23 +6,23 @@ from typing import Any
 import msgspec
 
 from pinprof.documents.brief import ReportBrief
-from pinprof.documents.report import Report
+from pinprof.documents.report import ReportJson
 from pinprof.report.ab.json import Ab, Bisect
 from pinprof.report.bench.json import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
-from pinprof.report.fix.json import Fix
+from pinprof.report.fix.json import FixJson
 from pinprof.report.trial.json import Try
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
-    "report": Report,
+    "report": ReportJson,
     "report-brief": ReportBrief,
     "compare": Compare,
     "compare-brief": CompareBrief,
     "whatif": Whatif,
     "verify": Verify,
-    "fix": Fix,
+    "fix": FixJson,
     "try": Try,
     "ab": Ab,
     "bisect": Bisect,
@@ -47,10 +47,12 @@ def to_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _name(name: str, shape: Mapping[str, Any]) -> str:
-    """Return what a record is called in schemas: a whole document as its `schema` is, without the number."""
+    """Return what an object is called in schemas: a whole document as its `schema` is, others as their class is."""
     if "schema" in shape["properties"]:
         return str(shape["properties"]["schema"]["enum"][0].split("/")[0])
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("_")
+    return "".join(
+        f"_{letter.lower()}" if letter.isupper() else letter for letter in name.removesuffix("Json")
+    ).removeprefix("_")
 
 
 def _described(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

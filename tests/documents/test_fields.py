@@ -9,13 +9,13 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from pinprof.document import Ms, RangeMs, doc, encoded, encoded_briefly, filled
-from pinprof.documents.fields import Placed
+from pinprof.documents.fields import PlacedJson
 from pinprof.trace.lines import Place
 
 PLACE = Place("train.py", 3, "train")
 
 
-class Work(Placed):
+class Work(PlacedJson):
     """Some work."""
 
     name: Annotated[str, doc("its name")]

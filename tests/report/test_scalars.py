@@ -7,7 +7,7 @@ import pytest
 from blocks import GUIDES
 from recordings import TRACES, analysis_of
 
-from pinprof.documents.report import Report
+from pinprof.documents.report import ReportJson
 from pinprof.measurement.figures import FIGURES
 from pinprof.report.scalars import ENDS, NUMBERS, OF_JOB, WORDS, WORDS_OF_JOB, to_logged
 from pinprof.report.schema import to_schema
@@ -19,7 +19,7 @@ BEGIN, END = "| figure | what it is |\n|---|---|\n", "\nWhat is predicted"
 """What stands before the table of figures in the guide, and behind it."""
 
 
-SCHEMA = to_schema(Report)
+SCHEMA = to_schema(ReportJson)
 
 
 def properties(name: str) -> dict[str, Any]:

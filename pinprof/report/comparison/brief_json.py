@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import differing
 from pinprof.document import Count, Document, Words, doc, encoded_within, filled
-from pinprof.documents.fields import Placed, Pointer, WaitCause
+from pinprof.documents.fields import PlacedJson, Pointer, WaitCause
 from pinprof.report.comparison import json as whole
 from pinprof.report.comparison.text import notes
 from pinprof.report.words import cut
@@ -26,7 +26,7 @@ class BriefStepFigure(whole.BriefFigure):
     device: whole.DeviceOfFigure
 
 
-class BriefWait(Placed):
+class BriefWait(PlacedJson):
     """A wait before and after."""
 
     id: Pointer
@@ -45,7 +45,7 @@ class BriefCopies(Document):
     time_ms: Annotated[whole.BriefFigure, doc("per step")]
 
 
-class BriefFindingChange(Placed):
+class BriefFindingChange(PlacedJson):
     """A finding before and after."""
 
     id: Pointer
@@ -97,28 +97,28 @@ def _brief(comparison: Comparison, document: whole.Compare, room: int) -> Compar
     )
 
 
-def _side(side: whole.Side) -> whole.BriefSide:
+def _side(side: whole.SideJson) -> whole.BriefSide:
     return filled(whole.BriefSide, side, path=cut(side.path, LONGEST))
 
 
-def _wait(place: int, wait: whole.WaitChange) -> BriefWait:
+def _wait(place: int, wait: whole.WaitChangeJson) -> BriefWait:
     stall = filled(whole.BriefFigure, wait.stall_ms)
     return filled(BriefWait, wait, id=f"/waits/{place}", **_place(wait), stall_ms=stall)
 
 
-def _copies(place: int, copies: whole.CopyChange) -> BriefCopies:
+def _copies(place: int, copies: whole.CopyChangeJson) -> BriefCopies:
     return filled(BriefCopies, copies, id=f"/copies/{place}", time_ms=filled(whole.BriefFigure, copies.time_ms))
 
 
-def _finding(place: int, finding: whole.FindingChange) -> BriefFindingChange:
+def _finding(place: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
     title, saving = cut(finding.title, LONGEST), filled(whole.BriefFigure, finding.saving_ms)
     at = _place(finding)
     return filled(BriefFindingChange, finding, id=f"/findings/{place}", title=title, **at, saving_ms=saving)
 
 
-def _place(change: whole.WaitChange | whole.FindingChange) -> dict[str, Any]:
+def _place(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:
     """Return the place of a change: after, or before if it is gone."""
-    at: Placed = (change.after or change.before)[0]
+    at: PlacedJson = (change.after or change.before)[0]
     return {
         "file": at.file and cut(at.file, LONGEST),
         "line": at.line,

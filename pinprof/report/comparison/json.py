@@ -21,11 +21,11 @@ from pinprof.document import (
 )
 from pinprof.documents.fields import (
     Bound,
-    Device,
+    DeviceJson,
     Direction,
     Library,
     Memory,
-    Placed,
+    PlacedJson,
     Severity,
     Source,
     Thread,
@@ -91,15 +91,15 @@ class BriefSide(Document):
     bound: Annotated[Bound | None, doc("what sets the pace")]
 
 
-class Side(BriefSide):
+class SideJson(BriefSide):
     """One of the two traces."""
 
     rank: Annotated[Count | None, doc("the rank")]
     torch_version: Annotated[str | None, doc("the torch that recorded it")]
-    devices: Annotated[Sequence[Device], doc("the GPUs")]
+    devices: Annotated[Sequence[DeviceJson], doc("the GPUs")]
 
 
-class WaitSite(Placed):
+class WaitSiteJson(PlacedJson):
     """A place of a wait."""
 
     library: Annotated[Library | None, doc("where it waits in a library")]
@@ -108,20 +108,20 @@ class WaitSite(Placed):
     verdict: Annotated[WaitVerdict, doc("whether the code asked for it, and whether it costs anything")]
 
 
-class WaitChange(Document):
+class WaitChangeJson(Document):
     """A wait before and after."""
 
     change: Status
     cause: WaitCause
     op: Annotated[str | None, doc("the op around it")]
-    before: Annotated[Sequence[WaitSite], doc("its places before")]
-    after: Annotated[Sequence[WaitSite], doc("its places after")]
+    before: Annotated[Sequence[WaitSiteJson], doc("its places before")]
+    after: Annotated[Sequence[WaitSiteJson], doc("its places after")]
     per_step: Annotated[FigureChange, doc("how many")]
     stall_ms: Annotated[FigureChange, doc("time in them per step")]
     bubble_ms: Annotated[FigureChange, doc("GPU idle time behind them per step")]
 
 
-class CopyChange(Document):
+class CopyChangeJson(Document):
     """The copies of one direction and host memory, before and after."""
 
     change: Status
@@ -134,23 +134,23 @@ class CopyChange(Document):
     bandwidth_gbps: FigurePerStep
 
 
-class FoundSite(Placed):
+class FoundSiteJson(PlacedJson):
     """A place of a finding."""
 
     saving_ms: SavedMs
 
 
-class Found(Placed):
+class Found(PlacedJson):
     """A finding in one of the traces."""
 
     severity: Annotated[Severity, doc("how grave it is")]
     evidence: Annotated[Words, doc("what was seen")]
     saving_ms: SavedMs
     range_ms: Annotated[RangeMs | None, doc("where that lies")]
-    sites: Annotated[Sequence[FoundSite], doc("its places")]
+    sites: Annotated[Sequence[FoundSiteJson], doc("its places")]
 
 
-class FindingChange(Document):
+class FindingChangeJson(Document):
     """A finding before and after."""
 
     change: Status
@@ -165,19 +165,19 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     """What `pinprof compare --json` writes; differences are after less before."""
 
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
-    before: Annotated[Side, doc("the trace before")]
-    after: Annotated[Side, doc("the trace after")]
+    before: Annotated[SideJson, doc("the trace before")]
+    after: Annotated[SideJson, doc("the trace after")]
     verdict: VerdictOnStep
     sentence: Sentence
     same_program: SameProgram
     kernels_alike: Annotated[Share | None, doc("kernels per step that both have, by name")]
     figures: Annotated[Sequence[StepFigure], doc("the step first, then its parts")]
-    waits: Annotated[Sequence[WaitChange], doc("waits, each matched with itself")]
+    waits: Annotated[Sequence[WaitChangeJson], doc("waits, each matched with itself")]
     waits_reason: WhyNot
-    copies: Annotated[Sequence[CopyChange], doc("copies by direction and host memory")]
+    copies: Annotated[Sequence[CopyChangeJson], doc("copies by direction and host memory")]
     copies_reason: WhyNot
     repinned: Annotated[Sequence[changes.Repinned], doc("copies of another memory after")]
-    findings: Annotated[Sequence[FindingChange], doc("findings, each matched with itself")]
+    findings: Annotated[Sequence[FindingChangeJson], doc("findings, each matched with itself")]
     findings_reason: WhyNot
 
 
@@ -208,12 +208,12 @@ def compared(comparison: Comparison) -> Compare:
     )
 
 
-def _side(profile: Profile) -> Side:
+def _side(profile: Profile) -> SideJson:
     return filled(
-        Side,
+        SideJson,
         profile.info,
         path=profile.path,
-        devices=[filled(Device, device) for device in profile.info.devices],
+        devices=[filled(DeviceJson, device) for device in profile.info.devices],
         steps=profile.steps.count,
         step_source=profile.estimate.source,
         bound=profile.bound,
@@ -250,24 +250,24 @@ def _range(unit: str, value: Value) -> list[float] | None:
     return range_ms(value.spread) if unit == "ns" else value.spread and list(value.spread)
 
 
-def _wait(change: changes.WaitChange) -> WaitChange:
+def _wait(change: changes.WaitChange) -> WaitChangeJson:
     before, after = (
-        [filled(WaitSite, site, library=library(site.library)) for site in sites]
+        [filled(WaitSiteJson, site, library=library(site.library)) for site in sites]
         for sites in (change.before, change.after)
     )
     return filled(
-        WaitChange, change.members[0], change=change.status, before=before, after=after, **_figures(change.figures)
+        WaitChangeJson, change.members[0], change=change.status, before=before, after=after, **_figures(change.figures)
     )
 
 
-def _copies(change: changes.CopyChange) -> CopyChange:
+def _copies(change: changes.CopyChange) -> CopyChangeJson:
     memory = None if change.host_memory == "none" else change.host_memory
-    return filled(CopyChange, change, change=change.status, host_memory=memory, **_figures(change.figures))
+    return filled(CopyChangeJson, change, change=change.status, host_memory=memory, **_figures(change.figures))
 
 
-def _finding(change: changes.FindingChange) -> FindingChange:
+def _finding(change: changes.FindingChange) -> FindingChangeJson:
     finding = change.members[0]
-    return FindingChange(
+    return FindingChangeJson(
         change=change.status,
         rule=finding.rule.id,
         title=finding.title,
@@ -284,5 +284,5 @@ def _found(finding: rules.Finding) -> Found:
         finding.saving,
         severity=finding.severity,
         evidence=finding.evidence.text,
-        sites=[filled(FoundSite, site.evidence, site.saving) for site in finding.sites],
+        sites=[filled(FoundSiteJson, site.evidence, site.saving) for site in finding.sites],
     )

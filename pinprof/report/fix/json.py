@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pinprof.document import Document, Ms, Words, doc, encoded, filled, maybe_ms
-from pinprof.documents.fields import File, Line, Placed, Saved, saving_fields
+from pinprof.documents.fields import File, Line, PlacedJson, Saved, saving_fields
 from pinprof.fix import Mend, Patches
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Numbers
@@ -44,14 +44,14 @@ class FixProposal(FixPatch):
     doubts: Annotated[Sequence[Words], doc("why it is not certain")]
 
 
-class FixRefused(Placed):
+class FixRefused(PlacedJson):
     """A place that stays as it is."""
 
     rule: Annotated[str, doc("the rule of the finding")]
     why: Annotated[Words, doc("why it is not changed")]
 
 
-class Fix(Saved, kw_only=True, tag_field="schema", tag="pinprof.fix/1"):
+class FixJson(Saved, kw_only=True, tag_field="schema", tag="pinprof.fix/1"):
     """What `pinprof fix --json` writes; the saving is that of all changes together."""
 
     pinprof_version: Annotated[str, doc("the pinprof that wrote this")] = VERSION
@@ -72,7 +72,7 @@ class Fix(Saved, kw_only=True, tag_field="schema", tag="pinprof.fix/1"):
 def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
     """Return the changes for a trace, what is not changed, and which files were written."""
     step_ns = profile.step_ns
-    document = Fix(
+    document = FixJson(
         path=profile.path,
         by_pinprof=profile.info.by_pinprof,
         step_ms=maybe_ms(step_ns or None),

@@ -11,11 +11,11 @@ from pinprof.units import ms
 from pinprof.verdict import LIMITS, Cost
 
 
-def verdict_of(profile: Profile, findings: Findings) -> documents.Verdict:
+def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
     """Return why the step takes so long, with `cause` null where that cannot be told."""
     verdict, first = findings.verdict, advice(profile, findings)
     return filled(
-        documents.Verdict,
+        documents.VerdictJson,
         _cost(verdict.cost, verdict.step_ns),
         cause=verdict.cause,
         word=LIMITS[verdict.cause].word if verdict.cause else None,
@@ -40,10 +40,10 @@ def _cost(cost: Cost | None, step_ns: float | None) -> documents.OfCause:
     return filled(documents.OfCause, cost, fraction=cost.ns / step_ns)
 
 
-def finding_of(finding: Finding, step_ns: float | None) -> documents.Finding:
+def finding_of(finding: Finding, step_ns: float | None) -> documents.FindingJson:
     """Return a finding in a step of this length."""
     return filled(
-        documents.Finding,
+        documents.FindingJson,
         finding,
         finding.evidence,
         finding.rule,
@@ -69,23 +69,24 @@ def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
     return filled(documents.Then, then, **saving_fields(both if step_ns else None, step_ns))
 
 
-def joint_of(joint: Joint | None, step_ns: float | None) -> documents.Joint | None:
+def joint_of(joint: Joint | None, step_ns: float | None) -> documents.JointJson | None:
     """Return what all fixes bring together; None where a replay cannot tell."""
     if joint is None or not step_ns:
         return None
     predicted = ms(step_ns - joint.saving_ns)
-    return documents.Joint(**saving_fields(joint, step_ns), predicted_step_ms=predicted, without=joint.without)
+    return documents.JointJson(**saving_fields(joint, step_ns), predicted_step_ms=predicted, without=joint.without)
 
 
-def ranks_of(ranks: Ranks) -> documents.Ranks:
+def ranks_of(ranks: Ranks) -> documents.RanksJson:
     """Return what the ranks of a job show side by side."""
     return filled(
-        documents.Ranks,
+        documents.RanksJson,
         ranks,
         shown_rank=ranks.shown_rank if ranks.rows else None,
         spread=documents.Spread(*map(ms, ranks.spread_ns)) if ranks.spread_ns else None,
         rows=[
-            filled(documents.RankRow, row, stalls=_by_cause(row.stalls), idle=_by_cause(row.idle)) for row in ranks.rows
+            filled(documents.RankRowJson, row, stalls=_by_cause(row.stalls), idle=_by_cause(row.idle))
+            for row in ranks.rows
         ],
         collectives=[filled(documents.Collective, row) for row in ranks.collectives],
         findings=[_shared(shared) for shared in ranks.findings],
@@ -96,15 +97,15 @@ def _by_cause(times: TimesPerStep) -> list[documents.ByCause]:
     return [documents.ByCause(cause=cause, time_ms=ms(time)) for cause, time in times]
 
 
-def _shared(shared: SharedFinding) -> documents.SharedFinding:
+def _shared(shared: SharedFinding) -> documents.SharedFindingJson:
     finding = shared.finding
     return filled(
-        documents.SharedFinding,
+        documents.SharedFindingJson,
         finding,
         finding.evidence,
         finding.rule,
         finding.saving,
         rule=finding.rule.id,
         ranks=shared.ranks,
-        sites=[filled(documents.SharedSite, _site(of_site.site), ranks=of_site.ranks) for of_site in shared.sites],
+        sites=[filled(documents.SharedSiteJson, _site(of_site.site), ranks=of_site.ranks) for of_site in shared.sites],
     )

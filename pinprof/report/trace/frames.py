@@ -7,10 +7,10 @@ from msgspec import Struct, to_builtins
 
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.documents.by_name import Kernel, Op, Phase
-from pinprof.documents.findings import Finding, RankRow
-from pinprof.documents.report import Trace
-from pinprof.documents.waits import Copies, Site
+from pinprof.documents.by_name import KernelJson, Op, Phase
+from pinprof.documents.findings import FindingJson, RankRowJson
+from pinprof.documents.report import TraceJson
+from pinprof.documents.waits import CopiesJson, SiteJson
 from pinprof.ranks.rank import Ranks
 from pinprof.report.comparison.json import StepFigure, compared
 from pinprof.report.trace.findings_json import ranks_of
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def kernels(document: Trace) -> "pd.DataFrame":
+def kernels(document: TraceJson) -> "pd.DataFrame":
     """Return a row for each name of a kernel, per step: `count`, `ms`, `mean_us`, `share` of the time of kernels."""
-    return _frame(document.kernels, Kernel, "name", "count", "ms", "share")
+    return _frame(document.kernels, KernelJson, "name", "count", "ms", "share")
 
 
-def ops(document: Trace) -> "pd.DataFrame":
+def ops(document: TraceJson) -> "pd.DataFrame":
     """Return a row for each name of an op, per step and as traced: `count`, `ms` on the host, `kernel_ms`."""
     return _frame(document.ops, Op, "name", "count", "ms", "kernel_ms")
 
 
-def copies(document: Trace) -> "pd.DataFrame":
+def copies(document: TraceJson) -> "pd.DataFrame":
     """Return a row for each direction and host memory, of the whole recording: `count`, `bytes`, `exposed_ms`."""
-    return _frame(document.copies, Copies)
+    return _frame(document.copies, CopiesJson)
 
 
-def waits(document: Trace) -> "pd.DataFrame":
+def waits(document: TraceJson) -> "pd.DataFrame":
     """Return a row for each place where the host waits, of the whole recording: `file`, `line`, `cause`, `stall_ms`."""
-    return _frame(document.syncs.sites, Site, "file", "line", "cause", "count", "stall_ms")
+    return _frame(document.syncs.sites, SiteJson, "file", "line", "cause", "count", "stall_ms")
 
 
-def phases(document: Trace) -> "pd.DataFrame":
+def phases(document: TraceJson) -> "pd.DataFrame":
     """Return a row for each phase of the step, per step and as traced: `launches`, `host_ms`, `kernel_ms`."""
     return _frame(document.launches.phases if document.launches else (), Phase, "phase")
 
 
-def findings(document: Trace) -> "pd.DataFrame":
+def findings(document: TraceJson) -> "pd.DataFrame":
     """Return a row for each finding, the best saving first: `rule`, `file`, `line`, `saving_ms`, `fix`."""
-    return _frame(document.findings, Finding, "rule", "title", "file", "line", "saving_ms", "fix")
+    return _frame(document.findings, FindingJson, "rule", "title", "file", "line", "saving_ms", "fix")
 
 
 def figures(comparison: Comparison) -> "pd.DataFrame":
@@ -58,7 +58,7 @@ def figures(comparison: Comparison) -> "pd.DataFrame":
 
 def ranks(job: Ranks) -> "pd.DataFrame":
     """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
-    return _frame(ranks_of(job).rows, RankRow, "rank", "step_ms", "alone_ms")
+    return _frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms")
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":

@@ -15,7 +15,7 @@ from pinprof.analyses.whole_run.ledger import WholeRun
 from pinprof.document import encoded, filled, maybe_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
-from pinprof.documents.fields import Device, blockers, library
+from pinprof.documents.fields import DeviceJson, blockers, library
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, Figure
 from pinprof.measurement.known import Known, KnownOrWithheld, given
@@ -45,7 +45,7 @@ def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[s
     Where findings rest on the bench of a machine, `machine` names its GPU.
     """
     gpu = next((findings.machine for _, findings in entries if findings.machine), None)
-    document = documents.Report(
+    document = documents.ReportJson(
         machine=documents.MeasuredOn(gpu) if gpu else UNSET,
         traces=[trace_of(profile, findings, (hta or {}).get(profile.path)) for profile, findings in entries],
         ranks=None if ranks is None else ranks_of(ranks),
@@ -53,16 +53,16 @@ def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[s
     return encoded(document)
 
 
-def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None) -> documents.Trace:
+def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None) -> documents.TraceJson:
     """Return what the document tells of one trace."""
     info, step_ns = profile.info, profile.step_ns
     kernels, ops = (given(profile.kernels), given(profile.ops)) if profile.steps.count else (None, None)
     return filled(
-        documents.Trace,
+        documents.TraceJson,
         info,
         profile,
         path=profile.path,
-        devices=[filled(Device, device) for device in info.devices],
+        devices=[filled(DeviceJson, device) for device in info.devices],
         events=_events(profile),
         missing=[
             filled(documents.Missing, doubt, invalidates=[kind for kind in FIGURE_KINDS if kind in doubt.withholds])
@@ -82,12 +82,12 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
             )
             for mean in profile.parts
         ],
-        gpu=[filled(documents.Gpu, gpu, given(gpu.time)) for gpu in profile.gpus],
+        gpu=[filled(documents.GpuJson, gpu, given(gpu.time)) for gpu in profile.gpus],
         copies=[_copies(group) for group in profile.copies],
         overlap=_overlap(profile),
         syncs=_syncs(profile),
         idle=[row for gpu in profile.gpus for row in _idle(gpu)],
-        pause=filled(by_name.Pause, profile.pause) if profile.pause else None,
+        pause=filled(by_name.PauseJson, profile.pause) if profile.pause else None,
         launches=_launches(profile.launches, findings.blockers) if profile.launches else None,
         loader=filled(waits.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER.of(profile)))),
         kernels=[_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
@@ -95,7 +95,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         ops=[_op(profile, ops, row) for row in ops.rows] if ops else [],
         op_sums=_op_sums(profile, ops) if ops else None,
         host_profile=_host_profile(profile),
-        host_memory=filled(by_name.HostMemory, info.host_memory) if info.host_memory else None,
+        host_memory=filled(by_name.HostMemoryJson, info.host_memory) if info.host_memory else None,
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
         hta=_hta(hta) if hta else None,
@@ -115,11 +115,11 @@ def _events(profile: Profile) -> documents.Events:
 # The step
 
 
-def _steps(profile: Profile) -> documents.Steps:
+def _steps(profile: Profile) -> documents.StepsJson:
     step, course = profile.estimate, profile.whole_run
     timed, runs = (course.timed, course.runs) if course else (None, None)
     return filled(
-        documents.Steps,
+        documents.StepsJson,
         profile.steps,
         step,
         profile,
@@ -127,9 +127,9 @@ def _steps(profile: Profile) -> documents.Steps:
         busy_fraction=given(BUSY_FRACTION.of(profile)),
         step_source=step.source,
         regular=filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE) if timed else None,
-        runs=filled(documents.Runs, runs, confidence=CONFIDENCE) if runs else None,
+        runs=filled(documents.RunsJson, runs, confidence=CONFIDENCE) if runs else None,
         irregular=[
-            filled(documents.Irregular, row, sites=[documents.Point(*place) for place in row.places])
+            filled(documents.IrregularJson, row, sites=[documents.Point(*place) for place in row.places])
             for row in profile.unlike
         ],
         ledger=_ledger(course) if course else None,
@@ -157,10 +157,10 @@ def _value(figure: Figure, profile: Profile) -> float | None:
 # Waits, copies, idle time
 
 
-def _syncs(profile: Profile) -> waits.Syncs:
+def _syncs(profile: Profile) -> waits.SyncsJson:
     """Return where the host waits for the GPU."""
     return filled(
-        waits.Syncs,
+        waits.SyncsJson,
         _together(profile, (site.total for site in profile.sites if site.is_wait)),
         per_step=given(SYNCS.of(profile)),
         sites=[_site(profile, site) for site in profile.sites],
@@ -173,10 +173,10 @@ def _syncs(profile: Profile) -> waits.Syncs:
     )
 
 
-def _site(profile: Profile, site: WaitSite) -> waits.Site:
+def _site(profile: Profile, site: WaitSite) -> waits.SiteJson:
     cost, in_steps, count = given(site.total_cost), given(site.in_steps), profile.steps.count
     return filled(
-        waits.Site,
+        waits.SiteJson,
         site,
         given(site.total),
         cost,
@@ -210,9 +210,9 @@ def _together(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> St
     return Stalled(sum(cost.count for cost in known), sum(cost.stall_ns for cost in known))
 
 
-def _copies(group: CopySums) -> waits.Copies:
+def _copies(group: CopySums) -> waits.CopiesJson:
     return filled(
-        waits.Copies,
+        waits.CopiesJson,
         group,
         given(group.copied),
         given(group.hidden),
@@ -221,34 +221,34 @@ def _copies(group: CopySums) -> waits.Copies:
     )
 
 
-def _overlap(profile: Profile) -> waits.Overlap:
+def _overlap(profile: Profile) -> waits.OverlapJson:
     """Return how much of the copy time kernels hide."""
     reasons = [
         waits.Exposed(given(row.reason), given(row.count), maybe_ms(given(row.exposed_ns))) for row in profile.exposed
     ]
-    return filled(waits.Overlap, given(profile.overlap), copy_ms=maybe_ms(given(profile.copy_ns)), reasons=reasons)
+    return filled(waits.OverlapJson, given(profile.overlap), copy_ms=maybe_ms(given(profile.copy_ns)), reasons=reasons)
 
 
-def _idle(gpu: GpuSums) -> Iterator[waits.Idle]:
+def _idle(gpu: GpuSums) -> Iterator[waits.IdleJson]:
     """Yield the idle time of a GPU by cause; where causes are withheld, of no cause."""
     if isinstance(gpu.idle_by_cause, Known):
-        yield from (waits.Idle(gpu.device, cause, ms(time)) for cause, time in gpu.idle_by_cause.value)
+        yield from (waits.IdleJson(gpu.device, cause, ms(time)) for cause, time in gpu.idle_by_cause.value)
     else:
         time = given(gpu.time)
-        yield waits.Idle(gpu.device, None, ms(time.idle_ns) if time else None)
+        yield waits.IdleJson(gpu.device, None, ms(time.idle_ns) if time else None)
 
 
 # By name
 
 
-def _kernel(profile: Profile, sums: KernelSums, row: KernelTime) -> by_name.Kernel:
+def _kernel(profile: Profile, sums: KernelSums, row: KernelTime) -> by_name.KernelJson:
     return filled(
-        by_name.Kernel,
+        by_name.KernelJson,
         _times(profile, row.name, row.count, row.time_ns, row.origin),
         row,
         share=row.time_ns / sums.busy_ns if sums.busy_ns else None,
         step_share=step_share(profile, sums, row),
-        streams=[by_name.Lane(*lane) for lane in row.lanes],
+        streams=[by_name.LaneJson(*lane) for lane in row.lanes],
     )
 
 
@@ -264,9 +264,9 @@ def _op(profile: Profile, sums: OpSums, row: OpTime) -> by_name.Op:
     )
 
 
-def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSums:
+def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSumsJson:
     return filled(
-        by_name.KernelSums,
+        by_name.KernelSumsJson,
         _sums(profile, sums, sums.time_ns),
         busy_ms=_ms(profile, sums.busy_ns),
         kinds=[
@@ -282,8 +282,8 @@ def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSums:
     )
 
 
-def _op_sums(profile: Profile, sums: OpSums) -> by_name.OpSums:
-    return filled(by_name.OpSums, _sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
+def _op_sums(profile: Profile, sums: OpSums) -> by_name.OpSumsJson:
+    return filled(by_name.OpSumsJson, _sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
 
 
 def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> by_name.Sums:
@@ -302,10 +302,10 @@ def _ms(profile: Profile, time_ns: int) -> float:
     return ms(time_ns / profile.steps.divisor)
 
 
-def _launches(launches: Launches, forbids: Sequence[Blocker] | None) -> by_name.Launches:
+def _launches(launches: Launches, forbids: Sequence[Blocker] | None) -> by_name.LaunchesJson:
     """Return how kernels are launched, as traced; `forbids` is what a CUDA graph of the step cannot hold."""
     return filled(
-        by_name.Launches,
+        by_name.LaunchesJson,
         launches,
         median_kernel_us=launches.median_kernel_ns / NS_PER_US,
         host_us_per_launch=launches.host_ns / NS_PER_US,
@@ -316,15 +316,15 @@ def _launches(launches: Launches, forbids: Sequence[Blocker] | None) -> by_name.
     )
 
 
-def _host_profile(profile: Profile) -> by_name.HostProfile | None:
+def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
     """Return the sampled stacks and their sums; None where the recording has none, not even the reason."""
     recorded, sums = profile.info.host, profile.host
     if recorded is None:
         return None
     return filled(
-        by_name.HostProfile,
+        by_name.HostProfileJson,
         recorded,
-        kinds=[by_name.Kind(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
+        kinds=[by_name.KindJson(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
         called=[
             by_name.Called(
                 *row.place,

@@ -8,7 +8,17 @@ from msgspec.structs import asdict
 
 from pinprof.analyses.syncs import Site
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
-from pinprof.documents.fields import Blocker, Bound, Guards, Library, Placed, Source, WaitCause, blockers, library
+from pinprof.documents.fields import (
+    BlockerJson,
+    Bound,
+    Guards,
+    Library,
+    PlacedJson,
+    Source,
+    WaitCause,
+    blockers,
+    library,
+)
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
@@ -16,7 +26,7 @@ from pinprof.trace.tables import Trace
 from pinprof.units import ms
 
 
-class Wait(Placed):
+class WaitJson(PlacedJson):
     """What distinguishes a wait from others."""
 
     cause: WaitCause
@@ -25,17 +35,17 @@ class Wait(Placed):
     guards: Guards
 
 
-class Change(Document):
+class ChangeJson(Document):
     """What one option changes in the program."""
 
     option: Annotated[str, one_of(OPTIONS), doc("the option of `pinprof whatif` that it is")]
     per_step: Annotated[float, doc("waits, copies or calls that it changes")]
     bytes_per_step: Annotated[Bytes | None, doc("bytes of the copies that it changes")]
-    sites: Annotated[Sequence[Wait], doc("the waits that it is about")]
-    blockers: Annotated[Sequence[Blocker], doc("what cuts a CUDA graph into several")]
+    sites: Annotated[Sequence[WaitJson], doc("the waits that it is about")]
+    blockers: Annotated[Sequence[BlockerJson], doc("what cuts a CUDA graph into several")]
 
 
-class RankChange(Change):
+class RankChange(ChangeJson):
     """What one option changes in the program of a rank."""
 
     rank: Annotated[Count | None, doc("the rank")]
@@ -53,7 +63,7 @@ class Predicted(Document):
     bound_after: Annotated[Bound | None, doc("what sets the pace after")]
 
 
-class Usual(Predicted):
+class UsualJson(Predicted):
     """One of the usual changes."""
 
     name: Annotated[Words, doc("what it is")]
@@ -68,7 +78,7 @@ class Whatif(Predicted, kw_only=True, tag_field="schema", tag="pinprof.whatif/1"
     paths: Annotated[Sequence[str], doc("all traces that were replayed together")]
     scenario: Annotated[Scenario, doc("the changes asked for")]
     changes: Annotated[Sequence[RankChange], doc("what they change")]
-    scenarios: Annotated[Sequence[Usual] | UnsetType, doc("the usual changes, where none was asked for")] = UNSET
+    scenarios: Annotated[Sequence[UsualJson] | UnsetType, doc("the usual changes, where none was asked for")] = UNSET
 
 
 class Verify(Predicted, tag_field="schema", tag="pinprof.verify/1"):
@@ -84,8 +94,8 @@ class Verify(Predicted, tag_field="schema", tag="pinprof.verify/1"):
     measured_saving_ms: Annotated[Ms, doc("what it saved")]
     same_program: Annotated[bool, doc("whether the traces seem to be of one program")]
     kernels_alike: Annotated[Share, doc("kernels per step that both have, by name")]
-    changes: Annotated[Sequence[Change], doc("what the fix changed, as far as a replay can apply it")]
-    new_waits: Annotated[Sequence[Wait], doc("waits that only the trace after has")]
+    changes: Annotated[Sequence[ChangeJson], doc("what the fix changed, as far as a replay can apply it")]
+    new_waits: Annotated[Sequence[WaitJson], doc("waits that only the trace after has")]
 
 
 def to_json(
@@ -102,7 +112,7 @@ def to_json(
         filled(RankChange, _change(change), rank=trace.info.rank) for trace, changes in ranks for change in changes
     ]
     usual = [
-        Usual(**_step(after), name=name, options=options, scenario=after.scenario)
+        UsualJson(**_step(after), name=name, options=options, scenario=after.scenario)
         for name, options, after in named or ()
     ]
     document = Whatif(
@@ -122,13 +132,13 @@ def _step(prediction: Prediction) -> dict[str, Any]:
     return asdict(filled(Predicted, prediction, baseline_step_ms=before, predicted_step_ms=after))
 
 
-def _change(change: OptionChange) -> Change:
+def _change(change: OptionChange) -> ChangeJson:
     sites = [_wait(site) for site in change.sites]
-    return filled(Change, change, sites=sites, blockers=blockers(change.blockers))
+    return filled(ChangeJson, change, sites=sites, blockers=blockers(change.blockers))
 
 
-def _wait(site: Site) -> Wait:
-    return filled(Wait, site, library=library(site.library))
+def _wait(site: Site) -> WaitJson:
+    return filled(WaitJson, site, library=library(site.library))
 
 
 def verification_to_json(verified: Verification) -> str:
