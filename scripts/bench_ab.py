@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
+from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes, measure_versions, record
 from pinprof.ab.plan import Plan
 from pinprof.ab.runs import StartedPairs, time_first
 from pinprof.ab.sequential_test import differences, run_test
@@ -92,9 +92,9 @@ def simulate(comparisons: int) -> None:
         print("; ".join(row), flush=True)
 
 
-def version(folder: Path, percent: int) -> Program:
+def version(folder: Path, percent: int) -> ProgramVersion:
     """Return the program with so much more work in its step."""
-    return Program(f"{percent} % more", ("train.py", str(percent)), folder)
+    return ProgramVersion(f"{percent} % more", ("train.py", str(percent)), folder)
 
 
 def compare(folder: Path, percent: int, asked: argparse.Namespace) -> None:

@@ -32,11 +32,11 @@ import numpy as np
 
 import pinprof
 import pinprof.ab.plan
-from pinprof.ab import Bounds, Measurement, Program, Wishes, measure_versions, record
+from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes, measure_versions, record
 from pinprof.ab.plan import TURN_S, Plan
 from pinprof.ab.runs import StartedPairs, one_after_the_other, time_first
 from pinprof.ab.sequential_test import differences, is_by_quickest
-from pinprof.ab.times import Pair, Timed
+from pinprof.ab.times import Pair, TimedProcess
 from pinprof.ab.worker import AUTO
 from pinprof.errors import PinprofError
 from scripts.slow_downs import forked
@@ -121,13 +121,13 @@ class Exam:
             yield from ((subject, None, number) for subject in self.subjects if number < self.asked.same)
             yield from ((subject, plant, number) for subject, plant in self.slow if number < self.asked.slower)
 
-    def program(self, subject: Subject, plant: Plant | None, units: int, name: str) -> Program:
+    def program(self, subject: Subject, plant: Plant | None, units: int, name: str) -> ProgramVersion:
         """Return a program in a folder of its own."""
         folder = self.asked.out / "programs" / name
         write_program(folder, subject, self.asked.others.resolve(), self.asked.device, plant, units)
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.asked.device == "cpu" else {}
         threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        return Program(name, ("train.py", *subject.words), folder.resolve(), {**hidden, **threads})
+        return ProgramVersion(name, ("train.py", *subject.words), folder.resolve(), {**hidden, **threads})
 
     def size(self, subject: Subject, plant: Plant) -> int:
         """Return how many units of a slow-down make the program slower by the percent that were asked for."""
@@ -246,7 +246,7 @@ class Here(Executor):
         return future
 
 
-def ratio_of(programs: tuple[Program, Program]) -> float:
+def ratio_of(programs: tuple[ProgramVersion, ProgramVersion]) -> float:
     """Return how much longer the second one's step is, by a few pairs."""
     first = [timed for program in programs for timed in time_first([program], AUTO, 0.5, 600.0)]
     plan = Plan.of(first, 1.0, 60.0)
@@ -256,7 +256,7 @@ def ratio_of(programs: tuple[Program, Program]) -> float:
         return median(float(np.exp(measure(number % 2).usual.value)) for number in range(2))
 
 
-def compared(programs: tuple[Program, Program], asked: argparse.Namespace) -> Noted:
+def compared(programs: tuple[ProgramVersion, ProgramVersion], asked: argparse.Namespace) -> Noted:
     """Return what a comparison says, with all that it has measured, and what it names as the cause."""
     start = time.monotonic()
     KEPT.pairs = []
@@ -307,7 +307,7 @@ def keep_turns() -> None:
     """Keep the usual step of each turn of each pair, to judge them anew in other ways."""
     of = Pair.of
 
-    def kept(first: int, timed: list[Timed]) -> Pair:
+    def kept(first: int, timed: list[TimedProcess]) -> Pair:
         sides = [[[round(float(np.quantile(turn, q))) for turn in each.turns] for q in QUANTILES] for each in timed]
         KEPT.__dict__.setdefault("pairs", []).append([first, *sides])
         return of(first, timed)

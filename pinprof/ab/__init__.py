@@ -1,10 +1,10 @@
 """Measures two versions of a program against each other, and finds the revision that made one slower."""
 
 from pinprof.ab.recorded import Recorded, record
-from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest
+from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest
 from pinprof.ab.statistics import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement
 from pinprof.ab.versions import Measurement, Turns, Wishes, measure_versions
-from pinprof.ab.worker import Program
+from pinprof.ab.worker import ProgramVersion
 
 __all__ = [
     "CANNOT_TELL",
@@ -14,8 +14,8 @@ __all__ = [
     "Bounds",
     "Judgement",
     "Measurement",
-    "Program",
-    "Progress",
+    "PairsProgress",
+    "ProgramVersion",
     "Recorded",
     "SequentialTest",
     "Turns",

@@ -29,7 +29,7 @@ MOST = 8
 
 
 @dataclass(frozen=True)
-class Code:
+class VersionFiles:
     """The files of one version: its folder, and what it has imported from anywhere but installed packages."""
 
     folder: Path
@@ -56,7 +56,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Cause:
+class LikelyCause:
     """Something that differs; numbers and times are per step, in ns, as traced."""
 
     kind: Kind
@@ -85,15 +85,17 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Changes:
+class RecordedChanges:
     """All that differs between two recordings."""
 
     comparison: Comparison
-    causes: tuple[Cause, ...]
+    causes: tuple[LikelyCause, ...]
     """The likely cause of the difference first; empty if none was found."""
 
 
-def find_changes(before: Analysis, after: Analysis, more_ns: float, codes: tuple[Code, Code]) -> Changes:
+def find_changes(
+    before: Analysis, after: Analysis, more_ns: float, codes: tuple[VersionFiles, VersionFiles]
+) -> RecordedChanges:
     """Return what differs; `more_ns` is the measured difference of the steps, `codes` are the files of each version.
 
     What goes the way of the difference comes before what goes the other way; numbers that differ and explain a part of
@@ -111,10 +113,10 @@ def find_changes(before: Analysis, after: Analysis, more_ns: float, codes: tuple
     ]
     kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
     kept.sort(key=lambda cause: place_of(cause, more_ns))
-    return Changes(comparison, tuple(kept[:MOST]))
+    return RecordedChanges(comparison, tuple(kept[:MOST]))
 
 
-def place_of(cause: Cause, more_ns: float) -> tuple[bool, int, float]:
+def place_of(cause: LikelyCause, more_ns: float) -> tuple[bool, int, float]:
     """Return what causes are sorted by."""
     is_other_way, explains = cause.more_ns * more_ns < 0, abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
     group = (0 if explains else 1) if cause.is_certain else 2
@@ -125,7 +127,7 @@ def _differs(before: float, after: float, share: float) -> bool:
     return abs(after - before) > share * max(before, after)
 
 
-def _is_moved(cause: Cause, more_ns: float) -> bool:
+def _is_moved(cause: LikelyCause, more_ns: float) -> bool:
     if cause.time_ns is None or not _differs(*cause.time_ns, MOVED):
         return False
     return EXPLAINS * abs(more_ns) <= cause.more_ns * (1 if more_ns > 0 else -1) <= TOO_MUCH * abs(more_ns)
@@ -138,16 +140,18 @@ def _sides(figure: ComparedFigure) -> tuple[float, float] | None:
     return before or 0.0, after or 0.0
 
 
-def _input(comparison: Comparison) -> Iterator[Cause]:
+def _input(comparison: Comparison) -> Iterator[LikelyCause]:
     figure = next((figure for figure in comparison.figures if figure.name == "loader_ms"), None)
     if figure is not None:
-        yield Cause("input", "waiting for the DataLoader", "", None, _sides(figure))
+        yield LikelyCause("input", "waiting for the DataLoader", "", None, _sides(figure))
 
 
-def _waits(comparison: Comparison) -> Iterator[Cause]:
+def _waits(comparison: Comparison) -> Iterator[LikelyCause]:
     for change in comparison.waits:
         if change.status != SAME:
-            yield Cause("wait", change.members[0].cause, _place(change), _sides(change.count), _sides(change.stall))
+            yield LikelyCause(
+                "wait", change.members[0].cause, _place(change), _sides(change.count), _sides(change.stall)
+            )
 
 
 def _place(change: WaitChange) -> str:
@@ -157,26 +161,26 @@ def _place(change: WaitChange) -> str:
     return " in ".join(filter(None, (site.place.function or "", own))) or (site.op or site.call)
 
 
-def _copies(comparison: Comparison) -> Iterator[Cause]:
+def _copies(comparison: Comparison) -> Iterator[LikelyCause]:
     for change in comparison.copies:
         if change.status != SAME:
             memory = "" if change.host_memory == "none" else f", {change.host_memory}"
-            yield Cause("copy", f"{change.direction}{memory}", "", _sides(change.count), _sides(change.exposed))
+            yield LikelyCause("copy", f"{change.direction}{memory}", "", _sides(change.count), _sides(change.exposed))
 
 
 Sums = dict[str, tuple[float, float, str]]
 """By name: how often and how long per step, and where."""
 
 
-def _kernels(before: Analysis, after: Analysis) -> Iterator[Cause]:
+def _kernels(before: Analysis, after: Analysis) -> Iterator[LikelyCause]:
     old, new = (_sums(side, given(side.profile.kernels)) for side in (before, after))
     yield from _named("kernel", old, new)
     counts = [sum(count for count, _, _ in names.values()) for names in (old, new)]
     if any(counts) and _differs(counts[0], counts[1], CERTAIN):
-        yield Cause("launches", "kernels launched", "", (counts[0], counts[1]), None)
+        yield LikelyCause("launches", "kernels launched", "", (counts[0], counts[1]), None)
 
 
-def _ops(before: Analysis, after: Analysis) -> Iterator[Cause]:
+def _ops(before: Analysis, after: Analysis) -> Iterator[LikelyCause]:
     yield from _named("op", *(_sums(side, given(side.profile.ops)) for side in (before, after)))
 
 
@@ -188,11 +192,11 @@ def _sums(side: Analysis, sums: KernelSums | OpSums | None) -> Sums:
     return names
 
 
-def _named(kind: Kind, old: Sums, new: Sums) -> Iterator[Cause]:
+def _named(kind: Kind, old: Sums, new: Sums) -> Iterator[LikelyCause]:
     nothing = (0.0, 0.0, "")
     for name in {**new, **old}:
         one, other = old.get(name, nothing), new.get(name, nothing)
-        yield Cause(kind, name, other[2] or one[2], (one[0], other[0]), (one[1], other[1]))
+        yield LikelyCause(kind, name, other[2] or one[2], (one[0], other[0]), (one[1], other[1]))
 
 
 def _line(place: object) -> str:
@@ -200,7 +204,7 @@ def _line(place: object) -> str:
     return f"{file}:{line}" if file and line else ""
 
 
-def _lines(before: Analysis, after: Analysis, codes: tuple[Code, Code]) -> Iterator[Cause]:
+def _lines(before: Analysis, after: Analysis, codes: tuple[VersionFiles, VersionFiles]) -> Iterator[LikelyCause]:
     """Yield the lines of the program in which the host was found more or less often, without the profiler.
 
     Lines are matched by their text, for they move. A share may be off by what sampling leaves open.
@@ -215,10 +219,10 @@ def _lines(before: Analysis, after: Analysis, codes: tuple[Code, Code]) -> Itera
         shares = old_host.share(counts[0]), new_host.share(counts[1])
         if abs(shares[1] - shares[0]) > old_host.error(counts[0]) + new_host.error(counts[1]):
             where = (new.get(text) or old[text])[1]
-            yield Cause("line", text, where, None, (shares[0] * old_ns, shares[1] * new_ns))
+            yield LikelyCause("line", text, where, None, (shares[0] * old_ns, shares[1] * new_ns))
 
 
-def _by_text(host: HostSums, code: Code) -> dict[str, tuple[int, str]]:
+def _by_text(host: HostSums, code: VersionFiles) -> dict[str, tuple[int, str]]:
     """Return how often the host was found in each line, and where that is, by the text of the line."""
     counts: Counter[str] = Counter()
     places: dict[str, str] = {}

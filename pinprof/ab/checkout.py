@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.ab.copies import copy_folder, copy_git, exclude, git_directory
-from pinprof.ab.worker import Program
+from pinprof.ab.worker import ProgramVersion
 from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
 from pinprof.temporary import temporary_folder
@@ -106,7 +106,7 @@ class Repository:
                 raise MeasureError(f"{error.filename or self.top}: cannot be copied ({error.strerror})") from error
             yield place
 
-    def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> Program:
+    def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> ProgramVersion:
         """Return the version in a folder like this repository; it must not import code of the other versions."""
         away = {} if place == self.top else moved_environment(self.top, place)
         folder = place / self.folder.relative_to(self.top)
@@ -114,7 +114,7 @@ class Repository:
             raise MeasureError(f"{name}: it has no folder {self.folder.relative_to(self.top)}")
         inside = {self.top / path for path in (*self.ignored(), *self.submodules())}
         wrong = tuple(f"{other}{os.sep}" for other in others if not any(link in place.parents for link in inside))
-        return Program(name, tuple(words), folder, away, wrong)
+        return ProgramVersion(name, tuple(words), folder, away, wrong)
 
     def _add_others(self, place: Path) -> None:
         """Add what git does not have to a version."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from pinprof.ab.times import Timed
+from pinprof.ab.times import TimedProcess
 
 TURN_S = 0.02
 """How long a turn is at least: long against the change of turns, short against what else changes on a machine.
@@ -46,7 +46,7 @@ class Plan:
     """How many steps of a turn do not count, where that is not by its length."""
 
     @classmethod
-    def of(cls, first: Sequence[Timed], seconds: float, took_s: float) -> "Plan":
+    def of(cls, first: Sequence[TimedProcess], seconds: float, took_s: float) -> "Plan":
         """Return the plan by the first run of each version; `seconds` is how long each process times steps."""
         step_s = max(timed.usual_ns for timed in first) / 1e9
         turn_steps = max(FEWEST_STEPS, ceil(TURN_S / step_s))

@@ -11,9 +11,9 @@ from statistics import median
 
 import msgspec
 
-from pinprof.ab.causes import Changes, Code, find_changes
+from pinprof.ab.causes import RecordedChanges, VersionFiles, find_changes
 from pinprof.ab.versions import Measurement
-from pinprof.ab.worker import Program, Record, StepOptions
+from pinprof.ab.worker import ProgramVersion, Record, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
@@ -50,7 +50,7 @@ class Clocks:
 class Recorded:
     """What changed, and how fast the clocks were in each run; `changes` is None if nobody can tell, and `why`."""
 
-    changes: Changes | None
+    changes: RecordedChanges | None
     why: str
     clocks: tuple[Clocks, ...]
     traces: tuple[Path, ...]
@@ -76,7 +76,7 @@ def record(
         return Recorded(None, str(error), tuple(clocks), tuple(traces))
     more_ns = difference * median(pair.usual_ns[0] for pair in measurement.test.pairs)
     pairs = zip(measurement.programs, measurement.first, strict=True)
-    old, new = (Code(program.folder, timed.imported) for program, timed in pairs)
+    old, new = (VersionFiles(program.folder, timed.imported) for program, timed in pairs)
     changes = find_changes(analyses[0], analyses[1], more_ns, (old, new))
     return Recorded(changes, "", tuple(clocks), tuple(traces))
 
@@ -86,7 +86,7 @@ class NeverRecordedError(MeasureError):
 
 
 def record_one(
-    program: Program, options: StepOptions, folder: Path, seconds: float = SHORTEST_S
+    program: ProgramVersion, options: StepOptions, folder: Path, seconds: float = SHORTEST_S
 ) -> tuple[Path, Clocks]:
     """Record a version with the profiler, and return the trace: of several ranks, the first. Raises MeasureError.
 
@@ -115,7 +115,7 @@ def record_one(
         return _recorded(program, msgspec.structs.replace(task, beyond_epoch=False), folder)
 
 
-def _recorded(program: Program, task: Record, folder: Path) -> tuple[Path, Clocks]:
+def _recorded(program: ProgramVersion, task: Record, folder: Path) -> tuple[Path, Clocks]:
     command = program.worker_command(task, folder / "trace.json.gz")
     watch = ClockWatch()
     with running(command, program.folder, program.environment) as process:

@@ -15,8 +15,8 @@ from random import Random
 from typing import final
 
 from pinprof.ab.plan import Plan
-from pinprof.ab.times import Pair, Timed, read_times, refuse_other_steps
-from pinprof.ab.worker import ANY_CORES, CORES, Program, Record, StepOptions, Turns
+from pinprof.ab.times import Pair, TimedProcess, read_times, refuse_other_steps
+from pinprof.ab.worker import ANY_CORES, CORES, ProgramVersion, Record, StepOptions, Turns
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.processes import Running, available_cores, machine_memory, running
@@ -37,7 +37,9 @@ PROCESSES_PER_CORE = 4
 """Processes of programs and their workers: nearly all of them wait."""
 
 
-def time_first(programs: Sequence[Program], options: StepOptions, seconds: float, limit_s: float) -> list[Timed]:
+def time_first(
+    programs: Sequence[ProgramVersion], options: StepOptions, seconds: float, limit_s: float
+) -> list[TimedProcess]:
     """Return the first runs of versions, at the same time: they fill caches, and tell how many steps to make.
 
     How fast they are is not counted. Raises MeasureError if one fails.
@@ -53,14 +55,14 @@ def time_first(programs: Sequence[Program], options: StepOptions, seconds: float
     return _timed(programs, Record(step_marker=options.step_marker, options=recording), limit_s)
 
 
-def one_after_the_other(programs: Sequence[Program], options: StepOptions, plan: Plan, first: int) -> Pair:
+def one_after_the_other(programs: Sequence[ProgramVersion], options: StepOptions, plan: Plan, first: int) -> Pair:
     """Measure a pair of processes, one after the other."""
     task = Record(step_marker=options.step_marker, options=_fixed(plan))
     timed = {number: _timed([programs[number]], task, plan.limit_s)[0] for number in (first, 1 - first)}
     return _pair(programs, first, [timed[0], timed[1]])
 
 
-def _timed(programs: Sequence[Program], task: Record, limit_s: float) -> list[Timed]:
+def _timed(programs: Sequence[ProgramVersion], task: Record, limit_s: float) -> list[TimedProcess]:
     """Return the runs of versions that start at the same time."""
     with ExitStack() as stack:
         started = []
@@ -75,21 +77,21 @@ def _timed(programs: Sequence[Program], task: Record, limit_s: float) -> list[Ti
         return [_read(program, folder) for program, folder, _ in started]
 
 
-def _check(program: Program, process: Running, status: int | None, limit_s: float) -> None:
+def _check(program: ProgramVersion, process: Running, status: int | None, limit_s: float) -> None:
     if status is None:
         raise MeasureError(f"{program.name}: it has not made its steps after {limit_s:.0f} s")
     if status:
         raise MeasureError(f"{program.name}: {process.why_failed(status)}")
 
 
-def _read(program: Program, folder: Path) -> Timed:
+def _read(program: ProgramVersion, folder: Path) -> TimedProcess:
     try:
         return read_times(folder)
     except MeasureError as error:
         raise MeasureError(f"{program.name}: {error}") from error
 
 
-def _pair(programs: Sequence[Program], first: int, timed: Sequence[Timed]) -> Pair:
+def _pair(programs: Sequence[ProgramVersion], first: int, timed: Sequence[TimedProcess]) -> Pair:
     refuse_other_steps([program.name for program in programs], timed)
     return Pair.of(first, timed)
 
@@ -106,7 +108,7 @@ def _fixed(plan: Plan) -> RecordingOptions:
 class StartedPairs:
     """Pairs whose processes take turns, and start `at_once` pairs at a time. `close` ends them."""
 
-    def __init__(self, programs: Sequence[Program], options: StepOptions, plan: Plan, at_once: int) -> None:
+    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, plan: Plan, at_once: int) -> None:
         self._programs, self._options, self._plan, self._at_once = programs, options, plan, at_once
         self._undo = ExitStack()
         self._runs: list[Run] = []
@@ -154,7 +156,7 @@ class StartedPairs:
         self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._at_once)]
 
 
-def take_turns(programs: Sequence[Program], runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:
+def take_turns(programs: Sequence[ProgramVersion], runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:
     """Let two processes that have started take turns, and end; return what they have measured.
 
     They take turns as A B B A A B B A ..., or with B first. The second one of each two turns runs on the cores on which
@@ -176,7 +178,7 @@ def take_turns(programs: Sequence[Program], runs: "Sequence[Run]", plan: Plan, f
 class Run:
     """A process that takes turns with another one, until it has made all its steps or `end` ends it."""
 
-    def __init__(self, program: Program, options: StepOptions, plan: Plan, folder: Path) -> None:
+    def __init__(self, program: ProgramVersion, options: StepOptions, plan: Plan, folder: Path) -> None:
         self.folder = folder
         self._program, self._plan = program, plan
         self._limit = time.monotonic() + plan.limit_s
@@ -244,7 +246,7 @@ class Run:
         _check(self._program, self._process, self._process.wait(limit_s), limit_s)
 
 
-def pairs_at_once(wanted: int, first: Sequence[Timed]) -> int:
+def pairs_at_once(wanted: int, first: Sequence[TimedProcess]) -> int:
     """Return how many pairs may start at once, by what the first run of each version took; 0 or 1: none."""
     if any(timed.ranks > 1 for timed in first):
         return 0

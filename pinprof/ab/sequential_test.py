@@ -47,7 +47,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PairsProgress:
     """What is known so far; `judgement` is None before the first pair."""
 
     pairs: int
@@ -81,7 +81,7 @@ def run_test(
     bounds: Bounds,
     *,
     is_ready: Callable[[], bool] = lambda: False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    tell: Callable[[PairsProgress], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
     rng: Chance | None = None,
 ) -> SequentialTest:
@@ -104,7 +104,7 @@ def run_test(
     try:
         while True:
             left_s = bounds.seconds - (clock() - start)
-            tell(Progress(len(pairs), so_far(pairs, bounds), left_s, missing_s))
+            tell(PairsProgress(len(pairs), so_far(pairs, bounds), left_s, missing_s))
             began, ready = clock(), is_ready()
             pairs.append(measure(int(draw.random() < 1 / 2)))
             longest[ready] = max(longest[ready], clock() - began)

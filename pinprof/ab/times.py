@@ -27,7 +27,7 @@ NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedProcess:
     """The steps that a process made without a profiler."""
 
     turns: tuple[Floats, ...]
@@ -81,7 +81,7 @@ class Timed:
         return self.ranks == 1 and not self.children and (self.gpu_memory or 0.0) <= most_memory
 
 
-def read_times(folder: Path) -> Timed:
+def read_times(folder: Path) -> TimedProcess:
     """Return what the processes of a run have written into a folder: of several, the one with the longest step.
 
     The ranks of a job wait for each other, so that the slowest sets the job's step. Raises MeasureError if there is
@@ -94,7 +94,7 @@ def read_times(folder: Path) -> Timed:
     return replace(slowest, ranks=len(ranks), children=max(rank.children for rank in ranks))
 
 
-def _read(path: Path) -> Timed | None:
+def _read(path: Path) -> TimedProcess | None:
     document: dict[str, Any] = json.loads(path.read_bytes())
     log = run_of_metadata(document.get("pinprof_run"))
     if log is None:
@@ -104,7 +104,7 @@ def _read(path: Path) -> Timed | None:
     turns, by_clock, first = _turns(log, delays)
     if not turns:
         return None
-    return Timed(
+    return TimedProcess(
         turns,
         first,
         document["pinprof"]["marker"],
@@ -195,7 +195,7 @@ class Pair:
     steps find one that is ready."""
 
     @classmethod
-    def of(cls, first: int, timed: Sequence[Timed]) -> "Pair":
+    def of(cls, first: int, timed: Sequence[TimedProcess]) -> "Pair":
         """Return the pair of these runs.
 
         In turns, each turn is compared with the other version's next to it: the median of these ratios sees neither
@@ -224,7 +224,7 @@ class OtherStepsError(MeasureError):
     """
 
 
-def refuse_other_steps(names: Sequence[str], timed: Sequence[Timed]) -> None:
+def refuse_other_steps(names: Sequence[str], timed: Sequence[TimedProcess]) -> None:
     """Raise OtherStepsError where a step of one version is several of the other's."""
     one, other = timed
     if one.marks_per_step != other.marks_per_step:

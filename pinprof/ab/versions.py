@@ -17,10 +17,10 @@ from pinprof.ab.plan import (
     without_turns,
 )
 from pinprof.ab.runs import StartedPairs, one_after_the_other, pairs_at_once, time_first
-from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest, run_test
+from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest, run_test
 from pinprof.ab.statistics import FEWEST_PAIRS
-from pinprof.ab.times import OtherStepsError, Pair, Timed, refuse_other_steps
-from pinprof.ab.worker import AUTO, Program, StepOptions
+from pinprof.ab.times import OtherStepsError, Pair, TimedProcess, refuse_other_steps
+from pinprof.ab.worker import AUTO, ProgramVersion, StepOptions
 from pinprof.errors import MeasureError
 
 Turns = Literal["auto", "steps", "runs"]
@@ -52,8 +52,8 @@ class Wishes:
 class Measurement:
     """Two versions and what came out; `first` are their runs that are not counted."""
 
-    programs: tuple[Program, Program]
-    first: tuple[Timed, Timed]
+    programs: tuple[ProgramVersion, ProgramVersion]
+    first: tuple[TimedProcess, TimedProcess]
     turns: Turns
     why_runs: str
     """Why they ran after each other although nobody asked for that; empty where they did not."""
@@ -68,12 +68,12 @@ class Measurement:
 
 
 def measure_versions(
-    programs: tuple[Program, Program],
+    programs: tuple[ProgramVersion, ProgramVersion],
     wishes: Wishes,
     *,
-    first: Sequence[Timed] | None = None,
+    first: Sequence[TimedProcess] | None = None,
     say: Callable[[str], None] = lambda _: None,
-    tell: Callable[[Progress], None] = lambda _: None,
+    tell: Callable[[PairsProgress], None] = lambda _: None,
 ) -> Measurement:
     """Measure two versions against each other. Raises MeasureError if one of them cannot be measured.
 
@@ -102,13 +102,13 @@ def _with_like_steps(measure: Callable[[], Result]) -> Result:
     return measure()
 
 
-def _first_runs(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
+def _first_runs(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callable[[str], None]) -> list[TimedProcess]:
     first = _run_first(programs, wishes, say)
     refuse_other_steps([program.name for program in programs], first)
     return first
 
 
-def _run_first(programs: Sequence[Program], wishes: Wishes, say: Callable[[str], None]) -> list[Timed]:
+def _run_first(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callable[[str], None]) -> list[TimedProcess]:
     limit_s = max(wishes.bounds.seconds, LONGEST_START_S)
     if wishes.at_once > 1 and any(map(os.path.exists, GPU_DEVICES)):
         say("first run of both, which is not counted")
@@ -136,7 +136,7 @@ class _Way:
 class _Pairs:
     """Measures pairs by the first of these ways by which the first pair can be measured."""
 
-    def __init__(self, programs: Sequence[Program], options: StepOptions, ways: Sequence[_Way]) -> None:
+    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, ways: Sequence[_Way]) -> None:
         self._programs, self._options, self._ways = programs, options, list(ways)
         self._started: StartedPairs | None = None
 
@@ -184,7 +184,7 @@ class _Pairs:
         return self._started.pair(first)
 
 
-def _ways(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int) -> list[_Way]:
+def _ways(wanted: Turns, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[_Way]:
     """Return how to measure, the best way first: several pairs at once, one in turns, process after process.
 
     A program that ends before it has made the steps of all turns takes fewer turns.
@@ -200,7 +200,7 @@ def _ways(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int) -> li
     return ways
 
 
-def _way_at_once(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int) -> _Way:
+def _way_at_once(wanted: Turns, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> _Way:
     """Return the way of pairs that start at once: there, programs with workers may take turns, too."""
     turns, why_runs = _turns(wanted, first)
     workers = _workers(first)
@@ -214,11 +214,11 @@ def _way_at_once(wanted: Turns, first: Sequence[Timed], plan: Plan, at_once: int
     return _Way(at_once, "runs", f"{why_runs}, and too few steps in --seconds for turns beside them", turned)
 
 
-def _workers(first: Sequence[Timed]) -> int:
+def _workers(first: Sequence[TimedProcess]) -> int:
     return max(timed.children for timed in first)
 
 
-def _turns(wanted: Turns, first: Sequence[Timed]) -> tuple[Turns, str]:
+def _turns(wanted: Turns, first: Sequence[TimedProcess]) -> tuple[Turns, str]:
     if wanted != "auto":
         return wanted, ""
     for timed in first:
@@ -231,7 +231,7 @@ def _turns(wanted: Turns, first: Sequence[Timed]) -> tuple[Turns, str]:
     return "steps", ""
 
 
-def _refuse_wrong_code(programs: Sequence[Program], first: Sequence[Timed]) -> None:
+def _refuse_wrong_code(programs: Sequence[ProgramVersion], first: Sequence[TimedProcess]) -> None:
     """Raise MeasureError if a version imports code of the other: where a project is installed from its folder, say."""
     for program, timed in zip(programs, first, strict=True):
         for wrong in program.not_its_own:

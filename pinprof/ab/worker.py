@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from pinprof.capture.children.commands import Command, python_command
+from pinprof.capture.children.commands import PythonCommand, python_command
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 
@@ -120,7 +120,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramVersion:
     """A version of a program."""
 
     name: str
@@ -142,7 +142,7 @@ class Program:
         work = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
         return worker_command(command.python, work, output.parent)
 
-    def python_command(self) -> Command:
+    def python_command(self) -> PythonCommand:
         """Return its command as one of this Python. Raises MeasureError if it is none, or has no script."""
         words = with_python(self.words)
         command = python_command(words, {**os.environ, **self.environment}, self.folder)

@@ -5,8 +5,8 @@ from pinprof.bench.judging import (
     HIDDEN,
     MOSTLY,
     TWICE,
+    ClaimJudgement,
     Judge,
-    Judgement,
     Measured,
     MissingError,
     above,
@@ -29,22 +29,22 @@ SMALL = "small network, "
 BYTES_PER_MS_AT_1_GBPS = 1e6
 
 
-def make_or_break(of: Measured) -> Judgement:
+def make_or_break(of: Measured) -> ClaimJudgement:
     """Judge whether the way of copying "can" double a step: somewhere the worst way takes twice as long as the best.
 
     The claim is refuted only if a step was measured that has much to copy and little to compute.
     """
     outcome, why = _doubles(of, "")
     if outcome == "confirmed":
-        return Judgement(outcome, why)
+        return ClaimJudgement(outcome, why)
     of_small = _doubles(of, SMALL)
     both = f"{why}; {of_small.text}"
     if of_small.outcome == "confirmed":
-        return Judgement("confirmed", both)
-    return Judgement("refuted" if outcome == of_small.outcome == "refuted" else "depends", both)
+        return ClaimJudgement("confirmed", both)
+    return ClaimJudgement("refuted" if outcome == of_small.outcome == "refuted" else "depends", both)
 
 
-def _doubles(of: Measured, network: str) -> Judgement:
+def _doubles(of: Measured, network: str) -> ClaimJudgement:
     must = of.all(f"{network}{COPIED[0]}", f"{network}{COPIED[-1]}")
     others = (of.maybe(f"{network}{way}") for way in COPIED[1:-1])
     ways = [*must, *(way for way in others if way is not None)]
@@ -59,15 +59,15 @@ def _doubles(of: Measured, network: str) -> Judgement:
 def shown_with(judge: Judge, *names: str) -> Judge:
     """Return what judges as another does, and shows figures that decide nothing with its verdict."""
 
-    def judge_and_show(of: Measured) -> Judgement:
+    def judge_and_show(of: Measured) -> ClaimJudgement:
         outcome, why = judge(of)
         shows = [f"{name}: {shown(figure)}" for name in names if (figure := of.maybe(name)) is not None]
-        return Judgement(outcome, "; ".join((why, *shows)))
+        return ClaimJudgement(outcome, "; ".join((why, *shows)))
 
     return judge_and_show
 
 
-def off_the_path(of: Measured) -> Judgement:
+def off_the_path(of: Measured) -> ClaimJudgement:
     """Judge by the share of a pinned copy's time by which a step is longer than the next one without a copy.
 
     The copy's time is the size of a batch, `4 * rows * features` bytes, at the rate that the trace of the case shows.
@@ -99,11 +99,11 @@ def cost_time(size: str) -> Judge:
     """
     fast, slow = f"without .item(){size}", f"as written{size}"
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         outcome, why = less(fast, slow)(of)
         cost = of.maybe(f"cost of .item(){size}")
         if cost is None:
-            return Judgement(outcome, why)
+            return ClaimJudgement(outcome, why)
         why = (
             f"timed apart, a step takes {shown(of(slow))}, without them {shown(of(fast))}; in turn, so that both meet "
             f"the same noise, {amount('%', abs(cost.median))} {'less' if cost.median < 0 else 'more'} with them"
@@ -113,7 +113,7 @@ def cost_time(size: str) -> Judge:
     return judge
 
 
-def undo_the_lead(of: Measured) -> Judgement:
+def undo_the_lead(of: Measured) -> ClaimJudgement:
     """Judge for both sizes whether the host is ahead of the GPU without the two .item(), and no more with them."""
     pairs = [of.all(f"ahead, as written{size}", f"ahead, without .item(){size}") for size in ("", ", larger")]
     leads = (f"{lead(ahead)} ({ahead.name.removeprefix('ahead, ')})" for pair in pairs for ahead in pair)
@@ -125,7 +125,7 @@ def undo_the_lead(of: Measured) -> Judgement:
     )
 
 
-def waits_for_the_output(of: Measured) -> Judgement:
+def waits_for_the_output(of: Measured) -> ClaimJudgement:
     """Judge whether the host queues the next copy only when the output is computed: by the lead over the GPU."""
     ahead = of("ahead, plain loop")
     why = f"the next copy is queued {lead(ahead)} the GPU has finished the work queued so far"
@@ -136,7 +136,7 @@ PAGEABLE = ("overlapped, prefetcher, pageable", "overlapped, prefetcher, pageabl
 """The shares of pageable copies that are asked for before the kernels of a step are launched, and after."""
 
 
-def needs_pinned(of: Measured) -> Judgement:
+def needs_pinned(of: Measured) -> ClaimJudgement:
     """Judge by pageable copies on a side stream, asked for before the kernels of a step and after them."""
     pinned, before, after = of.all("overlapped, prefetcher", *PAGEABLE)
     why = (
@@ -146,7 +146,7 @@ def needs_pinned(of: Measured) -> Judgement:
     return _needed(why, pinned, before, after)
 
 
-def needs_non_blocking(of: Measured) -> Judgement:
+def needs_non_blocking(of: Measured) -> ClaimJudgement:
     """Judge by blocking copies on a side stream, from pinned memory, asked for after the kernels of a step."""
     asynchronous, blocking = of.all("overlapped, prefetcher", "overlapped, prefetcher, blocking")
     waits = of.maybe("waits, prefetcher, blocking")
@@ -158,7 +158,7 @@ def needs_non_blocking(of: Measured) -> Judgement:
     return _needed(why, asynchronous, blocking)
 
 
-def _needed(why: str, whole: Figure, *lacking: Figure) -> Judgement:
+def _needed(why: str, whole: Figure, *lacking: Figure) -> ClaimJudgement:
     """Judge a need by what kernels hide: with everything that is said to be needed, and with one thing missing."""
     return decide(
         why,
@@ -167,10 +167,10 @@ def _needed(why: str, whole: Figure, *lacking: Figure) -> Judgement:
     )
 
 
-def prefetched(of: Measured) -> Judgement:
+def prefetched(of: Measured) -> ClaimJudgement:
     """Judge whether a prefetcher hides the copies and makes the step shorter."""
     outcome, why = hidden("overlapped, prefetcher")(of)
     plain, ahead = of("plain loop"), of("prefetcher")
     if outcome == "confirmed" and order(ahead, plain) != "less":
         outcome = "depends"
-    return Judgement(outcome, f"{why}; {against(ahead, plain)}")
+    return ClaimJudgement(outcome, f"{why}; {against(ahead, plain)}")

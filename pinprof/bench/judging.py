@@ -25,16 +25,16 @@ Outcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
 tell; `unjudged`: no figure of one machine decides it."""
 
 
-class Judgement(NamedTuple):
+class ClaimJudgement(NamedTuple):
     """What figures say of a claim, and why."""
 
     outcome: Outcome
     text: str
 
 
-def decide(why: str, *, confirmed: bool, refuted: bool) -> Judgement:
+def decide(why: str, *, confirmed: bool, refuted: bool) -> ClaimJudgement:
     """Return a judgement; `depends` where figures neither confirm nor refute the claim."""
-    return Judgement("confirmed" if confirmed else "refuted" if refuted else "depends", why)
+    return ClaimJudgement("confirmed" if confirmed else "refuted" if refuted else "depends", why)
 
 
 @dataclass(frozen=True)
@@ -126,24 +126,24 @@ class Measured:
         return Measured(self.bench, number, self.asked, self.refused)
 
 
-Judge = Callable[[Measured], Judgement]
+Judge = Callable[[Measured], ClaimJudgement]
 
 
-def judged(measured: Measured, judge: Judge | NotJudged) -> Judgement:
+def judged(measured: Measured, judge: Judge | NotJudged) -> ClaimJudgement:
     """Return what the figures say; `unknown` where one that is needed was not measured, or says nothing."""
     if isinstance(judge, NotJudged):
-        return Judgement("unjudged", judge.why)
+        return ClaimJudgement("unjudged", judge.why)
     result = measured.bench.result(measured.number)
     if result is None:
-        return Judgement("unknown", "the experiment did not run")
+        return ClaimJudgement("unknown", "the experiment did not run")
     try:
         outcome, why = judge(measured)
     except MissingError as error:
         reason = f" ({result.problem})" if result.problem else ""
-        return Judgement("unknown", f"not measured: {error}{reason}")
+        return ClaimJudgement("unknown", f"not measured: {error}{reason}")
     except RefusedError as error:
-        return Judgement("unknown", str(error))
-    return Judgement(outcome, why + _left_out(measured.refused))
+        return ClaimJudgement("unknown", str(error))
+    return ClaimJudgement(outcome, why + _left_out(measured.refused))
 
 
 def _left_out(figures: Sequence[Figure]) -> str:
@@ -167,7 +167,7 @@ def faster(first: str, second: str) -> Judge:
     runs of a program differ, and is not if it is so in none.
     """
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         gain, alone = of.maybe(f"{GAIN}{first}"), less(first, second)(of)
         if gain is None:
             return alone
@@ -177,10 +177,10 @@ def faster(first: str, second: str) -> Judge:
     return judge
 
 
-def above(figure: Figure, limit: float, why: str) -> Judgement:
+def above(figure: Figure, limit: float, why: str) -> ClaimJudgement:
     """Return whether a figure is more than a limit; it is unknown if its spread holds both."""
     if figure.low <= limit < figure.high:
-        return Judgement("unknown", why)
+        return ClaimJudgement("unknown", why)
     return decide(why, confirmed=figure.low > limit, refuted=figure.high <= limit)
 
 
@@ -189,7 +189,7 @@ def not_less(first: str, second: str) -> Judge:
     return lambda of: _not_less(of(first), of(second))
 
 
-def _not_less(first: Figure, second: Figure) -> Judgement:
+def _not_less(first: Figure, second: Figure) -> ClaimJudgement:
     relation = order(first, second)
     at_least = first.low >= (1 - MATTERS) * second.high
     confirmed = relation in {"more", "same"} or (relation == "unsure" and at_least)
@@ -201,11 +201,11 @@ def more(first: str, second: str) -> Judge:
     return lambda of: ordered(of(first), of(second), "more")
 
 
-def ordered(first: Figure, second: Figure, *wanted: Order) -> Judgement:
+def ordered(first: Figure, second: Figure, *wanted: Order) -> ClaimJudgement:
     """Judge the claim that the first figure stands in one of these orders to the second."""
     relation = order(first, second)
     if relation == "unsure":
-        return Judgement("unknown", against(first, second))
+        return ClaimJudgement("unknown", against(first, second))
     return decide(against(first, second), confirmed=relation in wanted, refuted=relation not in wanted)
 
 
@@ -214,12 +214,12 @@ def all_less(*pairs: tuple[str, str]) -> Judge:
     return lambda of: each_less([(of(first), of(second)) for first, second in pairs])
 
 
-def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> Judgement:
+def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> ClaimJudgement:
     """Return whether in each pair the first takes less; it depends where only some do, and is unknown if one may."""
     relations = {order(*pair) for pair in pairs}
     why = "; ".join(against(*pair) for pair in pairs)
     if "unsure" in relations and not ("less" in relations and relations & {"more", "same"}):
-        return Judgement("unknown", why)
+        return ClaimJudgement("unknown", why)
     return decide(why, confirmed=relations <= {"less"}, refuted=relations <= {"more", "same"})
 
 
@@ -228,17 +228,17 @@ def extreme(name: str, others: Sequence[str], wanted: Order) -> Judge:
     return lambda of: _extreme(of(name), of.all(*(other for other in others if other != name)), wanted)
 
 
-def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> Judgement:
+def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> ClaimJudgement:
     relations = [order(chosen, other) for other in others]
     most = (min if wanted == "less" else max)(others, key=lambda figure: figure.median)
     why = f"{shown(chosen)}; of the others the {'best' if wanted == 'less' else 'worst'} is {most.name}, {shown(most)}"
     if all(relation == wanted for relation in relations):
-        return Judgement("confirmed", why)
+        return ClaimJudgement("confirmed", why)
     if any(relation in {"less", "more"} and relation != wanted for relation in relations):
-        return Judgement("refuted", why)
+        return ClaimJudgement("refuted", why)
     alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
     outcome: Outcome = "depends" if "same" in relations else "unknown"
-    return Judgement(outcome, f"{why}; no clear difference from {' and '.join(alike)}")
+    return ClaimJudgement(outcome, f"{why}; no clear difference from {' and '.join(alike)}")
 
 
 def hidden(name: str) -> Judge:
@@ -251,7 +251,7 @@ def exposed(name: str) -> Judge:
     return lambda of: reverse(_hidden(of(name)))
 
 
-def _hidden(figure: Figure) -> Judgement:
+def _hidden(figure: Figure) -> ClaimJudgement:
     why = f"{shown(figure)} of the copy time is under kernels"
     return decide(why, confirmed=figure.low >= HIDDEN, refuted=figure.high <= BARELY)
 
@@ -259,11 +259,11 @@ def _hidden(figure: Figure) -> Judgement:
 def wrong(name: str) -> Judge:
     """Judge the claim that values are wrong: a value that was never wrong here may still be wrong at times."""
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         figure = of(name)
         if figure.median > 0:
-            return Judgement("confirmed", _wrong(figure))
-        return Judgement("depends", f"did not show in {figure.runs} tries on this machine; it may still happen")
+            return ClaimJudgement("confirmed", _wrong(figure))
+        return ClaimJudgement("depends", f"did not show in {figure.runs} tries on this machine; it may still happen")
 
     return judge
 
@@ -271,12 +271,12 @@ def wrong(name: str) -> Judge:
 def right(*names: str) -> Judge:
     """Judge the claim that values are never wrong."""
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         figures = of.all(*names)
         bad = [figure for figure in figures if figure.median > 0]
         if bad:
-            return Judgement("refuted", "; ".join(_wrong(figure) for figure in bad))
-        return Judgement("confirmed", f"no wrong value in {sum(figure.runs for figure in figures)} tries")
+            return ClaimJudgement("refuted", "; ".join(_wrong(figure) for figure in bad))
+        return ClaimJudgement("confirmed", f"no wrong value in {sum(figure.runs for figure in figures)} tries")
 
     return judge
 
@@ -285,23 +285,23 @@ def _wrong(figure: Figure) -> str:
     return f"{figure.median:g} of {figure.runs} tries gave wrong values ({figure.name})"
 
 
-def reverse(judgement: Judgement) -> Judgement:
+def reverse(judgement: ClaimJudgement) -> ClaimJudgement:
     """Return what the same figures say of the opposite claim."""
     opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
-    return Judgement(opposite.get(judgement.outcome, judgement.outcome), judgement.text)
+    return ClaimJudgement(opposite.get(judgement.outcome, judgement.outcome), judgement.text)
 
 
 def answers(expected: dict[str, bool]) -> Judge:
     """Judge the claim that each question has the expected answer: some runs that answer otherwise leave it open."""
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         figures = {name: of(name) for name in expected}
         why = "; ".join(f"{name}: {shown(figure)}" for name, figure in figures.items())
         if all(figure.low == figure.high == float(expected[name]) for name, figure in figures.items()):
-            return Judgement("confirmed", why)
+            return ClaimJudgement("confirmed", why)
         if any(figure.low == figure.high != float(expected[name]) for name, figure in figures.items()):
-            return Judgement("refuted", why)
-        return Judgement("depends", f"{why}; not in all runs")
+            return ClaimJudgement("refuted", why)
+        return ClaimJudgement("depends", f"{why}; not in all runs")
 
     return judge
 
@@ -316,7 +316,7 @@ def waits(*names: str) -> Judge:
     return lambda of: _waits(of.all(*names))
 
 
-def _waits(figures: Sequence[Figure]) -> Judgement:
+def _waits(figures: Sequence[Figure]) -> ClaimJudgement:
     why = "; ".join(f"{_waits_of(figure)} ({figure.name.removeprefix('waits, ')})" for figure in figures)
     always, never = (all(figure.low >= 1 for figure in figures), all(figure.high < 1 for figure in figures))
     return decide(why, confirmed=always, refuted=never)
@@ -332,7 +332,7 @@ def _waits_of(figure: Figure) -> str:
 def beyond(name: str, limit: float) -> Judge:
     """Judge the claim that a figure is at least the limit."""
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         figure = of(name)
         why = f"{shown(figure)} ({spread(figure) or 'one run'})"
         return decide(why, confirmed=figure.low >= limit, refuted=figure.high < limit)

@@ -13,7 +13,7 @@ from pinprof.bench.experiment import (
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
-    Judgement,
+    ClaimJudgement,
     Measured,
     MissingError,
     against,
@@ -35,7 +35,7 @@ WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
 """Counters and flags by which Linux shows that memory is locked."""
 
 
-def slows_the_host(of: Measured) -> Judgement:
+def slows_the_host(of: Measured) -> ClaimJudgement:
     """Judge whether some of the host's work is slower while memory is pinned; where none is, it may be with more.
 
     Work is slower if it is so at the last two steps, up to the most that was pinned: one step that something else has
@@ -49,10 +49,12 @@ def slows_the_host(of: Measured) -> Judgement:
         f"{pinned.name} {shown(pinned)}, with nothing pinned {shown(nothing)}" for pinned, nothing in steps[-1]
     )
     if stays := set.intersection(*slower[-LAST_STEPS:]):
-        return Judgement(
+        return ClaimJudgement(
             "confirmed", f"{why}; {' and '.join(sorted(stays))} is slower from {shown(shares[-LAST_STEPS:][0])} on"
         )
-    return Judgement("unknown", f"{why}; nothing stays slower up to that, the most that room and time allowed here")
+    return ClaimJudgement(
+        "unknown", f"{why}; nothing stays slower up to that, the most that room and time allowed here"
+    )
 
 
 def _with_pinned(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
@@ -64,7 +66,7 @@ def _is_slower(pinned: Figure, nothing: Figure) -> bool:
     return pinned.low > nothing.high and pinned.median > (1 + MATTERS) * nothing.median
 
 
-def is_locked(of: Measured) -> Judgement:
+def is_locked(of: Measured) -> ClaimJudgement:
     """Judge by what Linux swaps out when asked to; on a host without swap, by any witness that calls pages locked.
 
     A witness must say so of pinned memory alone. A driver may hold pages in a way that none of them counts: where none
@@ -84,13 +86,13 @@ def is_locked(of: Measured) -> Judgement:
     why = "; ".join(f"{name}: {shown(pinned)} pinned, {shown(pageable)} pageable" for name, pinned, pageable in pairs)
     witnesses = [name for name, pinned, pageable in pairs if pinned.low >= HIDDEN and pageable.high <= BARELY]
     if witnesses:
-        return Judgement("confirmed", f"{' and '.join(witnesses)} say so of its bytes ({why})")
-    return Judgement(
+        return ClaimJudgement("confirmed", f"{' and '.join(witnesses)} say so of its bytes ({why})")
+    return ClaimJudgement(
         "unknown", f"nothing that Linux reports shows it ({why}): a driver may hold pages without counting"
     )
 
 
-def takes_memory_at_once(of: Measured) -> Judgement:
+def takes_memory_at_once(of: Measured) -> ClaimJudgement:
     """Judge whether pinned memory is gone from what the host has left once it is allocated, and pageable is not."""
     pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
     written = of("taken from the host, written, pageable")
@@ -99,35 +101,35 @@ def takes_memory_at_once(of: Measured) -> Judgement:
         f"{shown(pageable)}, {shown(written)} once it is written"
     )
     if written.median < HIDDEN:
-        return Judgement("unknown", f"{why}: here MemAvailable does not tell what is taken")
+        return ClaimJudgement("unknown", f"{why}: here MemAvailable does not tell what is taken")
     confirmed = pinned.low >= HIDDEN and pageable.high <= BARELY
     return decide(why, confirmed=confirmed, refuted=pinned.high <= BARELY)
 
 
-def is_more_limited(of: Measured) -> Judgement:
+def is_more_limited(of: Measured) -> ClaimJudgement:
     """Judge whether pinned memory must fit into the RAM at hand, where more pageable memory can be allocated."""
     more = of("more than is available can be allocated, pageable")
     outcome, why = takes_memory_at_once(of)
     why = f"{why}; more pageable memory than is available can be allocated: {shown(more)}"
-    return Judgement("refuted" if outcome == "confirmed" and not more.high else outcome, why)
+    return ClaimJudgement("refuted" if outcome == "confirmed" and not more.high else outcome, why)
 
 
-def always_anew(of: Measured) -> Judgement:
+def always_anew(of: Measured) -> ClaimJudgement:
     """Judge whether pinned memory costs as much the next time as the first time."""
     return reverse(again_is_cheap(of))
 
 
-def costs_more(of: Measured) -> Judgement:
+def costs_more(of: Measured) -> ClaimJudgement:
     """Judge whether pinned memory costs more to get than pageable memory, at most of the sizes."""
     return _at_most_sizes(of, "allocate, pinned", "allocate, pageable", "more")
 
 
-def again_is_cheap(of: Measured) -> Judgement:
+def again_is_cheap(of: Measured) -> ClaimJudgement:
     """Judge whether pinned memory costs less the next time than the first time, at most of the sizes."""
     return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
 
 
-def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> Judgement:
+def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> ClaimJudgement:
     pairs = all_pairs_by_size(of, first, second)
     relations = [order(*pair) for pair in pairs]
     of.asked.extend(pairs[-1])

@@ -9,7 +9,7 @@ from pinprof.bench.judging import (
     HIDDEN,
     MOSTLY,
     TWICE,
-    Judgement,
+    ClaimJudgement,
     Measured,
     MissingError,
     against,
@@ -43,14 +43,14 @@ PAGEABLE_ACCESS = "the GPU can access pageable memory"
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
 
 
-def as_fast_as_published(of: Measured) -> Judgement:
+def as_fast_as_published(of: Measured) -> ClaimJudgement:
     """Judge by memory that is pinned where it is copied; the text's own figure is shown too."""
     written = of.maybe("times as fast, as written")
     outcome, why = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
-    return Judgement(outcome, f"pinned in the child {why}" + (f"; as written {shown(written)}" if written else ""))
+    return ClaimJudgement(outcome, f"pinned in the child {why}" + (f"; as written {shown(written)}" if written else ""))
 
 
-def was_first_use(of: Measured) -> Judgement:
+def was_first_use(of: Measured) -> ClaimJudgement:
     """Judge whether the copy that came first was slow, whichever it was, and mostly by the first use of CUDA."""
     pageable_first, pinned_second = of.all("pageable, first", "pinned, second")
     pinned_first, pageable_second = of.all("pinned, first", "pageable, second")
@@ -64,21 +64,21 @@ def was_first_use(of: Measured) -> Judgement:
     return decide(why, confirmed=follows == {"less"} and share > MOSTLY, refuted="more" in follows or "same" in follows)
 
 
-def no_faster_in_the_object(of: Measured) -> Judgement:
+def no_faster_in_the_object(of: Measured) -> ClaimJudgement:
     """Judge by copies in turn, after a warm-up; what the text's own program gives is shown too."""
     written, again = of.maybe("times as fast, as written"), of("times as fast, sent to the child")
     why = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
     return decide(why, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
 
 
-def faster_bare(of: Measured) -> Judgement:
+def faster_bare(of: Measured) -> ClaimJudgement:
     """Judge by copies in turn, after a warm-up, whether the tensor that is sent bare is copied faster."""
     ratio = of("times as fast, bare instead of in an object")
     why = f"{shown(ratio)} as fast, in turn after a warm-up"
     return decide(why, confirmed=ratio.low > 1 + MATTERS, refuted=ratio.high <= 1 + MATTERS)
 
 
-def differs_in_the_clock(of: Measured) -> Judgement:
+def differs_in_the_clock(of: Measured) -> ClaimJudgement:
     """Judge whether the clock makes the large factor: it is large in both programs by one, in neither by the other.
 
     By perf_counter the first copy has the first use of CUDA in it; the first event is recorded after that.
@@ -95,7 +95,7 @@ def differs_in_the_clock(of: Measured) -> Judgement:
     return decide(why, confirmed=least > TWICE * most, refuted=as_large)
 
 
-def goes_as_pageable(of: Measured) -> Judgement:
+def goes_as_pageable(of: Measured) -> ClaimJudgement:
     """Judge whether a copy from shared memory is as a pageable one: as fast, and the call lasts as long as it does."""
     sent, pageable, pinned = of.all("pinned, sent to the child", "pageable", "pinned in the child itself")
     ratio, call = of("times as fast, sent to the child"), of("call, pinned, sent to the child")
@@ -109,7 +109,7 @@ def goes_as_pageable(of: Measured) -> Judgement:
     return decide(why, confirmed=as_fast and held and order(pinned, pageable) == "less", refuted=other)
 
 
-def reaches_the_link(of: Measured) -> Judgement:
+def reaches_the_link(of: Measured) -> ClaimJudgement:
     """Judge whether pinned copies of some size reach, both ways, what a link of this kind usually gives.
 
     Each way it names the size whose rate is surest: the low end of its spread is the highest.
@@ -120,10 +120,10 @@ def reaches_the_link(of: Measured) -> Judgement:
     link = of.bench.machine.link
     why = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in surest)
     if link is None:
-        return Judgement("unknown", f"{why}; the driver does not say the generation and width of the link")
+        return ClaimJudgement("unknown", f"{why}; the driver does not say the generation and width of the link")
     why += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
     if is_faster_than_reported(of.bench, link):
-        return Judgement("unknown", f"{why}: the link is faster than the driver reports")
+        return ClaimJudgement("unknown", f"{why}: the link is faster than the driver reports")
     reached = REACHES * link.usual
     return decide(
         why,
@@ -132,7 +132,7 @@ def reaches_the_link(of: Measured) -> Judgement:
     )
 
 
-def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, why: str) -> Judgement:
+def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, why: str) -> ClaimJudgement:
     """Judge by figures of many sizes, one way or both: most are in this order each way, and none is in another.
 
     At a size whose spread cannot tell, they may be.
@@ -143,7 +143,7 @@ def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, why: str) -
     return decide(why, confirmed=mostly and not contradicted, refuted=never and contradicted)
 
 
-def slower_pageable(of: Measured) -> Judgement:
+def slower_pageable(of: Measured) -> ClaimJudgement:
     """Judge whether pageable copies are slower than pinned ones, both ways and at the sizes from 1 MiB on."""
     ways, why = [], []
     for way in WAYS:
@@ -158,7 +158,7 @@ def slower_pageable(of: Measured) -> Judgement:
     return at_most_of_sizes(ways, "less", "; ".join(why))
 
 
-def more_than_twice(of: Measured) -> Judgement:
+def more_than_twice(of: Measured) -> ClaimJudgement:
     """Judge whether pinned copies have more than twice the rate at the published size, both ways."""
     pairs = [(of(f"{way} pinned", PUBLISHED_BYTES), of(f"{way} pageable", PUBLISHED_BYTES)) for way in WAYS]
     least, most = zip(*(ratios(*pair) for pair in pairs), strict=True)
@@ -166,7 +166,7 @@ def more_than_twice(of: Measured) -> Judgement:
     return decide(why, confirmed=min(least) > TWICE, refuted=max(most) <= TWICE)
 
 
-def own_memory_is_faster(of: Measured) -> Judgement:
+def own_memory_is_faster(of: Measured) -> ClaimJudgement:
     """Judge whether copies on the GPU have a much higher rate than those over the link: more than twice."""
     own, link = pairs_by_size(of, "DtoD", "HtoD pinned")[-1]
     of.asked.extend((own, link))
@@ -175,13 +175,13 @@ def own_memory_is_faster(of: Measured) -> Judgement:
     return decide(why, confirmed=least > TWICE, refuted=most <= TWICE)
 
 
-def slower_though_in_memory(of: Measured) -> Judgement:
+def slower_though_in_memory(of: Measured) -> ClaimJudgement:
     """Judge whether it is the disk that makes pageable copies slow: of memory just written none is on disk."""
     outcome, why = reverse(slower_pageable(of))
-    return Judgement(outcome, f"of memory just written {why}")
+    return ClaimJudgement(outcome, f"of memory just written {why}")
 
 
-def gains_more_when_large(of: Measured) -> Judgement:
+def gains_more_when_large(of: Measured) -> ClaimJudgement:
     """Judge whether pinned memory is more times as fast at the largest size than at the smallest, by way HtoD."""
     pairs = pairs_by_size(of, "HtoD pinned", "HtoD pageable")
     if len({pinned.size for pinned, _ in pairs}) < 2:  # noqa: PLR2004  the smallest and the largest
@@ -196,7 +196,7 @@ def gains_more_when_large(of: Measured) -> Judgement:
     return decide(why, confirmed=least > 1, refuted=most <= 1)
 
 
-def differ_between_machines(of: Measured) -> Judgement:
+def differ_between_machines(of: Measured) -> ClaimJudgement:
     """Judge whether this machine has other rates than the text's."""
     relations, why = [], []
     for published in PUBLISHED_RATES:
@@ -210,7 +210,7 @@ def differ_between_machines(of: Measured) -> Judgement:
     return decide("; ".join(why), confirmed=differs, refuted="unsure" not in relations)
 
 
-def more_predictable(of: Measured) -> Judgement:
+def more_predictable(of: Measured) -> ClaimJudgement:
     """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size.
 
     A spread beyond what the link carries counts: rounds that differ so much are what it is about.
@@ -242,7 +242,7 @@ def _middle(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def is_staged(of: Measured) -> Judgement:
+def is_staged(of: Measured) -> ClaimJudgement:
     """Judge whether the host copies pageable memory before the GPU does.
 
     A small source is taken along: the GPU has its values, though it was overwritten before the GPU came to it. While a
@@ -275,7 +275,7 @@ def _largest(of: Measured, name: str) -> Figure:
     return figure
 
 
-def leaves_the_cpu_free(of: Measured) -> Judgement:
+def leaves_the_cpu_free(of: Measured) -> ClaimJudgement:
     """Judge whether the process uses no CPU while memory that is pinned is copied, both ways."""
     pinned, pageable = (
         [_largest(of, f"host busy, {way} {memory}") for way in WAYS] for memory in ("pinned", "pageable")
@@ -288,7 +288,7 @@ def leaves_the_cpu_free(of: Measured) -> Judgement:
     return decide(why, confirmed=free, refuted=not_free)
 
 
-def host_is_free(of: Measured) -> Judgement:
+def host_is_free(of: Measured) -> ClaimJudgement:
     """Judge whether calls of pinned copies return at once while the stream is busy: against pageable ones that wait."""
     pinned, pageable = of.by_size("blocked, HtoD pinned")[-1], of.by_size("blocked, HtoD pageable")[-1]
     of.asked.extend((pinned, pageable))
@@ -299,7 +299,7 @@ def host_is_free(of: Measured) -> Judgement:
     return decide(why, confirmed=pinned.high <= HELD_SHARE * pageable.low, refuted=relation in {"same", "more"})
 
 
-def pageable_holds_the_host(of: Measured) -> Judgement:
+def pageable_holds_the_host(of: Measured) -> ClaimJudgement:
     """Judge whether non_blocking copies of pageable memory return at once as well, at the largest size."""
     smallest, *_, largest = of.by_size("blocked, HtoD pageable")
     of.asked.extend((smallest, largest))

@@ -10,8 +10,8 @@ from pinprof.bench.judging import (
     HIDDEN,
     MOSTLY,
     TWICE,
+    ClaimJudgement,
     Judge,
-    Judgement,
     Measured,
     MissingError,
     Outcome,
@@ -86,13 +86,13 @@ def _pinned_on_the_way(of: Measured) -> list[tuple[Figure, Figure]]:
     return [*pairs, (both[0], both[1])] if both[0] and both[1] else pairs
 
 
-def usually_slower(of: Measured) -> Judgement:
+def usually_slower(of: Measured) -> ClaimJudgement:
     """Judge whether to pin and copy takes longer, with pinned memory that torch has kept and with fresh memory."""
     plain, pinning = of("pageable.to"), "pageable.pin_memory().to"
     return each_less([(plain, of(pinning)), (plain, of(f"{pinning}{FRESH}"))])
 
 
-def can_be_slower(of: Measured) -> Judgement:
+def can_be_slower(of: Measured) -> ClaimJudgement:
     """Judge what "can be slower": whether it is slower anywhere.
 
     The claim is refuted only if the case was measured in which it costs most: with fresh memory.
@@ -105,7 +105,7 @@ def can_be_slower(of: Measured) -> Judgement:
     return decide(why, confirmed="more" in orders, refuted=orders <= {"less", "same"})
 
 
-def at_most_twice(of: Measured) -> Judgement:
+def at_most_twice(of: Measured) -> ClaimJudgement:
     """Judge whether it takes at most twice the time wherever it was measured: of one tensor in fresh memory, too."""
     pairs = _pinned_on_the_way(of)
     bounds = [ratios(*pair) for pair in pairs]
@@ -116,7 +116,7 @@ def at_most_twice(of: Measured) -> Judgement:
     return decide(why, confirmed=all(most <= TWICE for _, most in bounds), refuted=refuted)
 
 
-def can_be_faster(of: Measured) -> Judgement:
+def can_be_faster(of: Measured) -> ClaimJudgement:
     """Judge what is faster "in rare cases", blocking copies by blocking ones: where none is seen, there may be one."""
     pinning, many = "pageable.pin_memory().to", of.of("E3")
     pairs = [(of(pinning), of("pageable.to"))]
@@ -127,10 +127,10 @@ def can_be_faster(of: Measured) -> Judgement:
     pairs += [(fresh, pairs[0][1])] if fresh else []
     pairs += [(pinning_each, plain)] if pinning_each and plain else []
     outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
-    return Judgement(outcome, "; ".join(against(*pair) for pair in pairs))
+    return ClaimJudgement(outcome, "; ".join(against(*pair) for pair in pairs))
 
 
-def holds_the_host(of: Measured) -> Judgement:
+def holds_the_host(of: Measured) -> ClaimJudgement:
     """Judge whether the call of pin_memory() holds the host until the tensor is pinned.
 
     It takes longer than one that only queues a copy, and longer for a larger tensor, with memory that torch has kept
@@ -144,7 +144,7 @@ def holds_the_host(of: Measured) -> Judgement:
     return each_less(pairs)
 
 
-def one_wait(of: Measured) -> Judgement:
+def one_wait(of: Measured) -> ClaimJudgement:
     """Judge whether non_blocking copies are waited for at most a tenth as often."""
     blocking, asynchronous = of("waits, blocking"), of("waits, non_blocking")
     why = f"{asynchronous.median:g} instead of {blocking.median:g}"
@@ -155,21 +155,21 @@ def one_wait(of: Measured) -> Judgement:
     )
 
 
-def same_call(of: Measured) -> Judgement:
+def same_call(of: Measured) -> ClaimJudgement:
     """Judge whether blocking and non_blocking copies make the same calls, the blocking ones with waits after them."""
     blocking, asynchronous, waits = of.all(
         "asynchronous copies, blocking", "asynchronous copies, non_blocking", "waits, blocking"
     )
     why = f"{blocking.median:g} calls of cudaMemcpyAsync, {asynchronous.median:g} with non_blocking"
     if not asynchronous.median:
-        return Judgement("unknown", f"{why}; none was recorded")
+        return ClaimJudgement("unknown", f"{why}; none was recorded")
     same = blocking.median == asynchronous.median <= waits.median
     none = not blocking.median or not waits.median
     why = f"{why}; {waits.median:g} waits behind the blocking ones"
     return decide(why, confirmed=same, refuted=none)
 
 
-def generally_faster(of: Measured) -> Judgement:
+def generally_faster(of: Measured) -> ClaimJudgement:
     """Judge whether non_blocking copies are faster: pageable, pinned, large and, if measured, small ones."""
     judgements = [faster(f"{memory}, non_blocking", f"{memory}, blocking")(of) for memory in ("pageable", "pinned")]
     small = of.of("E2")
@@ -177,11 +177,11 @@ def generally_faster(of: Measured) -> Judgement:
         judgements.append(faster("non_blocking, one synchronize", "blocking")(small))
     outcomes, why = {each.outcome for each in judgements}, "; ".join(each.text for each in judgements)
     if "unknown" in outcomes and not {"confirmed", "refuted"} <= outcomes:
-        return Judgement("unknown", why)
+        return ClaimJudgement("unknown", why)
     return decide(why, confirmed=outcomes == {"confirmed"}, refuted=outcomes == {"refuted"})
 
 
-def gain_varies(of: Measured) -> Judgement:
+def gain_varies(of: Measured) -> ClaimJudgement:
     """Judge whether non_blocking gains more of many tensors than of few, or less, and so of large ones and of small.
 
     The number varies for pageable and for pinned tensors; small tensors are those of E2, pageable ones.
@@ -201,7 +201,7 @@ def gain_varies(of: Measured) -> Judgement:
     why += "; some spreads overlap" if "unsure" in (*by_number, by_size) else ""
     varies = "differ" in by_number and by_size == "differ"
     if not varies and "unsure" in (*by_number, by_size):
-        return Judgement("unknown", why)
+        return ClaimJudgement("unknown", why)
     return decide(why, confirmed=varies, refuted=set(by_number) == {"same"} and by_size == "same")
 
 
@@ -230,7 +230,7 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
     """
     cases = tuple(f"{case}{kernels}" for case in CASES)
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         *without, best = (_could(of, case) for case in cases)
         without += [_could(of, case) for case in others]
         why = "under kernels are " + "; ".join(
@@ -245,7 +245,7 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
     return judge
 
 
-def conclusions_hold(of: Measured) -> Judgement:
+def conclusions_hold(of: Measured) -> ClaimJudgement:
     """Judge whether conclusions that are said to apply across systems do so here: not if one of them fails.
 
     They are the points with which the tutorial begins; the rank of its figures is an observation, no conclusion.
@@ -259,18 +259,18 @@ def conclusions_hold(of: Measured) -> Judgement:
     parts = (f"{HOLDS[outcome]}: {' and '.join(points)}" for outcome, points in by_outcome.items() if points)
     why = f"on this machine, and for it alone, {'; '.join(parts)}"
     if by_outcome["unknown"] and not by_outcome["refuted"]:
-        return Judgement("unknown", why)
+        return ClaimJudgement("unknown", why)
     return decide(why, confirmed=len(by_outcome["confirmed"]) == len(outcomes), refuted=bool(by_outcome["refuted"]))
 
 
-def takes_longer_than_a_kernel(of: Measured) -> Judgement:
+def takes_longer_than_a_kernel(of: Measured) -> ClaimJudgement:
     """Judge whether transfers take most of the time of the first kernel that is ported, the shortest there is."""
     share = of(PORTED)
     why = f"{shown(share)} of the time to copy a tensor there, to multiply it by itself once, and to copy it back"
     return decide(why, confirmed=share.low > 100 * MOSTLY, refuted=share.high < 100 * MOSTLY)
 
 
-def in_turn(of: Measured) -> Judgement:
+def in_turn(of: Measured) -> ClaimJudgement:
     """Judge whether on the default stream copies and kernels run one after the other."""
     least, most = zip(*(_could(of, case) for case in CASES[:2]), strict=True)
     why = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
@@ -283,7 +283,7 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
     Two copies that share a link take twice as long with any number of engines; their trace shows whether one waits.
     """
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         both = of(f"{AT_ONCE}{name}")
         why = f"in {shown(both)} of the time in which copies run, both do ({name})"
         at_once = decide(why, confirmed=both.low >= HIDDEN, refuted=both.high <= BARELY)
@@ -292,7 +292,7 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
     return judge
 
 
-def sent_at_once(of: Measured) -> Judgement:
+def sent_at_once(of: Measured) -> ClaimJudgement:
     """Judge "can be" by how many copies the host asks for before the last has ended: of large and of small tensors.
 
     The share of time in which the GPU copies two at once is shown too: the text says that there a copy waits.
@@ -310,17 +310,17 @@ def sent_at_once(of: Measured) -> Judgement:
     )
 
 
-def faster_in_threads(of: Measured) -> Judgement:
+def faster_in_threads(of: Measured) -> ClaimJudgement:
     """Judge by the faster of the main thread's two ways: it pins all tensors first, as the text's does, or in turn."""
     threads, *main = of.all("pin in threads then copy", "pin then copy", IN_TURN)
     outcome, _ = ordered(threads, min(main, key=lambda figure: figure.median), "less")
-    return Judgement(outcome, "; ".join(against(threads, way) for way in main))
+    return ClaimJudgement(outcome, "; ".join(against(threads, way) for way in main))
 
 
 def gains_less(which: str) -> Judge:
     """Judge whether threads gain less by pinning such tensors than by pinning many large ones."""
 
-    def judge(of: Measured) -> Judgement:
+    def judge(of: Measured) -> ClaimJudgement:
         some, many = (
             (of(f"{kind}pin then copy"), of(f"{kind}pin in threads then copy")) for kind in (f"{which}, ", "")
         )
@@ -331,7 +331,7 @@ def gains_less(which: str) -> Judge:
     return judge
 
 
-def still_on_the_host(of: Measured) -> Judgement:
+def still_on_the_host(of: Measured) -> ClaimJudgement:
     """Judge whether data "may" be on the host still when the call returns: by the copy, and by writes right after it.
 
     Where neither shows it, it may still happen.
@@ -351,15 +351,15 @@ def still_on_the_host(of: Measured) -> Judgement:
         why.append(f"what is written to a pinned source right after the call: {shown(written)} on the GPU (E6)")
     is_shown = any(copy is not None and not copy.low for copy in (pinned, pageable))
     is_shown = is_shown or (written is not None and written.median > 0)
-    return Judgement("confirmed" if is_shown else "depends", "; ".join(why))
+    return ClaimJudgement("confirmed" if is_shown else "depends", "; ".join(why))
 
 
-def read_too_early(of: Measured) -> Judgement:
+def read_too_early(of: Measured) -> ClaimJudgement:
     """Judge whether values read on the GPU right after the copy are wrong."""
     return reverse(right(*SENT)(of))
 
 
-def moved_by_a_thread(of: Measured) -> Judgement:
+def moved_by_a_thread(of: Measured) -> ClaimJudgement:
     """Judge whether another thread copies: by the CPU time of all others, in percent of the time of the copy."""
     shares = of.all(f"{THREADS}pageable", f"{THREADS}pinned")
     why = "; ".join(

@@ -9,7 +9,7 @@ from pinprof.analysis import Analysis
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
-from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, Figure
+from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERS, Doubt
@@ -27,7 +27,7 @@ NO_STEP_TIME = (
 )
 NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
 
-LIMITED: Mapping[str, Figure] = {
+LIMITED: Mapping[str, TraceFigure] = {
     key: next(figure for figure in FIGURES if figure.name == quantity.figure) for key, quantity in QUANTITIES.items()
 }
 """The figure of each quantity, by its key."""

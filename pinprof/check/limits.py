@@ -76,7 +76,7 @@ class Quantity:
     key: str
     """With dashes the option and the key in pyproject.toml; `min_` begins that of a lower bound."""
     figure: str
-    """The name of its `Figure`."""
+    """The name of its `TraceFigure`."""
     unit: Unit
     help: str
     """What the option says."""

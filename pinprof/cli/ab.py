@@ -17,7 +17,7 @@ from pinprof.streams import is_terminal
 from pinprof.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from pinprof.ab import Judgement, Measurement, Program, Progress, Recorded, Wishes
+    from pinprof.ab import Judgement, Measurement, PairsProgress, ProgramVersion, Recorded, Wishes
     from pinprof.ab.bisection import Tried
     from pinprof.ab.checkout import Repository
 
@@ -170,15 +170,18 @@ def _wishes(options: dict[str, Any]) -> "Wishes":
 @contextmanager
 def _versions(
     command: Sequence[str], base: str | None, patch: str | None, against: str | None, remarks: list[str]
-) -> Iterator[tuple["Program", "Program"]]:
+) -> Iterator[tuple["ProgramVersion", "ProgramVersion"]]:
     """Give the block the two versions, and note what the user should know about them."""
     from pinprof.ab.checkout import Repository
-    from pinprof.ab.worker import Program
+    from pinprof.ab.worker import ProgramVersion
 
     here = Path.cwd()
     if against is not None:
         other = shlex.split(against)
-        yield Program(shlex.join(other), tuple(other), here), Program(shlex.join(command), tuple(command), here)
+        yield (
+            ProgramVersion(shlex.join(other), tuple(other), here),
+            ProgramVersion(shlex.join(command), tuple(command), here),
+        )
         return
     if patch is not None and not Path(patch).is_file():
         fail(f"{patch}: no such patch")
@@ -212,7 +215,7 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
 
-def _measured(programs: "tuple[Program, Program]", wishes: "Wishes") -> "Measurement":
+def _measured(programs: "tuple[ProgramVersion, ProgramVersion]", wishes: "Wishes") -> "Measurement":
     from pinprof.ab import measure_versions
 
     with telling() as tell:
@@ -226,7 +229,7 @@ def _recorded(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "Re
         return record(measurement, wishes.options, folder, tell)
 
 
-def so_far(progress: "Progress") -> str:
+def so_far(progress: "PairsProgress") -> str:
     """Return what is known of a measurement, in a line."""
     from pinprof.report.ab.text import direction, percent, span
 

@@ -13,10 +13,10 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, json_option,
 from pinprof.streams import is_terminal
 
 if TYPE_CHECKING:
-    from pinprof.ab import Progress
+    from pinprof.ab import PairsProgress
     from pinprof.fix import Patches
     from pinprof.trial.certificate import Certificate
-    from pinprof.trial.trial import Wanted
+    from pinprof.trial.trial import TrialOptions
 
 EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
 
@@ -140,11 +140,11 @@ def trial(
     return EXITS[certificate.verdict]
 
 
-def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
+def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "TrialOptions":
     from pinprof.ab.worker import AUTO, StepOptions
     from pinprof.fix import Chosen
     from pinprof.trace.sources import project_of
-    from pinprof.trial.trial import Wanted, wishes_for
+    from pinprof.trial.trial import TrialOptions, wishes_for
     from pinprof.trial.versions import Command
 
     here = Path.cwd().resolve()
@@ -152,7 +152,7 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
     if not options["module"] and words[0].endswith(".py") and not Path(words[0]).is_file():
         fail(f"{words[0]}: no such script")
     finding = StepOptions(options["step_marker"] or AUTO.step_marker, options["warmup"] or AUTO.warmup)
-    return Wanted(
+    return TrialOptions(
         Command(words, here, project_of(here)),
         wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, finding),
         Chosen(
@@ -164,7 +164,7 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "Wanted":
     )
 
 
-def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
+def _certified(wanted: "TrialOptions", *, backup: bool | None) -> "Certificate":
     """Make the trial; `backup` is None where nothing is to be written."""
     from pinprof.fix.core.patch import check_patches
     from pinprof.trial.trial import Trial
@@ -175,7 +175,7 @@ def _certified(wanted: "Wanted", *, backup: bool | None) -> "Certificate":
 
     with telling() as tell:
 
-        def tell_pair(progress: "Progress") -> None:
+        def tell_pair(progress: "PairsProgress") -> None:
             tell(so_far(progress))
 
         def say_below(text: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.details import Details
-from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, Figure
+from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, TraceFigure
 from pinprof.measurement.in_steps import Floats, running_in_steps, with_work_behind
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
@@ -169,7 +169,7 @@ class Side:
     def per_step(self, values: Floats, *kinds: FigureKind, depends_on_end: bool = False) -> Value:
         """Return a sum per step by its values in the complete steps, unless one of these kinds withholds it.
 
-        `depends_on_end` is as for a `Figure`: the last step of the trace counts, but not for the spread.
+        `depends_on_end` is as for a `TraceFigure`: the last step of the trace counts, but not for the spread.
         """
         reason = self.why_not_stepped(PER_STEP, *kinds)
         if reason:
@@ -191,12 +191,12 @@ def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
             yield from _of_devices(before, after)
 
 
-def _compared(figure: Figure, before: Side, after: Side) -> ComparedFigure:
+def _compared(figure: TraceFigure, before: Side, after: Side) -> ComparedFigure:
     values = _value(before, figure), _value(after, figure)
     return ComparedFigure(figure.name, figure.unit, *values, label=figure.label, more_is_better=figure.more_is_better)
 
 
-def _value(side: Side, figure: Figure) -> Value:
+def _value(side: Side, figure: TraceFigure) -> Value:
     """Return a figure of a trace, with its spread over the complete steps."""
     if figure is STEP_MS:
         return _step(side)

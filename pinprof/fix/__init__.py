@@ -9,19 +9,19 @@ from pinprof.fix.core.facts import Chosen, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.fix import UNRECORDED
 from pinprof.fix.core.patch import FixError, Patch, Patches, check_patches, joint_saving, patched, write_patches
-from pinprof.fix.core.rewrite import Mend, Refusal, Refused
+from pinprof.fix.core.rewrite import Mend, Refusal, RefusedPlace
 from pinprof.fix.plan import planned, proposed
 
 __all__ = [
     "UNRECORDED",
-    "Changes",
     "Chosen",
     "FixError",
     "Mend",
     "Patch",
     "Patches",
+    "ProgramChanges",
     "Refusal",
-    "Refused",
+    "RefusedPlace",
     "changes",
     "check_patches",
     "fix",
@@ -33,11 +33,11 @@ ALL = Chosen()
 
 
 @dataclass(frozen=True)
-class Changes:
+class ProgramChanges:
     """What could be changed in a program, and why the rest could not."""
 
     mends: tuple[Mend, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedPlace, ...]
     files: Files
     analysis: Analysis
     proposals: tuple[Mend, ...] = ()
@@ -54,7 +54,7 @@ class Changes:
 
 def changes(
     analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None
-) -> Changes:
+) -> ProgramChanges:
     """Return the changes for the findings of a trace, and the reasons for what is not changed.
 
     `scripts` are files to take where the trace names others of their name. No file outside of `folder` is changed; if
@@ -65,7 +65,7 @@ def changes(
     proposals: list[Mend] = []
     if work.chosen.proposes:
         proposals, refused = proposed(analysis.findings, refused, work)
-    return Changes(tuple(mends), tuple(refused), work.files, analysis, tuple(proposals))
+    return ProgramChanges(tuple(mends), tuple(refused), work.files, analysis, tuple(proposals))
 
 
 def has_diffs(analysis: Analysis) -> bool:

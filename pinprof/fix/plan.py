@@ -7,17 +7,17 @@ from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import ALLOWED, Fix, LineFix, Outcome, at_lines, by_hand
 from pinprof.fix.core.patch import joint_saving
-from pinprof.fix.core.rewrite import Mend, Refusal, Refused, Rewrite
+from pinprof.fix.core.rewrite import Mend, Refusal, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.fixes import fixes_of
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import GUARDING
 
 
-def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[Refused]]:
+def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[RefusedPlace]]:
     """Return the changes for findings in their order, and what is not changed."""
     mends: list[Mend] = []
-    refused: list[Refused] = []
+    refused: list[RefusedPlace] = []
     others: list[Finding] = []
     for finding in findings:
         if work.chosen.rules and finding.rule.id not in work.chosen.rules:
@@ -37,7 +37,9 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
     return mends, refused
 
 
-def proposed(findings: Iterable[Finding], refused: Iterable[Refused], work: Work) -> tuple[list[Mend], list[Refused]]:
+def proposed(
+    findings: Iterable[Finding], refused: Iterable[RefusedPlace], work: Work
+) -> tuple[list[Mend], list[RefusedPlace]]:
     """Return changes for refused places that match the form of a fix and are not certain, and what stays refused.
 
     None of them is in the same place as a certain change or as another proposal.
@@ -84,22 +86,22 @@ def _is_proposal(mend: Mend, earlier: Sequence[Mend], work: Work) -> bool:
 def _taken(mend: Mend, work: Work) -> Outcome:
     """Return a change without what an earlier one does, or why it is not made."""
     if not any(work.chosen.has(place) for place in mend.places):
-        return Refused(mend.rule, mend.places[0], "it was not asked for")
+        return RefusedPlace(mend.rule, mend.places[0], "it was not asked for")
     if mend.numbers == "different" and not work.chosen.changes_numbers:
-        return Refused(mend.rule, mend.places[0], f"{mend.what}: {ALLOWED}")
+        return RefusedPlace(mend.rule, mend.places[0], f"{mend.what}: {ALLOWED}")
     new = _new(mend, work)
     if not new:
         rule = work.done[mend.rewrites[0].key]
-        return Refused(mend.rule, mend.places[0], f"the change for {rule} does it")
+        return RefusedPlace(mend.rule, mend.places[0], f"the change for {rule} does it")
     for rewrite in new:
         other = next((other for other in work.made if _overlap(work.files.taken(rewrite.file), rewrite, other)), None)
         if other is not None:
             rule = work.done[other.key]
-            return Refused(mend.rule, mend.places[0], f"the change for {rule} is in the same place")
+            return RefusedPlace(mend.rule, mend.places[0], f"the change for {rule} is in the same place")
     try:
         check_clocks(mend.waits, work)
     except Refusal as reason:
-        return Refused(mend.rule, mend.places[0], str(reason))
+        return RefusedPlace(mend.rule, mend.places[0], str(reason))
     work.waits += mend.waits
     for rewrite in new:
         work.done[rewrite.key] = mend.rule.id
@@ -141,9 +143,9 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
     return inside or (one.whole and source.is_within(other.node, one.node))
 
 
-def _guarding(finding: Finding, _work: Work) -> Iterator[Refused]:
+def _guarding(finding: Finding, _work: Work) -> Iterator[RefusedPlace]:
     for site in finding.sites:
-        yield Refused(finding.rule, site.evidence.place, GUARDS)
+        yield RefusedPlace(finding.rule, site.evidence.place, GUARDS)
 
 
 GUARDS = (
@@ -157,7 +159,7 @@ def _mended(fix: Fix, finding: Finding, work: Work) -> Iterator[Outcome]:
     try:
         yield from fix.mend(finding, work)
     except Refusal as reason:
-        yield from (Refused(finding.rule, site.evidence.place, str(reason)) for site in finding.sites)
+        yield from (RefusedPlace(finding.rule, site.evidence.place, str(reason)) for site in finding.sites)
 
 
 def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
@@ -171,4 +173,4 @@ def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
     elif fixes:
         yield from (outcome for fix in fixes for outcome in _mended(fix, finding, work))
     else:
-        yield from (Refused(finding.rule, site.evidence.place, by_hand(finding.rule.id)) for site in finding.sites)
+        yield from (RefusedPlace(finding.rule, site.evidence.place, by_hand(finding.rule.id)) for site in finding.sites)

@@ -32,7 +32,7 @@ class GpuShares:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelTimes:
     """A kernel, or copies or memsets of one kind; times in ns."""
 
     name: str
@@ -76,7 +76,7 @@ class Breakdown:
     times: GpuShares | None
     overlapped: float | None
     """Share of the communication time during which the GPU also computes; None without communication."""
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelTimes, ...]
     """Most time first."""
     streams: tuple[StreamTimes, ...]
     launches: LaunchTimes | None
@@ -137,11 +137,11 @@ def _overlapped(analysis: Any, _: int) -> float | None:
     return percent / 100 if np.isfinite(percent) else None
 
 
-def _kernels(analysis: Any, _: int) -> tuple[Kernel, ...]:
+def _kernels(analysis: Any, _: int) -> tuple[KernelTimes, ...]:
     every = len(analysis.t.symbol_table.sym_table)  # with a smaller number HTA sums up the rest
     _, rows = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, num_kernels=every)
     times = (rows[f"{what} (us)"] * US for what in ("sum", "mean", "max"))
-    kernels = itertools.starmap(Kernel, zip(rows["name"], rows["kernel_type"], *times, strict=True))
+    kernels = itertools.starmap(KernelTimes, zip(rows["name"], rows["kernel_type"], *times, strict=True))
     return tuple(sorted(kernels, key=lambda kernel: -kernel.time_ns))
 
 

@@ -15,7 +15,7 @@ from pinprof.trace import Trace
 from pinprof.trace.assemble import recorded_rank, usable_times
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
 from pinprof.trace.reader.read import read_rows
-from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, Rows, Wanted, joined
+from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, ReadOptions, Rows, joined
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.threads import ThreadKey
@@ -66,7 +66,7 @@ def read_recording(path: str) -> EventColumns:
         number = NONE if category in NO_EVENTS else categories[category]
         return number if number <= np.iinfo(np.int8).max else NONE
 
-    wanted = Wanted(code, first_with_ids=0, ids=IDS, texts=TEXTS)
+    wanted = ReadOptions(code, first_with_ids=0, ids=IDS, texts=TEXTS)
     read = read_rows(path, wanted)
     before = np.cumsum([0, *(part.entries for part in read.parts)])
     parts = [

@@ -27,7 +27,7 @@ NO_SIZES = "sizes of copies are not recorded"
 
 
 @dataclass(frozen=True)
-class Figure:
+class TraceFigure:
     """A figure of the step, or of the whole trace.
 
     It is a sum over the complete steps, divided by their number: of `in_steps`, or of `total` where that differs. Only
@@ -107,7 +107,7 @@ def _pageable_bytes(details: Details) -> float | None:
     return total_bytes(gpu.bytes[chosen]).known
 
 
-STEP_MS = Figure(
+STEP_MS = TraceFigure(
     "step_ms",
     "the step without the profiler",
     "ns",
@@ -116,7 +116,7 @@ STEP_MS = Figure(
     place="steps/step_ms",
     label="step without profiler",
 )
-EXPOSED = Figure(
+EXPOSED = TraceFigure(
     "exposed_ms",
     "copy time that no kernel hides",
     "ns",
@@ -125,7 +125,7 @@ EXPOSED = Figure(
     label="exposed copies",
     depends_on_end=True,
 )
-PAGEABLE_BYTES = Figure(
+PAGEABLE_BYTES = TraceFigure(
     "pageable_bytes",
     "copied from or to pageable memory",
     "bytes",
@@ -135,7 +135,7 @@ PAGEABLE_BYTES = Figure(
     label="copied from or to pageable memory",
     absent=NO_SIZES,
 )
-HIDDEN_SYNCS = Figure(
+HIDDEN_SYNCS = TraceFigure(
     "hidden_syncs",
     "waits that the code did not ask for",
     "count",
@@ -143,7 +143,7 @@ HIDDEN_SYNCS = Figure(
     in_steps=lambda details: waits_in_steps(details, details.syncs.hidden),
     label="hidden waits of the host",
 )
-HIDDEN_STALL = Figure(
+HIDDEN_STALL = TraceFigure(
     "hidden_stall_ms",
     "time in waits that the code did not ask for",
     "ns",
@@ -151,7 +151,7 @@ HIDDEN_STALL = Figure(
     in_steps=lambda details: waited_in_steps(details, details.syncs.hidden, details.syncs.stalls.stall_ns),
     label="host stalls in hidden waits",
 )
-SYNCS = Figure(
+SYNCS = TraceFigure(
     "syncs",
     "waits of the host, those that the code asks for among them",
     "count",
@@ -160,7 +160,7 @@ SYNCS = Figure(
     place="syncs/per_step",
     is_tracked=False,
 )
-STALL = Figure(
+STALL = TraceFigure(
     "stall_ms",
     "time in all waits",
     "ns",
@@ -168,7 +168,7 @@ STALL = Figure(
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.stall_ns),
     label="host stalls",
 )
-DRAIN_MS = Figure(
+DRAIN_MS = TraceFigure(
     "drain_ms",
     "the part of that in which earlier work was still to be done",
     "ns",
@@ -176,7 +176,7 @@ DRAIN_MS = Figure(
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.drain_ns),
     is_tracked=False,
 )
-WORKED = Figure(
+WORKED = TraceFigure(
     "worked_ms",
     "the part of that in which the GPU works",
     "ns",
@@ -184,7 +184,7 @@ WORKED = Figure(
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.worked_ns),
     is_tracked=False,
 )
-BUBBLE = Figure(
+BUBBLE = TraceFigure(
     "bubble_ms",
     "GPU idle time that waits leave behind",
     "ns",
@@ -193,7 +193,7 @@ BUBBLE = Figure(
     label="GPU idle after waits",
     depends_on_end=True,
 )
-OVERLAP_FRACTION = Figure(
+OVERLAP_FRACTION = TraceFigure(
     "overlap_fraction",
     "share of the copy time that kernels hide",
     "share",
@@ -206,7 +206,7 @@ OVERLAP_FRACTION = Figure(
     of_trace=True,
     absent="no copies",
 )
-BUSY_FRACTION = Figure(
+BUSY_FRACTION = TraceFigure(
     "busy_fraction",
     "share of the step in which it works, at most 1",
     "share",
@@ -214,7 +214,7 @@ BUSY_FRACTION = Figure(
     value=_busy_fraction,
     place="steps/busy_fraction",
 )
-LOADER = Figure(
+LOADER = TraceFigure(
     "loader_ms",
     "the host waits for the DataLoader",
     "ns",
@@ -226,7 +226,7 @@ LOADER = Figure(
 )
 FIGURES = (
     STEP_MS,
-    Figure(
+    TraceFigure(
         "traced_ms",
         "the step in the trace",
         "ns",
@@ -237,7 +237,7 @@ FIGURES = (
         label="step in the trace",
         is_tracked=False,
     ),
-    Figure(
+    TraceFigure(
         "busy_ms",
         "time per step in which the busiest GPU works",
         "ns",
@@ -256,7 +256,7 @@ FIGURES = (
     DRAIN_MS,
     WORKED,
     BUBBLE,
-    Figure(
+    TraceFigure(
         "launches",
         "launches of kernels",
         "count",

@@ -15,9 +15,9 @@ from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import measure_launches, measure_pause, measure_slow_launches
 from pinprof.analyses.step_parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Cost, Site, Stalled
+from pinprof.analyses.syncs import BareSite, Site, Stalled, WaitCost
 from pinprof.details import Details, details_of
-from pinprof.measurement.figures import FIGURES, Figure
+from pinprof.measurement.figures import FIGURES, TraceFigure
 from pinprof.measurement.known import Known, KnownOrWithheld, Withheld
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
 from pinprof.measurement.trust import TrustFacts, find_doubts
@@ -185,7 +185,7 @@ class _Sums:
         }
 
 
-def _mean(figure: Figure, details: Details) -> float | None:
+def _mean(figure: TraceFigure, details: Details) -> float | None:
     """Return the sum of a figure over the complete steps, divided by their number."""
     if figure.total is not None:
         total = figure.total(details)
@@ -200,7 +200,7 @@ def _unless(reason: Doubt | None, figure: Callable[[], T]) -> KnownOrWithheld[T]
     return Withheld(reason) if reason else Known(figure())
 
 
-def _stalled(cost: Cost) -> Stalled:
+def _stalled(cost: WaitCost) -> Stalled:
     return Stalled(cost.count, cost.stall_ns)
 
 

@@ -12,7 +12,7 @@ from pinprof.analyses.launches import Launches, Pause, SlowLaunches
 from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Cost, Stalled
+from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
 from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, WithheldKinds
@@ -75,11 +75,11 @@ class WaitSite(BareSite):
 
     total: KnownOrWithheld[Stalled]
     """In the whole trace."""
-    total_cost: KnownOrWithheld[Cost]
+    total_cost: KnownOrWithheld[WaitCost]
     """With what the waits were for, and what they left."""
     in_steps: KnownOrWithheld[Stalled]
     """In the complete steps together."""
-    in_steps_cost: KnownOrWithheld[Cost]
+    in_steps_cost: KnownOrWithheld[WaitCost]
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Profile:
         return any(not isinstance(gpu.time, Known) or gpu.time.value.span_ns for gpu in self.gpus)
 
     @property
-    def waits(self) -> Sequence[tuple[WaitSite, Cost]]:
+    def waits(self) -> Sequence[tuple[WaitSite, WaitCost]]:
         """The sites at which the host waits in the complete steps, with all that they cost there; else nothing."""
         if self.withheld.per_step:
             return ()

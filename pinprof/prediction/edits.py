@@ -21,8 +21,8 @@ from pinprof.replay.program import (
     SHORT_GAP_NS,
     STAGED,
     Call,
+    GpuWork,
     Program,
-    Work,
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
 from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Trace
@@ -249,7 +249,7 @@ class _Change:
         """Return whether a copy that was staged is pinned now."""
         return call.kind == STAGED and row in self.edits.pinned
 
-    def _as_pinned(self, work: Work) -> Work:
+    def _as_pinned(self, work: GpuWork) -> GpuWork:
         size = int(self.trace.gpu.bytes[work.row])
         time = self._pinned_ns(int(self.trace.gpu.direction[work.row]), size) if size > 0 else work.duration_ns
         return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import Syncs
 from pinprof.intervals import contains
-from pinprof.replay.program import ISSUE, OWN_WAIT, Call, Work
+from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork
 from pinprof.trace.lines import Place
 from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -247,5 +247,5 @@ def _node(call: Call) -> Call:
     return replace(call, kind=kind, own_ns=0.0, works=works, in_graph=True)
 
 
-def _work(work: Work) -> Work:
+def _work(work: GpuWork) -> GpuWork:
     return replace(work, latency_ns=LATENCY_NS, gap_ns=min(work.gap_ns, GAP_NS))

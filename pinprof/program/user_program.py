@@ -28,7 +28,7 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 @dataclass(frozen=True)
-class Change:
+class CodeChange:
     """A change of a program's code before it runs."""
 
     rewrite: Callable[[ast.Module], ast.Module]
@@ -78,18 +78,18 @@ class UserProgram:
             with suppress(OSError):
                 os.chdir(folder)
 
-    def load(self, main: ModuleType, change: Change | None = None) -> CodeType:
+    def load(self, main: ModuleType, change: CodeChange | None = None) -> CodeType:
         """Return the code to execute in `main`, and set the file and the loader of `main`."""
         return self._load_module(main, change) if self.module else self._load_script(main, change)
 
-    def _load_script(self, main: ModuleType, change: Change | None) -> CodeType:
+    def _load_script(self, main: ModuleType, change: CodeChange | None) -> CodeType:
         path = str(Path(self.name).absolute())
         main.__file__ = path
         main.__loader__ = SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
             return _compiled(file.read(), path, change)
 
-    def _load_module(self, main: ModuleType, change: Change | None) -> CodeType:
+    def _load_module(self, main: ModuleType, change: CodeChange | None) -> CodeType:
         find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage use it too
         try:
             name, spec, code = find(self.name, CaptureError)
@@ -113,7 +113,7 @@ def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:
     sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
-def _compiled(source: str | bytes, path: str, change: Change | None) -> CodeType:
+def _compiled(source: str | bytes, path: str, change: CodeChange | None) -> CodeType:
     code = source if change is None else change.rewrite(ast.parse(source, path))
     return compile(code, path, "exec", dont_inherit=True)
 
@@ -258,7 +258,7 @@ def _finish(_number: int, _frame: FrameType | None) -> None:
         raise Finished
 
 
-def ending_of(program: UserProgram, main: ModuleType, change: Change | None = None) -> Ending:
+def ending_of(program: UserProgram, main: ModuleType, change: CodeChange | None = None) -> Ending:
     """Execute the program, print its traceback if it fails, and return how it ended."""
     try:
         code = program.load(main, change)

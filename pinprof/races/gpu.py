@@ -14,7 +14,7 @@ _C: Any = torch._C
 NS_PER_MS = 1e6
 
 
-class Mark(Protocol):
+class CopyMark(Protocol):
     """Marks the beginning and the end of a copy on its stream."""
 
     def end(self) -> None:
@@ -52,7 +52,7 @@ class Gpu(Protocol):
     def is_capturing(self) -> bool:
         """Return whether a graph captures the work of this thread, to run it later."""
 
-    def begin(self, device: int | None) -> Mark:
+    def begin(self, device: int | None) -> CopyMark:
         """Mark the beginning of the next copy on the current stream of a device (None: the current one)."""
 
 
@@ -85,7 +85,7 @@ class Cuda:
         """Return whether the current stream of the current device is being captured."""
         return torch.cuda.is_current_stream_capturing()
 
-    def begin(self, device: int | None) -> Mark:
+    def begin(self, device: int | None) -> CopyMark:
         """Record an event on the current stream."""
         return _Events(device)
 

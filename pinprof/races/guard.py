@@ -15,7 +15,7 @@ from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Cuda, Gpu
 from pinprof.races.operators import Operators, registered_memory, seen_in_new_threads, seen_without_operators
 from pinprof.races.streams import followed, warned_of_waits
-from pinprof.races.unneeded_waits import Waits
+from pinprof.races.unneeded_waits import Synchronizes
 from pinprof.races.violation import UnneededWait, Violation
 from pinprof.races.watch import Watch
 from pinprof.rules.catalogue import pin507_unneeded_synchronize
@@ -58,7 +58,7 @@ class Guard:
         self.mode = mode
         self._on_found = on_found
         self._gpu = gpu or Cuda()
-        self._waits = Waits() if report_unneeded else None
+        self._waits = Synchronizes() if report_unneeded else None
         self._undo = ExitStack()
         self._watch: Watch | None = None
         self._found: dict[tuple[Place, Place, bool], Violation] = {}

@@ -19,7 +19,7 @@ class _Site:
     needed: bool = False
 
 
-class Waits:
+class Synchronizes:
     """The synchronizes of a program by place, and the copies that each of them proved to have ended."""
 
     def __init__(self) -> None:

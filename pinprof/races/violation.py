@@ -22,7 +22,7 @@ WIDTH_OF_SOURCE = 100
 
 
 @dataclass(frozen=True)
-class Wait:
+class HostWait:
     """A wait of the host."""
 
     how: str
@@ -59,7 +59,7 @@ class Violation:
     """How long the copy took on the GPU; None while a CUDA graph is captured."""
     sources: tuple[str, str]
     """The source text of the copy and of the access, empty if unknown."""
-    in_vain: Wait | None
+    in_vain: HostWait | None
     """The latest wait between the two that did not cover the copy: for another stream, or for earlier work."""
     times: int = 1
     """How often these two places had this violation."""

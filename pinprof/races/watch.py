@@ -14,7 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from pinprof.program.frames import Stack, nearest_line, stack_from
 from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.races.clocks import Known, Stream, VectorClocks
-from pinprof.races.gpu import Gpu, Mark
+from pinprof.races.gpu import CopyMark, Gpu
 from pinprof.races.ledger import Access, Copy, Ledger
 from pinprof.races.memory import Extent
 from pinprof.races.torch_ops import (
@@ -29,8 +29,8 @@ from pinprof.races.torch_ops import (
     touched,
     transfers,
 )
-from pinprof.races.unneeded_waits import Waits
-from pinprof.races.violation import Violation, Wait, rule_for, source_of
+from pinprof.races.unneeded_waits import Synchronizes
+from pinprof.races.violation import HostWait, Violation, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
 OnViolation = Callable[[Violation], None]
@@ -60,7 +60,7 @@ class Watch:
         report: OnViolation,
         *,
         before: bool = False,
-        waits: Waits | None = None,
+        waits: Synchronizes | None = None,
         on_copy: Callable[[], None] = lambda: None,
     ) -> None:
         self.gpu = gpu
@@ -164,10 +164,10 @@ class Watch:
                 )
             )
 
-    def _wait_after(self, copy: Copy) -> Wait | None:
+    def _wait_after(self, copy: Copy) -> HostWait | None:
         """Return the latest wait after a copy, which did not cover it; None without one."""
         how, stack, followed = self._in_vain
-        return Wait(how, place_of(stack)) if followed >= copy.order else None
+        return HostWait(how, place_of(stack)) if followed >= copy.order else None
 
     # Copies
 
@@ -205,7 +205,7 @@ class Watch:
             self._tell(conflicts, name, stream)
         return True
 
-    def _add(self, transfer: Transfer, stream: Stream, mark: Mark) -> None:
+    def _add(self, transfer: Transfer, stream: Stream, mark: CopyMark) -> None:
         storage = _weak_ref(transfer.host.untyped_storage())
         stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
         for memory in self._extents(transfer.host):

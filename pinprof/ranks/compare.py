@@ -25,7 +25,7 @@ from pinprof.ranks.rank import (
 )
 from pinprof.rules import Finding, FoundSite
 from pinprof.rules.sums import within
-from pinprof.trace.collectives import Clocks, Meeting, align_clocks, match_collectives
+from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.verdict import BY_HOST
 
@@ -188,7 +188,7 @@ def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
 
 
 def _measure_waits(
-    parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: Clocks
+    parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: RankClocks
 ) -> tuple[list[float], list[float], tuple[CollectiveRow, ...]]:
     """Return per rank the time that its collectives waited per step and the share that it reached last, then rows.
 

@@ -19,7 +19,7 @@ MOST_NAMED = 8
 """How many runs or ranks a remark names before it counts the rest."""
 
 
-class Run(NamedTuple):
+class JobRun(NamedTuple):
     """Traces that are the ranks of one job."""
 
     parts: list[RankPart]
@@ -107,7 +107,7 @@ def _pauses(parts: Sequence[RankPart]) -> list[int]:
     return pauses
 
 
-def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
+def job_of(parts: Sequence[RankPart], number: int | None = None) -> JobRun:
     """Return the traces of one run: of that with this number, from 1, else of the last one with the most ranks.
 
     Raises TraceError, with the reason and the way out, if the traces are not the ranks of a job.
@@ -125,7 +125,7 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> Run:
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
-    return Run(chosen, [*_other_runs(every_run, place, is_asked=bool(number)), *_gaps(chosen)])
+    return JobRun(chosen, [*_other_runs(every_run, place, is_asked=bool(number)), *_gaps(chosen)])
 
 
 def _why_no_job(parts: Sequence[RankPart]) -> str | None:

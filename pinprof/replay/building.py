@@ -24,8 +24,8 @@ from pinprof.replay.program import (
     STREAM_WAIT,
     Call,
     Floats,
+    GpuWork,
     Program,
-    Work,
 )
 from pinprof.trace.calls import (
     ASYNC_COPY,
@@ -185,7 +185,7 @@ class _Builder:
             self._add_stall(call, stall)
         return call
 
-    def _work(self, call: int, row: int) -> Work:
+    def _work(self, call: int, row: int) -> GpuWork:
         trace = self.trace
         start, issued, free = (
             int(time) for time in (trace.gpu.start_ns[row], trace.calls.start_ns[call], self.free_ns[row])
@@ -197,7 +197,7 @@ class _Builder:
         direction = int(trace.gpu.direction[row])
         engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
         duration = float(trace.gpu.end_ns[row]) - start
-        work = Work(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
+        work = GpuWork(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
         work.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
         return work
 

@@ -22,10 +22,10 @@ from pinprof.replay.program import (
     STREAM_WAIT,
     Call,
     Floats,
+    GpuWork,
     HostTimes,
     Move,
     Program,
-    Work,
 )
 from pinprof.trace.tables import NONE
 
@@ -188,7 +188,7 @@ class Simulation:
             call_ends[row] = host
         run.host_ns, run.busy_ns, self._covered_ns = host, busy, covered
 
-    def prolong(self, work: Work, end: float) -> None:
+    def prolong(self, work: GpuWork, end: float) -> None:
         """Let the last work of a stream end later: its peers on other ranks do."""
         run, ends = self.run, self._queued[work.queue]
         if ends and ends[-1] == run.work_ends_ns[work.row]:
@@ -231,7 +231,7 @@ class Simulation:
             return self._event(call)
         return ready[call.works[-1].queue if call.works else call.queue]
 
-    def _copy(self, work: Work, queue: int, begins: float, longer: float = 1.0) -> None:
+    def _copy(self, work: GpuWork, queue: int, begins: float, longer: float = 1.0) -> None:
         """Make a copy that is not launched at once."""
         run, duration, engine = self.run, work.duration_ns * longer, self.program.engine(work, queue)
         if engine is None:
@@ -271,7 +271,7 @@ class _Part(NamedTuple):
     """Moves of a rank, and the kernels of collectives that the last of them launches."""
 
     moves: list[tuple[float, float, Move]]
-    meeting: list[Work]
+    meeting: list[GpuWork]
 
 
 class Job:
@@ -287,7 +287,7 @@ class Job:
         for machine in self.machines:
             machine.begin()
         left = [deque(parts) for parts in self._parts]
-        come: dict[int, list[tuple[int, Work]]] = defaultdict(list)
+        come: dict[int, list[tuple[int, GpuWork]]] = defaultdict(list)
         held = [0] * len(left)
         """Collectives that each rank has entered, and others have not yet."""
         while any(left):
@@ -313,7 +313,7 @@ class Job:
         """Return the machine that waits least for the others."""
         return min(self.machines, key=lambda machine: machine.run.waited_ns)
 
-    def _end(self, members: list[tuple[int, Work]]) -> None:
+    def _end(self, members: list[tuple[int, GpuWork]]) -> None:
         """End a collective on all ranks when it ends on the last."""
         ends = [self.machines[rank].run.work_ends_ns[work.row] for rank, work in members]
         for rank, work in members:

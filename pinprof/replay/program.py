@@ -55,7 +55,7 @@ ERROR_OF_ONE = 0.07
 
 
 @dataclass(slots=True)
-class Work:
+class GpuWork:
     """One activity of the GPU; times in ns."""
 
     row: int
@@ -108,7 +108,7 @@ class Call:
     """From the end of what it waits for to its return."""
     back: int = 0
     """For a wait or an order: how many records before the call the event was recorded."""
-    works: list[Work] = field(default_factory=list)
+    works: list[GpuWork] = field(default_factory=list)
     step: int = NONE
     in_graph: bool = False
     """Whether it is a node of a CUDA graph that was launched as a whole."""
@@ -119,9 +119,9 @@ class Move(NamedTuple):
 
     row: int
     works: Launched
-    """What it launches at once: of each the row, the queue, the copy engine or None, `Work.duration_ns`, `latency_ns`
-    and `gap_ns`, whether it is a copy of pageable memory, and whether it takes a place in the launch queue: of a graph,
-    which a single call launches, the last node does so for all."""
+    """What it launches at once: of each the row, the queue, the copy engine or None, `duration_ns`, `latency_ns` and
+    `gap_ns` of `GpuWork`, whether it is a copy of pageable memory, and whether it takes a place in the launch queue: of
+    a graph, which a single call launches, the last node does so for all."""
     own_ns: float
     call: Call | None
     """Itself, if it does more than to launch these and to take its time."""
@@ -194,12 +194,12 @@ class Program:
         ]
 
     @cached_property
-    def meetings(self) -> dict[int, list[Work]]:
+    def meetings(self) -> dict[int, list[GpuWork]]:
         """The kernels of collectives by the place of the call that launches them."""
         met = ((place, [work for work in call.works if work.meeting != NONE]) for place, call in enumerate(self.calls))
         return {place: works for place, works in met if works}
 
-    def engine(self, work: Work, queue: int) -> int | None:
+    def engine(self, work: GpuWork, queue: int) -> int | None:
         """Return the number of the copy engine that makes a copy on a queue; None for other work."""
         return None if work.engine == NONE else 2 * self.device.get(queue, SIDE - queue) + work.engine
 

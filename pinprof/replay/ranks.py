@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.replay.program import Program, Work
+from pinprof.replay.program import GpuWork, Program
 from pinprof.trace.collectives import Meeting, collectives_of, match_collectives
 from pinprof.trace.tables import KERNEL, Trace
 
@@ -62,7 +62,7 @@ def _duration(trace: Trace, row: int) -> float:
     return float(trace.gpu.end_ns[row] - trace.gpu.start_ns[row])
 
 
-def _changed(works: Sequence[Work], numbers: Meeting, own: dict[int, float]) -> Iterator[Work]:
+def _changed(works: Sequence[GpuWork], numbers: Meeting, own: dict[int, float]) -> Iterator[GpuWork]:
     for work in works:
         duration = own.get(work.row, work.duration_ns)
         yield replace(work, meeting=numbers.get(work.row, work.meeting), duration_ns=duration)

@@ -33,7 +33,7 @@ WHOLE = "all "
 """Before the time of a trace without steps."""
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """A trace in a line; `reason` stands in place of all cells for which there is none."""
 
     path: str
@@ -65,7 +65,7 @@ def _lines(
 ) -> Iterator[RenderableType]:
     rows = [_row(part.profile, part.findings) for part in measured]
     begin, end = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
-    rows += [Row(path, (), reason=_reason(path, reason), is_trace=False) for path, reason in skipped.items()]
+    rows += [TraceRow(path, (), reason=_reason(path, reason), is_trace=False) for path, reason in skipped.items()]
     rows.sort(key=lambda row: row.path)
     counts = counted(len(measured), "trace") + (f", {counted(len(skipped), 'other file')}" if skipped else "")
     yield unbroken(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
@@ -111,7 +111,7 @@ def _reason(path: str, reason: str) -> str:
     return reason.removeprefix(f"{path}: ")
 
 
-def _row(profile: Profile, findings: Findings) -> Row:
+def _row(profile: Profile, findings: Findings) -> TraceRow:
     first = next(iter(brief_actions(profile, findings)), None)
     saves, change = NOTHING, NOTHING
     if first:
@@ -120,8 +120,8 @@ def _row(profile: Profile, findings: Findings) -> Row:
         change = f"{percent(share_of(profile, lines[0])[0])} in {place(lines[0].place)}"
     verdict, reason = _verdict(profile, findings), profile.withheld.reason(("step", "estimate"))
     if verdict == NOTHING and reason:
-        return Row(profile.path, (_step(profile),), reason=f"not known: {reason.what}")
-    return Row(profile.path, (_step(profile), verdict, saves), change)
+        return TraceRow(profile.path, (_step(profile),), reason=f"not known: {reason.what}")
+    return TraceRow(profile.path, (_step(profile), verdict, saves), change)
 
 
 def _step(profile: Profile) -> str:
@@ -155,7 +155,7 @@ def _verdict(profile: Profile, findings: Findings) -> str:
     return NOTHING if profile.gpus else "no GPU work"
 
 
-def _table(rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[RenderableType]:
+def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterator[RenderableType]:
     """Yield the rows below their titles; a narrow terminal has the first change in a line of its own."""
     full = [TITLES[1:4], *(row.cells for row in rows if not row.reason)]
     sizes = [max(map(cell_len, column)) for column in zip(*full, strict=True)]

@@ -63,7 +63,7 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of cells; the first columns are texts, those after them numbers."""
 
     caption: str
@@ -85,7 +85,7 @@ class Section:
     title: str
     sentences: Sequence[Sentence] = ()
     facts: Sequence[Fact] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[ReportTable] = ()
     notes: Sequence[Sentence] = ()
     left_out: Sequence[str] = ()
     """What to say in a terminal of the rows that are not listed there."""
@@ -165,7 +165,7 @@ def on_page(section: Section, drawn: Markup | str = "", shown: Shown | None = No
     )
 
 
-def _page_table(table: Table, shown: Shown) -> Markup:
+def _page_table(table: ReportTable, shown: Shown) -> Markup:
     """Return a table; where the page has its rows to be sorted and searched, a link to these in place of it."""
     if table.grid in shown.grids:
         link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>')

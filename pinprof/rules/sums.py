@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import BareSite, Cost, Site
+from pinprof.analyses.syncs import BareSite, Site, WaitCost
 from pinprof.details import Details
 from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
@@ -140,7 +140,7 @@ def _without_function(place: Place) -> str:
     return f"{place.file}:{place.line}" if place.line is not None else str(place.file)
 
 
-def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, Cost]]) -> str:
+def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, WaitCost]]) -> str:
     """Return which GPU is idle after waits, and "is": among several, those that are idle, else the awaited ones.
 
     `sites` come with what they cost in the whole trace.
@@ -152,7 +152,7 @@ def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, Cost]]) -> str:
     return f"GPU {named[0]} is" if len(named) == 1 else f"GPUs {', '.join(named)} together are"
 
 
-def in_or_after(costs: Iterable[Cost]) -> str:
+def in_or_after(costs: Iterable[WaitCost]) -> str:
     """Return when the GPU is idle because of waits: "after" them, or "in" calls that get memory and await no work."""
     idle, within = (sum(times) for times in zip(*((cost.idle_ns, cost.within_ns) for cost in costs), strict=True))
     return "after" if not within else "in" if within == idle else "in and after"
@@ -160,7 +160,7 @@ def in_or_after(costs: Iterable[Cost]) -> str:
 
 def cost_of_waits(details: Details, sites: Sequence[Site]) -> str:
     """Return how many waits of these sites there are, how long the host waits and which GPU is idle, per step."""
-    cost, times = Cost.of(site.in_steps for site in sites), details.steps.divisor
+    cost, times = WaitCost.of(site.in_steps for site in sites), details.steps.divisor
     which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
     waits = "it" if len(sites) == 1 and cost.count <= times else "them"
     return (

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Cost, Site, by_line
+from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site, WaitCost, by_line
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
@@ -116,7 +116,7 @@ def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:
 def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]]) -> Evidence:
     """Return what is seen of the sites of each line, or of several together, at the first place with a known line."""
     sites = [site for line in lines for site in line]
-    cost, steps = Cost.of(site.in_steps for site in sites), profile.steps.divisor
+    cost, steps = WaitCost.of(site.in_steps for site in sites), profile.steps.divisor
     at_line = next((site for site in sites if site.line is not None), sites[0])
     return Evidence(
         cost.idle_ns / steps,

@@ -24,7 +24,7 @@ NOT_ALLOWED = "this server runs no programs; `pinprof mcp --allow-running` lets 
 
 
 @dataclass
-class Calls:
+class CallHandler:
     """Answers the calls of one server."""
 
     folder: Folder

@@ -18,7 +18,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from pinprof.errors import PinprofError
-from pinprof.server.calls import Calls
+from pinprof.server.calls import CallHandler
 from pinprof.server.command import Runner
 from pinprof.server.folder import Folder
 from pinprof.server.tools import TOOLS, Tool
@@ -40,12 +40,12 @@ def serve(folder: Path, *, allow_running: bool) -> None:
 
 
 async def _serve(folder: Path, allow_running: bool) -> None:
-    server = server_of(Calls(Folder(folder), Runner(folder), allow_running))
+    server = server_of(CallHandler(Folder(folder), Runner(folder), allow_running))
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
-def server_of(calls: Calls) -> Server[Any]:
+def server_of(calls: CallHandler) -> Server[Any]:
     """Return the server that speaks the protocol for these calls."""
 
     async def list_tools(_context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:

@@ -22,7 +22,7 @@ from pinprof.trace.reader.rows import (
     IDS,
     KNOWN_CATEGORIES,
     TEXTS,
-    Part,
+    FilePart,
     Rows,
     Shared,
     as_integer,
@@ -78,7 +78,7 @@ KIND_OF: dict[str, EventKind] = {
 Kind = TypeVar("Kind")
 
 
-def assemble(path: str, metadata: Metadata, parts: Sequence[Part], shared: Shared, cut: str | None = None) -> Trace:
+def assemble(path: str, metadata: Metadata, parts: Sequence[FilePart], shared: Shared, cut: str | None = None) -> Trace:
     """Return the trace of the parts of a file, in the order of the file; `cut` says why its end is missing."""
     columns = _Columns(joined(part.rows for part in parts), shared)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)

@@ -105,7 +105,7 @@ AGREED = 90
 
 
 @dataclass(frozen=True)
-class Clocks:
+class RankClocks:
     """How the clock of each rank differs from the clock of the first rank."""
 
     add_ns: tuple[int, ...]
@@ -116,7 +116,7 @@ class Clocks:
     """The ends of nine in ten collectives agree within this afterwards; None without collectives."""
 
 
-def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meetings: Sequence[Meeting]) -> Clocks:
+def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meetings: Sequence[Meeting]) -> RankClocks:
     """Return how the clocks of the ranks differ; there is at least one.
 
     `bases_ns` is what each trace says its times count from. A collective ends on all its ranks at once. So the clocks
@@ -128,7 +128,7 @@ def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meeting
     ends = [table.end_ns + (base - bases_ns[0]) for table, base in zip(tables, bases_ns, strict=True)]
     ahead = _ahead(ends, meetings)
     add = [base - bases_ns[0] - off for base, off in zip(bases_ns, ahead, strict=True)]
-    return Clocks(tuple(add), tuple(ahead), _spread(ends, ahead, meetings))
+    return RankClocks(tuple(add), tuple(ahead), _spread(ends, ahead, meetings))
 
 
 def _name(tables: Sequence[Collectives], meeting: Meeting) -> str:

@@ -31,7 +31,7 @@ RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE)
 tensorboard_trace_handler often call it `worker3`."""
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """What pinprof asks a place about its files, under the names that the user knows."""
 
     def is_folder(self, path: str) -> bool:
@@ -198,7 +198,7 @@ def trace_files(argument: str) -> list[str]:
 
 
 def _expanded(argument: str) -> list[str]:
-    files: Files = RemoteFiles(argument) if is_url(argument) else LocalFiles()
+    files: FileSystem = RemoteFiles(argument) if is_url(argument) else LocalFiles()
     if files.is_folder(argument):
         return _in_folder(files, argument)
     if not _is_pattern(argument) or files.exists(argument):
@@ -241,7 +241,7 @@ def _is_trace(path: str) -> bool:
     return path.lower().endswith(SUFFIXES)
 
 
-def _in_folder(files: Files, folder: str) -> list[str]:
+def _in_folder(files: FileSystem, folder: str) -> list[str]:
     """Return the traces at the top of a folder, else of the only folder below it that has any."""
     for depth in (0, DEPTH):
         traces = [path for path in files.below(folder, depth) if _is_trace(path)]

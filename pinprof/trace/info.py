@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pinprof.trace.constructors import Made
-from pinprof.trace.lines import Contexts, RecordedLines, Watched
+from pinprof.trace.lines import Contexts, DebugModeWaits, RecordedLines
 from pinprof.trace.sampled_stacks import HostProfile
 
 
@@ -77,7 +77,7 @@ class Info:
     """How many steps the program had made before those recorded."""
     lines: tuple[RecordedLines, ...] = ()
     contexts: Contexts | None = None
-    watched: Watched | None = None
+    watched: DebugModeWaits | None = None
     loaders_pin: bool | None = None
     """Whether the DataLoaders at work had `pin_memory=True`; None also without any, or if only some had."""
     made: Made | None = None

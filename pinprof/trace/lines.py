@@ -156,7 +156,7 @@ class WatchedWait:
 
 
 @dataclass(frozen=True)
-class Watched:
+class DebugModeWaits:
     """The waits that torch's sync debug mode reported over some steps."""
 
     steps: int
@@ -168,7 +168,7 @@ class Watched:
     None where they are too many.
     """
 
-    def without(self, dropped: Collection[int]) -> "Watched":
+    def without(self, dropped: Collection[int]) -> "DebugModeWaits":
         """Return the same without some waits, by index, and without the steps that had them."""
         number = {index: place for place, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
         sequences = self.sequences and tuple(
@@ -176,13 +176,13 @@ class Watched:
             for sequence in self.sequences
             if all(index in number for index in sequence)
         )
-        return Watched(self.steps, tuple(self.waits[index] for index in number), sequences)
+        return DebugModeWaits(self.steps, tuple(self.waits[index] for index in number), sequences)
 
 
-def watched_of_metadata(entry: object) -> Watched | None:
+def watched_of_metadata(entry: object) -> DebugModeWaits | None:
     """Return what was watched from pinprof's metadata; None if it is missing or malformed."""
     try:
-        watched = msgspec.convert(entry, Watched)
+        watched = msgspec.convert(entry, DebugModeWaits)
     except msgspec.ValidationError:
         return None
     named = (index for sequence in watched.sequences or () for index in sequence)

@@ -28,7 +28,7 @@ PROFILER_STEP: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
 """torch's mark of a step; it counts also those that it did not record."""
 
 
-class HostTimes(NamedTuple):
+class ThreadTimes(NamedTuple):
     """Times of host threads; those of one thread do not overlap."""
 
     thread: Int64s
@@ -36,7 +36,7 @@ class HostTimes(NamedTuple):
     end_ns: Int64s
 
 
-def compile_times(trace: Trace) -> HostTimes:
+def compile_times(trace: Trace) -> ThreadTimes:
     """Return when each thread compiles."""
     rows = [(table, np.flatnonzero(is_compiling(table))) for table in (trace.ops, trace.annotations)]
     return _outermost(
@@ -47,7 +47,7 @@ def compile_times(trace: Trace) -> HostTimes:
     )
 
 
-def capture_times(trace: Trace) -> HostTimes:
+def capture_times(trace: Trace) -> ThreadTimes:
     """Return when each thread captures a graph, from the first call that does to the last, and makes it runnable."""
     calls = trace.calls
     begins = np.flatnonzero(calls.named(lambda name: "StreamBeginCapture" in name))
@@ -126,19 +126,19 @@ def _steps_before(trace: Trace) -> int:
     return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
 
 
-def time_per_step(trace: Trace, times: HostTimes) -> Int64s:
+def time_per_step(trace: Trace, times: ThreadTimes) -> Int64s:
     """Return how long each step has such times, all threads together."""
     step = step_at(trace.steps, times.start_ns)
     took = (times.end_ns - times.start_ns)[step != NONE]
     return np.bincount(step[step != NONE], took, minlength=len(trace.steps)).astype(np.int64)
 
 
-def _outermost(thread: Int64s, start: Int64s, end: Int64s) -> HostTimes:
+def _outermost(thread: Int64s, start: Int64s, end: Int64s) -> ThreadTimes:
     numbers = np.unique(thread).tolist()
     by_thread = [union(start[thread == number], end[thread == number]) for number in numbers]
     threads = [np.full(len(times.start), number, np.int64) for number, times in zip(numbers, by_thread, strict=True)]
     none = np.empty(0, np.int64)
-    return HostTimes(
+    return ThreadTimes(
         np.concatenate([none, *threads]),
         np.concatenate([none, *(times.start for times in by_thread)]),
         np.concatenate([none, *(times.end for times in by_thread)]),

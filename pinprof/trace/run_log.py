@@ -36,7 +36,7 @@ MOST = 10**17
 
 
 @dataclass(frozen=True)
-class Work:
+class IrregularWork:
     """Irregular work in a step."""
 
     step: int
@@ -97,7 +97,7 @@ class RunLog:
     """From the end of the last step to the end of the run."""
     own_after_ns: int = 0
     """What pinprof itself took of that."""
-    work: tuple[Work, ...] = ()
+    work: tuple[IrregularWork, ...] = ()
     places: tuple[Place, ...] = ()
     later: Later = field(default_factory=Later)
     unavoidable: str | None = None
@@ -117,7 +117,7 @@ class RunLog:
         return [{work.kind for work in self.work if work.step == step} for step in steps]
 
     @property
-    def unusual_work(self) -> list[Work]:
+    def unusual_work(self) -> list[IrregularWork]:
         """The work that was noted, without what most steps have."""
         usual = self.in_most_steps({EVALUATION, CHECKPOINT})
         return [work for work in self.work if work.kind not in usual]

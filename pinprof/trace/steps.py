@@ -173,7 +173,7 @@ def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
     return Steps(steps.source, steps.marker, steps.start_ns[kept], steps.end_ns[kept], complete, steps.on_host)
 
 
-class Marks(NamedTuple):
+class AnnotationKind(NamedTuple):
     """Annotations of one kind; the numbers in their names count requests and tokens, and do not separate kinds."""
 
     server: str
@@ -189,15 +189,15 @@ class Marks(NamedTuple):
 
 SGLANG, VLLM = "SGLang", "vLLM"
 MARKS = (
-    Marks(
+    AnnotationKind(
         VLLM,
         "execute_context_N_generation_N",
         re.compile(r"execute(?:_\d+)?_context_\d+\(.*\)_generation_\d+\(.*\)"),
     ),
-    Marks(VLLM, "execute_new_N_cached_N", re.compile(r"execute_new_\d+_cached_\d+")),
-    Marks(VLLM, "gpu_model_runner: forward", re.compile(r"(?:v\d+_)?gpu_model_runner: forward")),
-    Marks(SGLANG, "scheduler.run_batch", re.compile(r"scheduler\.run_batch")),
-    Marks(SGLANG, "step[MODE bs=N]", re.compile(r"step\[[A-Z_]+ .*\]")),
+    AnnotationKind(VLLM, "execute_new_N_cached_N", re.compile(r"execute_new_\d+_cached_\d+")),
+    AnnotationKind(VLLM, "gpu_model_runner: forward", re.compile(r"(?:v\d+_)?gpu_model_runner: forward")),
+    AnnotationKind(SGLANG, "scheduler.run_batch", re.compile(r"scheduler\.run_batch")),
+    AnnotationKind(SGLANG, "step[MODE bs=N]", re.compile(r"step\[[A-Z_]+ .*\]")),
 )
 """The outer ones before those within them: vllm/v1/worker/gpu_worker.py (`annotate_profile`; the names of 2025 tell new
 and cached requests) and gpu_model_runner.py; sglang/srt/managers/scheduler.py and utils/profile_utils.py

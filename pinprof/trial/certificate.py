@@ -10,18 +10,18 @@ from pinprof.ab.worker import Race
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
 from pinprof.prediction.verification import Verification
-from pinprof.trial.numbers import Comparison
-from pinprof.trial.selection import Share
+from pinprof.trial.numbers import NumbersComparison
+from pinprof.trial.selection import FixOutcome
 from pinprof.trial.versions import Guarded
 
 Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResults:
     """What the checks found: numbers and races."""
 
-    numbers: Comparison
+    numbers: NumbersComparison
     guard: Guarded
     guard_before: Guarded | None
     """The guard over the original, which runs only where the changed program has races."""
@@ -53,10 +53,10 @@ class Certificate:
 
     analysis: Analysis
     patches: Patches
-    shares: tuple[Share, ...]
+    shares: tuple[FixOutcome, ...]
     """What became of each fix, those that are not in the patch too."""
     measurement: Measurement | None
-    checked: Checked | None
+    checked: CheckResults | None
     verified: Verification | None
     why_not_verified: str
     changes_numbers: bool

@@ -22,7 +22,7 @@ from pinprof.ab.worker import Nudged
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
-from pinprof.trial.numbers import Figure, Numbers
+from pinprof.trial.numbers import ComputedSums, Numbers
 
 SEED = 0
 Kind: TypeAlias = Literal["loss", "parameters", "output"]
@@ -36,7 +36,7 @@ FLOAT32_ROUNDING = 2.0**-25
 """By so much a number from a half to 1 is off at most that is rounded to float32."""
 
 
-class Sums(NamedTuple):
+class TensorSums(NamedTuple):
     """Sums over some tensors of one device, which are still there."""
 
     floats: Tensor
@@ -51,11 +51,11 @@ class Note(NamedTuple):
     kind: Kind
     dtype: str
     """The least precise floating type among the tensors."""
-    sums: tuple[Sums, ...]
+    sums: tuple[TensorSums, ...]
 
 
 @final
-class Notes:
+class NumberNotes:
     """The numbers of a program, noted on the GPU without waiting for it."""
 
     def __init__(self, most: int) -> None:
@@ -75,7 +75,7 @@ class Notes:
         if sum(note.kind == "output" for note in self.notes) < self._most:
             self._note("output", output)
 
-    def read(self) -> tuple[Figure, ...]:
+    def read(self) -> tuple[ComputedSums, ...]:
         """Return all notes; this waits for the GPU."""
         return tuple(map(_read, self.notes))
 
@@ -107,7 +107,7 @@ def run_noted(
     """
     program = UserProgram.found(script, args, module=module)
     path, process = path.absolute(), os.getpid()
-    notes = Notes(steps)
+    notes = NumberNotes(steps)
     first = FirstSteps(
         steps,
         on_loss=notes.loss,
@@ -233,18 +233,20 @@ def _least_precise(tensors: Iterable[Tensor]) -> str:
     )
 
 
-def _sums(tensors: Iterable[Tensor]) -> Iterator[Sums]:
+def _sums(tensors: Iterable[Tensor]) -> Iterator[TensorSums]:
     """Yield the sums of each device."""
-    of: dict[torch.device, Sums] = {}
+    of: dict[torch.device, TensorSums] = {}
     for tensor in tensors:
         values = tensor.to(torch.float64)
         floats = torch.stack((values.sum(), values.abs().sum(), values.square().sum()))
         bits = tensor.view(AS_INTEGERS[tensor.element_size()]).sum(dtype=torch.int64)
         before = of.get(tensor.device)
-        of[tensor.device] = Sums(before.floats + floats, before.bits + bits) if before else Sums(floats, bits)
+        of[tensor.device] = (
+            TensorSums(before.floats + floats, before.bits + bits) if before else TensorSums(floats, bits)
+        )
     yield from of.values()
 
 
-def _read(note: Note) -> Figure:
+def _read(note: Note) -> ComputedSums:
     values, magnitudes, squares = map(sum, zip(*(sums.floats.tolist() for sums in note.sums), strict=True))
-    return Figure(note.kind, note.dtype, sum(int(sums.bits) for sums in note.sums), (values, magnitudes, squares))
+    return ComputedSums(note.kind, note.dtype, sum(int(sums.bits) for sums in note.sums), (values, magnitudes, squares))

@@ -27,7 +27,7 @@ Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
 """Runs the original again, and once nudged. Raises MeasureError."""
 
 
-class Figure(msgspec.Struct, frozen=True):
+class ComputedSums(msgspec.Struct, frozen=True):
     """What was computed at one point: sums over the loss, over the parameters of an optimizer, or over an output."""
 
     kind: str
@@ -36,7 +36,7 @@ class Figure(msgspec.Struct, frozen=True):
     sums: tuple[float, float, float]
     """The sum, the sum of magnitudes, and that of squares."""
 
-    def distance(self, other: "Figure") -> float:
+    def distance(self, other: "ComputedSums") -> float:
         """Return how far another one is from this one, as a share; infinite where only one of them is a number."""
         pairs = list(zip(self.sums, other.sums, strict=True))
         if self.bits == other.bits and all(a == b or (isnan(a) and isnan(b)) for a, b in pairs):
@@ -56,7 +56,7 @@ class Numbers(msgspec.Struct, frozen=True):
     """What a run computed in its first steps, in order."""
 
     steps: int
-    figures: tuple[Figure, ...]
+    figures: tuple[ComputedSums, ...]
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Numbers":
@@ -66,7 +66,7 @@ class Numbers(msgspec.Struct, frozen=True):
         return cls(numbers.steps, trained or numbers.figures)
 
     @property
-    def losses(self) -> tuple[Figure, ...]:
+    def losses(self) -> tuple[ComputedSums, ...]:
         """What was differentiated."""
         return tuple(figure for figure in self.figures if figure.kind == "loss")
 
@@ -77,7 +77,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class NumbersComparison:
     """What comparing the numbers of two versions says."""
 
     verdict: Verdict
@@ -93,7 +93,7 @@ class Comparison:
     """That of two runs of the original; None where it ran once, because the numbers are equal."""
 
 
-def compared(before: Numbers, after: Numbers, others: Others) -> Comparison:
+def compared(before: Numbers, after: Numbers, others: Others) -> NumbersComparison:
     """Return what the numbers of a version before a change and after it say.
 
     Where they are not equal bit for bit, `others` runs the original again, and once nudged: with the last bit of every
@@ -101,18 +101,18 @@ def compared(before: Numbers, after: Numbers, others: Others) -> Comparison:
     these do is rounding, and what differs between two runs of the original cannot be charged to the change.
     """
     if not before.figures or not after.figures:
-        return Comparison("cannot_tell", before.steps, before.kinds, _nothing_seen(before))
+        return NumbersComparison("cannot_tell", before.steps, before.kinds, _nothing_seen(before))
     before, after = _alike(before, after)
     if [figure.kind for figure in before.figures] != [figure.kind for figure in after.figures]:
         why = f"it makes other calls: {len(before.figures)} and {len(after.figures)} losses, steps and outputs"
-        return Comparison("different", before.steps, before.kinds, why)
+        return NumbersComparison("different", before.steps, before.kinds, why)
     distances = _distances(before, after)
     if not any(distances) and _same_bits(before, after):
-        return Comparison("equal", before.steps, before.kinds, "", 0.0)
+        return NumbersComparison("equal", before.steps, before.kinds, "", 0.0)
     try:
         repeated, rounded = (_distances(before, _of_kinds(other, before.kinds)) for other in others())
     except MeasureError as error:
-        return Comparison("cannot_tell", before.steps, before.kinds, str(error), max(distances))
+        return NumbersComparison("cannot_tell", before.steps, before.kinds, str(error), max(distances))
     return _judged(before, distances, repeated, rounded)
 
 
@@ -142,7 +142,7 @@ def _nothing_seen(before: Numbers) -> str:
 
 def _judged(
     before: Numbers, distances: Sequence[float], repeated: Sequence[float], rounded: Sequence[float]
-) -> Comparison:
+) -> NumbersComparison:
     floors = [ULPS * EPSILON.get(figure.dtype, 0.0) for figure in before.figures]
     by_rounding = [AMPLIFIED * most + floor for most, floor in zip(_so_far(rounded), floors, strict=True)]
     largest = {
@@ -152,12 +152,12 @@ def _judged(
     }
     if len(repeated) < len(distances) or _first_above(repeated, by_rounding) is not None:
         why = f"two runs of the original differ by {largest['repeated']:.2g}, which is more than rounding"
-        return Comparison("cannot_tell", before.steps, before.kinds, why, **largest)
+        return NumbersComparison("cannot_tell", before.steps, before.kinds, why, **largest)
     allowed = [max(one, AMPLIFIED * most) for one, most in zip(by_rounding, _so_far(repeated), strict=True)]
     place = _first_above(distances, allowed)
     if place is None:
-        return Comparison("rounding", before.steps, before.kinds, "", **largest)
-    return Comparison("different", before.steps, before.kinds, _where(before, place, distances), **largest)
+        return NumbersComparison("rounding", before.steps, before.kinds, "", **largest)
+    return NumbersComparison("different", before.steps, before.kinds, _where(before, place, distances), **largest)
 
 
 def _where(before: Numbers, place: int, distances: Sequence[float]) -> str:

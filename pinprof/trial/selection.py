@@ -19,7 +19,7 @@ Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped
 
 
 @dataclass(frozen=True)
-class Share:
+class FixOutcome:
     """What became of a fix, and what its measurement said: the step with it against the step without; None without."""
 
     mend: Mend
@@ -33,7 +33,7 @@ class Share:
         return self.fate.startswith("kept")
 
     @classmethod
-    def measured(cls, mend: Mend, judgement: Judgement) -> "Share":
+    def measured(cls, mend: Mend, judgement: Judgement) -> "FixOutcome":
         """Return what becomes of a fix; the judgement is of the step with it against the step without it."""
         if judgement.verdict == FASTER:
             return cls(mend, "kept", judgement)
@@ -42,23 +42,25 @@ class Share:
 
 def without_idle(
     mends: Sequence[Mend], measure: Without, left_s: Callable[[], float], least_s: float
-) -> tuple[Share, ...]:
+) -> tuple[FixOutcome, ...]:
     """Return what becomes of each fix, in their order; the last one that is left is measured by the whole.
 
     Those that are predicted to bring least are first. A fix is kept if the step is shown to be shorter with it. It is
     dropped if nothing is lost without it, or if that was measured and nothing could be shown. Where less than `least_s`
     are left, nothing is measured any more, and the fix is kept.
     """
-    shares: dict[int, Share] = {}
+    shares: dict[int, FixOutcome] = {}
     dropped: list[Mend] = []
     order = sorted(range(len(mends)), key=lambda number: _predicted_ns(mends[number]))
     for done, number in enumerate(order):
         mend = mends[number]
         seconds = left_s() / (len(order) - done)
         if len(mends) - len(dropped) == 1:
-            shares[number] = Share(mend, "kept", why="the others are left out")
+            shares[number] = FixOutcome(mend, "kept", why="the others are left out")
         elif seconds < least_s:
-            shares[number] = Share(mend, "kept_unmeasured", why="the time was over before it was measured by itself")
+            shares[number] = FixOutcome(
+                mend, "kept_unmeasured", why="the time was over before it was measured by itself"
+            )
         else:
             shares[number] = _tried(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
         if not shares[number].is_kept:
@@ -66,13 +68,13 @@ def without_idle(
     return tuple(shares[number] for number in range(len(mends)))
 
 
-def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Share]]:
+def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[FixOutcome]]:
     """Return the proposals with which a program computes the same without a new race, and those with which it does not.
 
     All are tried together. Where that fails, each half is tried together with those that are known to do no harm.
     """
     kept: list[Mend] = []
-    dropped: list[Share] = []
+    dropped: list[FixOutcome] = []
     groups = [list(proposals)] if proposals else []
     while groups:
         group = groups.pop(0)
@@ -80,31 +82,31 @@ def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Sh
         if not why:
             kept += group
         elif len(group) == 1:
-            dropped.append(Share(group[0], "dropped_not_safe", why=why))
+            dropped.append(FixOutcome(group[0], "dropped_not_safe", why=why))
         else:
             middle = len(group) // 2
             groups = [group[:middle], group[middle:], *groups]
     return kept, dropped
 
 
-def quicker(proposals: Sequence[Mend], measure: With) -> list[Share]:
+def quicker(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
     """Return what becomes of each proposal: it is kept if it is shown to save time on top of those before it.
 
     Those that are predicted to save most are first.
     """
-    shares: list[Share] = []
+    shares: list[FixOutcome] = []
     for mend in sorted(proposals, key=_predicted_ns, reverse=True):
         kept = [share.mend for share in shares if share.is_kept]
         shares.append(_tried(mend, partial(measure, kept, mend), "dropped_not_shown"))
     return shares
 
 
-def _tried(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> Share:
+def _tried(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:
     """Measure a fix, and return what becomes of it; `unmeasured` if that fails."""
     try:
-        return Share.measured(mend, measure())
+        return FixOutcome.measured(mend, measure())
     except MeasureError as error:
-        return Share(mend, unmeasured, why=str(error))
+        return FixOutcome(mend, unmeasured, why=str(error))
 
 
 def _predicted_ns(mend: Mend) -> float:

@@ -8,19 +8,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pinprof.ab import CANNOT_TELL, FASTER, Bounds, Judgement, Measurement, Program, Progress, Wishes, measure_versions
+from pinprof.ab import (
+    CANNOT_TELL,
+    FASTER,
+    Bounds,
+    Judgement,
+    Measurement,
+    PairsProgress,
+    ProgramVersion,
+    Wishes,
+    measure_versions,
+)
 from pinprof.ab.recorded import record_one
-from pinprof.ab.times import Timed
+from pinprof.ab.times import TimedProcess
 from pinprof.ab.worker import Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
-from pinprof.fix import Changes, Chosen, Mend, Patches, changes
+from pinprof.fix import Chosen, Mend, Patches, ProgramChanges, changes
 from pinprof.prediction.verification import Verification, verify
 from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
-from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.numbers import Comparison, Numbers, compared
-from pinprof.trial.selection import Share, harmless, quicker, without_idle
+from pinprof.trial.certificate import Certificate, CheckResults
+from pinprof.trial.numbers import Numbers, NumbersComparison, compared
+from pinprof.trial.selection import FixOutcome, harmless, quicker, without_idle
 from pinprof.trial.versions import ORIGINAL, Command, Guarded, Versions, for_numbers, guarded, run_all, under_guard
 from pinprof.units import counted
 
@@ -39,7 +49,7 @@ SEVERAL = "pinprof looks at the numbers and copies of a single process, and the 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TrialOptions:
     """What to try, and how; `trace` is a recording that exists."""
 
     command: Command
@@ -59,12 +69,12 @@ class Wanted:
 class Trial:
     """One trial; `say` gets what begins, `tell` what is known whenever a pair begins."""
 
-    wanted: Wanted
+    wanted: TrialOptions
     say: Callable[[str], None] = lambda _: None
-    tell: Callable[[Progress], None] = lambda _: None
+    tell: Callable[[PairsProgress], None] = lambda _: None
     check: Callable[[Patches], None] = lambda _: None
     """Gets the plan before anything is measured; what it raises ends the trial."""
-    _first: dict[bool, Timed] = field(default_factory=dict)
+    _first: dict[bool, TimedProcess] = field(default_factory=dict)
     """The first run of the original (True), and of a version with certain changes."""
     _measuring_s: float = 0.0
 
@@ -93,7 +103,7 @@ class Trial:
             trace = str(path)
         return analyse(read_trace(trace))
 
-    def _tried(self, versions: Versions, planned: Changes, analysis: Analysis, folder: Path) -> Certificate:
+    def _tried(self, versions: Versions, planned: ProgramChanges, analysis: Analysis, folder: Path) -> Certificate:
         nothing = Certificate(
             analysis, planned.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
         )
@@ -101,7 +111,7 @@ class Trial:
             return nothing
         self.check(planned.patches((), planned.proposals))
         mends = [patch.mend for patch in nothing.patches.patches]
-        shares: tuple[Share, ...] = tuple(Share(mend, "kept") for mend in mends)
+        shares: tuple[FixOutcome, ...] = tuple(FixOutcome(mend, "kept") for mend in mends)
         original = versions.original()
         result = self._measured(original, versions.changed(), self.wanted.seconds) if mends else None
         if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
@@ -119,7 +129,7 @@ class Trial:
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
-    def _measured(self, before: Program, after: Program, seconds: float) -> Measurement:
+    def _measured(self, before: ProgramVersion, after: ProgramVersion, seconds: float) -> Measurement:
         """Measure a version with some of the certain changes against one with fewer.
 
         The first run of any version with changes stands for that of all.
@@ -134,7 +144,10 @@ class Trial:
         return result
 
     def _against(
-        self, programs: tuple[Program, Program], seconds: float, first: Sequence[Timed] | None = None
+        self,
+        programs: tuple[ProgramVersion, ProgramVersion],
+        seconds: float,
+        first: Sequence[TimedProcess] | None = None,
     ) -> Measurement:
         """Measure the second program against the first one, for at most `seconds`."""
         self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
@@ -146,7 +159,7 @@ class Trial:
 
     def _without_idle(
         self, versions: Versions, mends: Sequence[Mend], result: Measurement
-    ) -> tuple[tuple[Share, ...], Measurement]:
+    ) -> tuple[tuple[FixOutcome, ...], Measurement]:
         """Leave out the fixes that bring nothing, and measure what is left."""
 
         def measure(without: Sequence[Mend], seconds: float) -> Judgement:
@@ -162,8 +175,8 @@ class Trial:
         return shares, self._measured(versions.original(), versions.changed(dropped), self.wanted.seconds)
 
     def _with_proposals(
-        self, versions: Versions, proposals: Sequence[Mend], shares: tuple[Share, ...], result: Measurement | None
-    ) -> tuple[tuple[Share, ...], Measurement | None]:
+        self, versions: Versions, proposals: Sequence[Mend], shares: tuple[FixOutcome, ...], result: Measurement | None
+    ) -> tuple[tuple[FixOutcome, ...], Measurement | None]:
         """Add the proposals that are proven to the certain changes, and measure the whole.
 
         Certain changes that were not shown to bring anything are left out where a proposal is taken.
@@ -189,16 +202,21 @@ class Trial:
             return (*shares, *unsafe, *tried), result
         if idle:
             judgement = idle.test.judgement
-            shares = tuple(Share.measured(share.mend, judgement) for share in shares)
+            shares = tuple(FixOutcome.measured(share.mend, judgement) for share in shares)
         whole = self._against((original, versions.changed(out, taken)), self.wanted.seconds)
         return (*shares, *unsafe, *tried), whole
 
     def _checked(
-        self, versions: Versions, before: Program, after: Program, first: Sequence[Timed], mends: Sequence[Mend]
-    ) -> Checked:
+        self,
+        versions: Versions,
+        before: ProgramVersion,
+        after: ProgramVersion,
+        first: Sequence[TimedProcess],
+        mends: Sequence[Mend],
+    ) -> CheckResults:
         """Compare the numbers before and after these changes, and look for races; `first` are runs of both."""
         if any(timed.ranks > 1 for timed in first):
-            return Checked(Comparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
+            return CheckResults(NumbersComparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
         together = bool(first) and all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in first)
         steps = self.wanted.steps
         self.say("comparing the numbers of the first steps, and looking for races, some 15 to 60 s")
@@ -215,14 +233,14 @@ class Trial:
         try:
             numbers = compared(*_numbers(computed), others)
         except MeasureError as error:
-            numbers = Comparison("cannot_tell", 0, (), versions.in_place_of_copies(str(error)))
+            numbers = NumbersComparison("cannot_tell", 0, (), versions.in_place_of_copies(str(error)))
         guard, guard_before = guarded(copies), None
         if any(race.certain for race in guard.races):
             self.say("a race: does the original have it, too?")
             guard_before = guarded(run_all([under_guard(before, GUARD_STEPS)], together=False)[0])
-        return Checked(numbers, guard, guard_before)
+        return CheckResults(numbers, guard, guard_before)
 
-    def _verified(self, analysis: Analysis, program: Program, folder: Path) -> tuple[Verification | None, str]:
+    def _verified(self, analysis: Analysis, program: ProgramVersion, folder: Path) -> tuple[Verification | None, str]:
         if not self.wanted.verifies:
             return None, "not asked for"
         self.say("recording the changed program, some 20 to 60 s")

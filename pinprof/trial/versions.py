@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pinprof.ab import Program
+from pinprof.ab import ProgramVersion
 from pinprof.ab.checkout import moved_environment
 from pinprof.ab.copies import copied
 from pinprof.ab.worker import GuardCopies, GuardResult, NoteNumbers, Nudged, Race, Task
 from pinprof.errors import MeasureError
-from pinprof.fix import Changes, Mend
+from pinprof.fix import Mend, ProgramChanges
 from pinprof.processes import Running, running
 from pinprof.temporary import temporary_folder
 
@@ -62,17 +62,17 @@ class Versions:
 
     command: Command
     undo: ExitStack
-    changes: Changes | None = None
-    _made: dict[tuple[int, ...] | None, Program] = field(default_factory=dict)
+    changes: ProgramChanges | None = None
+    _made: dict[tuple[int, ...] | None, ProgramVersion] = field(default_factory=dict)
     _places: list[Path] = field(default_factory=list)
 
-    def original(self) -> Program:
+    def original(self) -> ProgramVersion:
         """Return the program as it is."""
         if None not in self._made:
             self._made[None] = self._program(ORIGINAL, {})
         return self._made[None]
 
-    def changed(self, without: Iterable[Mend] = (), taking: Iterable[Mend] = ()) -> Program:
+    def changed(self, without: Iterable[Mend] = (), taking: Iterable[Mend] = ()) -> ProgramVersion:
         """Return the program with the certain changes, but some, and with some proposals."""
         assert self.changes is not None, "it is planned"
         left_out, taken = list(without), list(taking)
@@ -94,13 +94,13 @@ class Versions:
             return text
         return f"{text} (it ran in a copy of {self.command.top}: files outside of that need an absolute path)"
 
-    def _program(self, name: str, changed: Mapping[Path, bytes]) -> Program:
+    def _program(self, name: str, changed: Mapping[Path, bytes]) -> ProgramVersion:
         command = self.command
         place = self.undo.enter_context(copied(command.top, command.scripts, changed))
         self._places.append(place)
         folder = place / command.here.relative_to(command.top)
         environment = moved_environment(command.top, place)
-        return Program(name, command.moved(place), folder, environment, (f"{command.top}/",))
+        return ProgramVersion(name, command.moved(place), folder, environment, (f"{command.top}/",))
 
 
 def _named(mends: Sequence[Mend]) -> str:
@@ -110,17 +110,17 @@ def _named(mends: Sequence[Mend]) -> str:
 class TaskRun(NamedTuple):
     """A run of the first steps of a version, for one task."""
 
-    program: Program
+    program: ProgramVersion
     task: Task
 
 
-def for_numbers(program: Program, steps: int, nudged: Nudged | None = None) -> TaskRun:
+def for_numbers(program: ProgramVersion, steps: int, nudged: Nudged | None = None) -> TaskRun:
     """Return the run that notes what the first steps compute."""
     own = replace(program, environment={**program.environment, **SAME_NUMBERS})
     return TaskRun(own, NoteNumbers(steps=steps, nudged=nudged))
 
 
-def under_guard(program: Program, steps: int) -> TaskRun:
+def under_guard(program: ProgramVersion, steps: int) -> TaskRun:
     """Return the run that looks for races."""
     return TaskRun(program, GuardCopies(steps=steps))
 

@@ -11,8 +11,8 @@ from pinprof.verdict.limits import (
     INPUT,
     IRREGULAR,
     LIMITS,
-    Cost,
     Limit,
+    LimitCost,
     LimitName,
 )
 from pinprof.verdict.verdict import UNTOLD, Verdict, judge
@@ -29,8 +29,8 @@ __all__ = [
     "IRREGULAR",
     "LIMITS",
     "UNTOLD",
-    "Cost",
     "Limit",
+    "LimitCost",
     "LimitName",
     "Verdict",
     "judge",

@@ -34,7 +34,7 @@ NOT_AGAIN: Final = frozenset({"first", "compile"})
 
 
 @dataclass(frozen=True)
-class Cost:
+class LimitCost:
     """What a limit costs a step, in ns."""
 
     cause: LimitName
@@ -47,7 +47,7 @@ class Cost:
         return self.range_ns[0] > 0
 
 
-CostOf: TypeAlias = Callable[[LimitName, Rerun], Cost]
+CostOf: TypeAlias = Callable[[LimitName, Rerun], LimitCost]
 """Returns what the limit of this name costs."""
 
 
@@ -75,7 +75,7 @@ class Limit:
 def without(step_of: Callable[[Rerun], float]) -> CostOf:
     """Return how to tell the cost of a limit without which the step takes so long, in ns."""
 
-    def cost(name: LimitName, rerun: Rerun) -> Cost:
+    def cost(name: LimitName, rerun: Rerun) -> LimitCost:
         replay, step = rerun.replay, rerun.replay.step
         saved, shown = max(replay.step_ns - step_of(rerun), 0.0), shown_of(rerun.profile, name)
         ns = low = high = min(saved, shown)
@@ -85,7 +85,7 @@ def without(step_of: Callable[[Rerun], float]) -> CostOf:
         low, high = (1 - UNSURE_CHANGE) * low - unsure, (1 + UNSURE_CHANGE) * high + unsure
         if name == COMMUNICATION and step.source == "estimated":
             high = max(high, min(shown, replay.step_ns))  # a host that is faster than estimated waits for them
-        return Cost(name, ns, (max(low, 0.0), min(high, max(replay.step_ns, (step.range_ns or (0.0, 0.0))[1]))))
+        return LimitCost(name, ns, (max(low, 0.0), min(high, max(replay.step_ns, (step.range_ns or (0.0, 0.0))[1]))))
 
     return cost
 
@@ -102,23 +102,23 @@ def shown_of(profile: Profile, name: LimitName) -> float:
     return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)
 
 
-def of_gpu_work(name: LimitName, rerun: Rerun) -> Cost:
+def of_gpu_work(name: LimitName, rerun: Rerun) -> LimitCost:
     """Return what the GPU's own work costs: what nothing but less of it, or a faster GPU, shortens."""
     mean, step_ns = busiest(rerun.profile), rerun.replay.step_ns
     division = divide(rerun.profile, mean) if mean else None
     work = division.kernels_ns + division.memsets_ns if division else rerun.details.steps.busy_ns or 0.0
     ns = min(work, step_ns)
-    return Cost(name, ns, ((1 - NOISE) * ns, min((1 + NOISE) * ns, step_ns)))
+    return LimitCost(name, ns, ((1 - NOISE) * ns, min((1 + NOISE) * ns, step_ns)))
 
 
-def of_irregular_steps(name: LimitName, rerun: Rerun) -> Cost:
+def of_irregular_steps(name: LimitName, rerun: Rerun) -> LimitCost:
     """Return what steps cost that take longer than the others and will recur."""
     ns = sum(
         irregular.per_step_ns
         for irregular in rerun.profile.unlike
         if irregular.reason not in NOT_AGAIN and (irregular.every is not None or irregular.count > 1)
     )
-    return Cost(name, ns, (ns, ns))
+    return LimitCost(name, ns, (ns, ns))
 
 
 LIMITS: Final[Mapping[LimitName, Limit]] = {

@@ -13,7 +13,7 @@ from pinprof.measurement.division import busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
-from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, Cost, LimitName
+from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitCost, LimitName
 from pinprof.verdict.rerun import Rerun
 
 WORTH: Final = 0.1
@@ -39,19 +39,19 @@ class Verdict:
     """The limit whose cost is certainly not 0; None where that cannot be told."""
     step_ns: float | None
     """The step without the profiler, whose costs these are."""
-    costs: tuple[Cost, ...] = ()
+    costs: tuple[LimitCost, ...] = ()
     """What each cause costs, the largest first; they overlap and do not add up."""
     awaited: float = 0.0
     """Copies to the GPU per step that the host awaits one by one, where most of what copies cost is the GPU's idle time
     behind these waits; else 0."""
 
     @property
-    def cost(self) -> Cost | None:
+    def cost(self) -> LimitCost | None:
         """What the cause costs; None where there is none."""
         return next((cost for cost in self.costs if cost.cause == self.cause), None)
 
     @property
-    def between(self) -> tuple[Cost, ...]:
+    def between(self) -> tuple[LimitCost, ...]:
         """What may cost the step most where no cause is named, the largest first."""
         if self.cause is not None:
             return ()
@@ -73,7 +73,7 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     return Verdict(_cause(by_cause, step), step, costs, awaited_copies(details, profile, by_cause[COPY]))
 
 
-def _cause(costs: Mapping[LimitName, Cost], step_ns: float) -> LimitName | None:
+def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
     """Return the cause that costs most; None where its range holds 0, and no other of the same size is certain."""
     host, gpu = costs[HOST], costs[GPU]
     others = [costs[cause] for cause in CAUSES if cause not in (HOST, GPU)]
@@ -91,7 +91,7 @@ def _cause(costs: Mapping[LimitName, Cost], step_ns: float) -> LimitName | None:
     return next((cost.cause for cost in likely if cost.is_certain), None)
 
 
-def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[Cost, ...]:
+def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitCost, ...]:
     """Return what each limit costs the step without the profiler, the largest first; they overlap.
 
     `replay` is of this trace alone, and runs.
@@ -101,19 +101,19 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[Cost, 
     return tuple(sorted(costs, key=lambda cost: -cost.ns))
 
 
-def _of_many_launches(costs: list[Cost], profile: Profile) -> list[Cost]:
+def _of_many_launches(costs: list[LimitCost], profile: Profile) -> list[LimitCost]:
     """Return the costs, with that of launches no larger than their number explains: the rest is of a few long ones."""
     most = profile.launches.many_ns if profile.launches else inf
     rest = max(next(cost.ns for cost in costs if cost.cause == LAUNCH) - most, 0.0)
     return [_less(cost, rest) if cost.cause in (LAUNCH, HOST) else cost for cost in costs] if rest else costs
 
 
-def _less(cost: Cost, ns: float) -> Cost:
+def _less(cost: LimitCost, ns: float) -> LimitCost:
     low, high = cost.range_ns
-    return Cost(cost.cause, max(cost.ns - ns, 0.0), (max(low - ns, 0.0), max(high - ns, 0.0)))
+    return LimitCost(cost.cause, max(cost.ns - ns, 0.0), (max(low - ns, 0.0), max(high - ns, 0.0)))
 
 
-def awaited_copies(details: Details, profile: Profile, cost: Cost) -> float:
+def awaited_copies(details: Details, profile: Profile, cost: LimitCost) -> float:
     """Return how many copies to the GPU per step the host awaits one by one; 0 where that is not most of their cost.
 
     `cost` is that of copies. It is mostly of waits where less than half of it is time in which copies run alone, and

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.ab import Bounds, Program, Wishes, measure_versions
+from pinprof.ab import Bounds, ProgramVersion, Wishes, measure_versions
 from pinprof.ab.plan import Plan, beside_workers, in_one_turn, of_known_steps
 from pinprof.ab.runs import Run, pairs_at_once, take_turns
-from pinprof.ab.times import Pair, Timed, read_times
+from pinprof.ab.times import Pair, TimedProcess, read_times
 from pinprof.ab.versions import Turns
 from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
 from pinprof.report.ab.text import how_measured
 
 GIB = 2**30
-FIRST = Timed((np.array([2e6] * 200),), 10, "optimizer", "H200", (), 1, 0, 0.01)
+FIRST = TimedProcess((np.array([2e6] * 200),), 10, "optimizer", "H200", (), 1, 0, 0.01)
 PROGRAM = """
 import sys, time, torch
 net = torch.nn.Linear(2, 1)
@@ -47,7 +47,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (replace(FIRST, gpu=None, gpu_memory=None), 8),
     ],
 )
-def test_as_many_start_as_have_room(machine: None, first: Timed, pairs: int) -> None:
+def test_as_many_start_as_have_room(machine: None, first: TimedProcess, pairs: int) -> None:
     assert pairs_at_once(8, [FIRST, first]) == pairs
     assert pairs_at_once(0, [FIRST, first]) == 0
 
@@ -89,7 +89,7 @@ def test_a_program_with_workers_takes_as_many_turns_as_its_steps_allow(
 def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
     (tmp_path / "train.py").write_text(PROGRAM)
-    slow, fast = (Program(name, ("train.py", name), tmp_path) for name in ("0.004", "0.001"))
+    slow, fast = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("0.004", "0.001"))
     made = measure_versions((slow, fast), Wishes(Bounds(0.02, 200.0, 0.6), 0.2, "steps", StepOptions(), 2))
     assert len(made.test.pairs) >= 2
     assert all(pair.usual.value < -0.3 for pair in made.test.pairs)
@@ -99,7 +99,7 @@ def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("warm")
 def test_a_program_that_fails_is_told_also_ahead(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('no data')")
-    one, other = (Program(name, ("train.py", name), tmp_path) for name in "ab")
+    one, other = (ProgramVersion(name, ("train.py", name), tmp_path) for name in "ab")
     with pytest.raises(MeasureError, match="no data"):
         measure_versions((one, other), Wishes(Bounds(0.02, 30.0), 0.2, "auto", StepOptions(), 2))
 
@@ -121,11 +121,11 @@ for x in torch.utils.data.DataLoader(Made(), batch_size=None, num_workers=1):
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[TimedProcess]:
     """Let two pairs start at once, and return what all processes have timed."""
-    timed: list[Timed] = []
+    timed: list[TimedProcess] = []
 
-    def take(programs: Sequence[Program], runs: Sequence[Run], plan: Plan, first: int) -> Pair:
+    def take(programs: Sequence[ProgramVersion], runs: Sequence[Run], plan: Plan, first: int) -> Pair:
         pair = take_turns(programs, runs, plan, first)
         timed.extend(read_times(run.folder) for run in runs)
         return pair
@@ -137,10 +137,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
-def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Timed]) -> None:
+def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[TimedProcess]) -> None:
     """The worker makes a batch in 20 ms: if it went on in the other's turn, there were ten steps of 16 ms in each."""
     (tmp_path / "train.py").write_text(WITH_WORKER)
-    slow, fast = (Program(name, ("train.py", name), tmp_path) for name in ("0.015", "0.001"))
+    slow, fast = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("0.015", "0.001"))
     made = measure_versions((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", StepOptions(), 2))
     assert (made.turns, made.why_runs, made.plan.settling) == ("steps", "", 3)
     assert made.plan.turns in {2, 4}
@@ -160,10 +160,10 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
     ("wanted", "why"), [("runs", ""), ("auto", "too few steps in --seconds for turns beside them")]
 )
 def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
-    tmp_path: Path, started: list[Timed], wanted: Turns, why: str
+    tmp_path: Path, started: list[TimedProcess], wanted: Turns, why: str
 ) -> None:
     (tmp_path / "train.py").write_text(WITH_WORKER)
-    one, other = (Program(name, ("train.py", "0"), tmp_path) for name in "ab")
+    one, other = (ProgramVersion(name, ("train.py", "0"), tmp_path) for name in "ab")
     made = measure_versions((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, StepOptions(), 2))
     assert made.turns == "runs"
     assert made.why_runs.endswith(why)

@@ -7,7 +7,7 @@ import pytest
 from host_builder import host_profile
 from trace_builder import TraceBuilder
 
-from pinprof.ab.causes import Cause, Changes, Code, find_changes, place_of
+from pinprof.ab.causes import LikelyCause, RecordedChanges, VersionFiles, find_changes, place_of
 from pinprof.ab.recorded import Clocks, ClockWatch
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
@@ -35,10 +35,10 @@ def before(tmp_path: Path) -> Analysis:
     return traced(tmp_path, "before")
 
 
-NO_CODE = Code(Path(), ()), Code(Path(), ())
+NO_CODE = VersionFiles(Path(), ()), VersionFiles(Path(), ())
 
 
-def first(changes: Changes) -> tuple[str, str]:
+def first(changes: RecordedChanges) -> tuple[str, str]:
     return changes.causes[0].kind, cause(changes.causes[0])
 
 
@@ -78,7 +78,9 @@ def test_a_line_in_which_the_host_is_longer_is_the_cause_and_lines_that_moved_ar
     for name, text in (("a", "go()\nend()\n"), ("b", "go()\nwork()\nend()\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text(text)
-        codes.append(Code(tmp_path / name, (str(tmp_path / name / "train.py"), str(tmp_path / name / "gone.py"))))
+        codes.append(
+            VersionFiles(tmp_path / name, (str(tmp_path / name / "train.py"), str(tmp_path / name / "gone.py")))
+        )
     old, new = (90, "train.py:1:main"), (12, "train.py:2:main > torch/nn.py:9:forward")
     one = sampled(before, old, (9, "train.py:2:main"))  # end() is the second line here
     changes = find_changes(one, sampled(before, old, new, (9, "train.py:3:main")), 200e3, (codes[0], codes[1]))
@@ -90,9 +92,9 @@ def test_a_line_in_which_the_host_is_longer_is_the_cause_and_lines_that_moved_ar
 
 def test_a_number_that_explains_a_part_comes_before_other_numbers_and_these_before_times() -> None:
     line, small, large = (
-        Cause("line", "work()", "", None, (0.0, 100e3)),
-        Cause("op", "aten::empty", "", (1, 2), (1e3, 2e3)),
-        Cause("op", "aten::mm", "", (1, 2), (100e3, 200e3)),
+        LikelyCause("line", "work()", "", None, (0.0, 100e3)),
+        LikelyCause("op", "aten::empty", "", (1, 2), (1e3, 2e3)),
+        LikelyCause("op", "aten::mm", "", (1, 2), (100e3, 200e3)),
     )
     assert sorted([line, small, large], key=lambda change: place_of(change, 100e3)) == [large, small, line]
 

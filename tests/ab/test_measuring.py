@@ -19,15 +19,17 @@ import pytest
 
 from pinprof.ab.plan import Plan
 from pinprof.ab.sequential_test import Bounds
-from pinprof.ab.times import Difference, OtherStepsError, Pair, Timed, read_times, refuse_other_steps
+from pinprof.ab.times import Difference, OtherStepsError, Pair, TimedProcess, read_times, refuse_other_steps
 from pinprof.ab.versions import Wishes, measure_versions
-from pinprof.ab.worker import NoteNumbers, Program, StepOptions, WorkerConfig
+from pinprof.ab.worker import NoteNumbers, ProgramVersion, StepOptions, WorkerConfig
 from pinprof.errors import MeasureError
 from pinprof.processes import running
-from pinprof.trace.run_log import CHECKPOINT, EVALUATION, PLAIN, SETTLING, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, EVALUATION, PLAIN, SETTLING, IrregularWork, RunLog
 
 
-def run_log(windows: list[tuple[str, int]], steps: list[int], *work: Work, gpu: list[int] | None = None) -> RunLog:
+def run_log(
+    windows: list[tuple[str, int]], steps: list[int], *work: IrregularWork, gpu: list[int] | None = None
+) -> RunLog:
     nothing = (0,) * len(steps)
     return RunLog(0, tuple(windows), tuple(steps), nothing, nothing, tuple(gpu or nothing), 0, work=work)
 
@@ -36,8 +38,8 @@ def write_times(path: Path, log: RunLog, **more: object) -> None:
     path.write_text(json.dumps({"pinprof_run": asdict(log), "pinprof": {"marker": "optimizer", "gpu": None}, **more}))
 
 
-def timed(*turns: list[float], warmup: int = 10) -> Timed:
-    return Timed(tuple(map(np.array, turns)), warmup, "optimizer", None, (), 1, 0, None)
+def timed(*turns: list[float], warmup: int = 10) -> TimedProcess:
+    return TimedProcess(tuple(map(np.array, turns)), warmup, "optimizer", None, (), 1, 0, None)
 
 
 # ---------------------------------------------------------------- what a run has written
@@ -71,13 +73,15 @@ def test_the_time_by_the_clock_is_kept_beside(tmp_path: Path) -> None:
 
 
 def test_steps_with_an_evaluation_or_a_checkpoint_do_not_count(tmp_path: Path) -> None:
-    log = run_log([(PLAIN, 6)], [1, 90, 1, 1, 80, 1], Work(1, EVALUATION), Work(4, CHECKPOINT))
+    log = run_log([(PLAIN, 6)], [1, 90, 1, 1, 80, 1], IrregularWork(1, EVALUATION), IrregularWork(4, CHECKPOINT))
     write_times(tmp_path / "times.json", log)
     assert read_times(tmp_path).steps.tolist() == [1, 1, 1, 1]
 
 
 def test_work_in_most_steps_is_a_part_of_the_step(tmp_path: Path) -> None:
-    write_times(tmp_path / "times.json", run_log([(PLAIN, 3)], [7, 8, 9], *(Work(at, EVALUATION) for at in range(3))))
+    write_times(
+        tmp_path / "times.json", run_log([(PLAIN, 3)], [7, 8, 9], *(IrregularWork(at, EVALUATION) for at in range(3)))
+    )
     assert read_times(tmp_path).steps.tolist() == [7, 8, 9]
 
 
@@ -177,7 +181,7 @@ def test_programs_are_run_by_workers(tmp_path: Path) -> None:
     task = NoteNumbers(steps=3)
 
     def last(*words: str) -> WorkerConfig:
-        command = Program("it", words, tmp_path).worker_command(task, tmp_path / "numbers.json")
+        command = ProgramVersion("it", words, tmp_path).worker_command(task, tmp_path / "numbers.json")
         assert command[3] == "worker"
         return msgspec.json.decode(Path(command[4]).read_bytes(), type=WorkerConfig)
 
@@ -197,7 +201,7 @@ def test_a_command_that_cannot_run_is_told_before_the_other_version_runs(tmp_pat
     (tmp_path / "train.py").write_text("")
     told: list[str] = []
     for words in (("gone.py",), ("make",)):
-        programs = (Program("good", ("train.py",), tmp_path), Program("bad", words, tmp_path))
+        programs = (ProgramVersion("good", ("train.py",), tmp_path), ProgramVersion("bad", words, tmp_path))
         with pytest.raises(MeasureError, match=r"bad: there is no script|make: not a command"):
             measure_versions(programs, Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
     assert told == []
@@ -290,7 +294,7 @@ while True:
 @pytest.mark.slow  # four processes that import torch
 def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    quick, slow = (Program(name, ("train.py", name), tmp_path) for name in ("1", "30"))
+    quick, slow = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("1", "30"))
     told: list[str] = []
     made = measure_versions((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
     assert made.turns == "steps"
@@ -325,7 +329,7 @@ def test_a_pair_with_other_steps_is_measured_again(
     monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [timed([1e6] * 50)])
     monkeypatch.setattr("pinprof.ab.versions.StartedPairs.pair", measure)
     monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
-    programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
+    programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", StepOptions(), 1)
     if measured is None:
         with pytest.raises(MeasureError, match="another one"):
@@ -354,7 +358,7 @@ def test_a_program_with_few_steps_takes_fewer_turns_and_with_too_few_none(
     monkeypatch.setattr("pinprof.ab.versions.StartedPairs", started)
     monkeypatch.setattr("pinprof.ab.versions.one_after_the_other", lambda *_: None)
     monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
-    programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
+    programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     made = measure_versions(programs, Wishes(Bounds(seconds=1.0), 3.0, "auto", StepOptions(), 1))
     assert (made.turns, made.plan.turns, made.why_runs) == ("runs" if why else "steps", turns, why)
 
@@ -362,14 +366,14 @@ def test_a_program_with_few_steps_takes_fewer_turns_and_with_too_few_none(
 def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def first(programs: list[Program], *_: object) -> list[Timed]:
+    def first(programs: list[ProgramVersion], *_: object) -> list[TimedProcess]:
         (program,) = programs
         asked.append(program.name)
         return [replace(timed([1e6] * 50), marker=ROUNDS if program.name == "new" else "optimizer step (Adam)")]
 
     (tmp_path / "train.py").write_text("")
     monkeypatch.setattr("pinprof.ab.versions.time_first", first)
-    programs = Program("old", ("train.py",), tmp_path), Program("new", ("train.py",), tmp_path)
+    programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     with pytest.raises(MeasureError, match=f"of new one {re.escape(ROUNDS)}"):
         measure_versions(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", StepOptions(), 1))
     assert asked == ["old", "new"] * 3
@@ -378,6 +382,6 @@ def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch:
 @pytest.mark.usefixtures("warm")
 def test_a_failure_is_told_with_the_last_lines(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    good, broken = (Program(name, ("train.py", name), tmp_path) for name in ("1", "broken"))
+    good, broken = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("1", "broken"))
     with pytest.raises(MeasureError, match=r"broken: the program failed with exit status 1: .*no such thing"):
         measure_versions((broken, good), Wishes(Bounds(seconds=60.0), seconds=0.1))

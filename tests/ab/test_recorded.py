@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.ab.recorded import NeverRecordedError, record_one
-from pinprof.ab.worker import AUTO, Program, StepOptions
+from pinprof.ab.worker import AUTO, ProgramVersion, StepOptions
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import PLAIN
 
@@ -32,7 +32,7 @@ def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
     epochs: int, fewest: int, most: int, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
-    program = Program("before", (sys.executable, "train.py", f"{epochs}"), tmp_path)
+    program = ProgramVersion("before", (sys.executable, "train.py", f"{epochs}"), tmp_path)
     path, _ = record_one(program, StepOptions(max_warmup=10), tmp_path / "out", seconds=1.0)
     run = read_trace(str(path)).run
     assert run is not None
@@ -41,7 +41,7 @@ def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
 
 def test_a_program_that_fails_runs_once(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('ran', file=open('ran.txt', 'a')); raise ValueError('no data')")
-    program = Program("before", (sys.executable, "train.py"), tmp_path)
+    program = ProgramVersion("before", (sys.executable, "train.py"), tmp_path)
     with pytest.raises(NeverRecordedError, match=r"it could not be recorded: the program failed .*no data"):
         record_one(program, AUTO, tmp_path / "out", seconds=1.0)
     assert (tmp_path / "ran.txt").read_text() == "ran\n"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs_of_noise import NOISES, simulated
 
-from pinprof.ab.sequential_test import Bounds, Progress, SequentialTest, differences, is_uneven, run_test
+from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest, differences, is_uneven, run_test
 from pinprof.ab.statistics import (
     CANNOT_TELL,
     FALSE_ALARMS,
@@ -185,7 +185,7 @@ class Turned:
             first, (1.0, exp(difference)), (1.0, exp(difference)), Difference(difference), Difference(difference)
         )
 
-    def run_test(self, bounds: Bounds, tell: Callable[[Progress], None] = lambda _: None) -> SequentialTest:
+    def run_test(self, bounds: Bounds, tell: Callable[[PairsProgress], None] = lambda _: None) -> SequentialTest:
         return run_test(self.pair, bounds, tell=tell, clock=lambda: self.now, rng=Random(3))
 
 
@@ -235,7 +235,7 @@ def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
 
 def test_pairs_that_agree_go_on_to_the_fewest_that_can_tell() -> None:
     bounds = Bounds(seconds=6 * 60, overtime=1.0)
-    told: list[Progress] = []
+    told: list[PairsProgress] = []
     test = Turned([0.9] * 20).run_test(bounds, tell=told.append)
     assert (len(test.pairs), test.judgement.verdict) == (9, SLOWER)
     assert [progress.certain_in_s for progress in told][5:] == [0, 180, 120, 60]

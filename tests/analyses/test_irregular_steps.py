@@ -12,7 +12,7 @@ from pinprof.measurement.measure import measure
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
 from pinprof.trace.collectives import match_collectives
-from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, IrregularWork, RunLog
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:
@@ -80,7 +80,13 @@ def test_the_report_tells_of_it(tmp_path: Path) -> None:
 def test_the_report_tells_what_was_noted_in_it(tmp_path: Path) -> None:
     path = steps_of(1000, 1010, 9000, 990, 1000, 1000).write(tmp_path / "trace.json")
     windows = (("warm-up", 4), ("recorded", 6))
-    log = RunLog(0, windows, *((0,) * 10,) * 4, 0, work=(Work(6, EVALUATION), Work(6, CHECKPOINT), Work(7, EPOCH)))
+    log = RunLog(
+        0,
+        windows,
+        *((0,) * 10,) * 4,
+        0,
+        work=(IrregularWork(6, EVALUATION), IrregularWork(6, CHECKPOINT), IrregularWork(7, EPOCH)),
+    )
     store(path, {RUN_KEY: log})
     (doubt,) = (doubt for doubt in measure(read_trace(path)).doubts if doubt.check == "irregular_steps")
     assert "; it has an evaluation and saving a checkpoint in it, which adds 1.33 ms" in doubt.effect
@@ -94,7 +100,12 @@ def test_where_half_of_the_steps_evaluate_only_the_other_half_are_usual(
     path = steps_of(4000, 1000, 4100, 1010, 4000).write(tmp_path / "trace.json")
     windows = (("plain", 5), ("recorded", 5))
     store(
-        path, {RUN_KEY: RunLog(0, windows, *((0,) * 10,) * 4, 0, work=tuple(Work(5 + at, EVALUATION) for at in noted))}
+        path,
+        {
+            RUN_KEY: RunLog(
+                0, windows, *((0,) * 10,) * 4, 0, work=tuple(IrregularWork(5 + at, EVALUATION) for at in noted)
+            )
+        },
     )
     found = details_of(read_trace(path))
     assert [step.step for step in found.irregular] == left_out

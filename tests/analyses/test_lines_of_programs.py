@@ -15,8 +15,8 @@ from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
 from pinprof.trace import read_trace
-from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, SourceLine, Watched, WatchedWait
-from pinprof.trace.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH, RunLog, Work
+from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, DebugModeWaits, SourceLine, WatchedWait
+from pinprof.trace.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH, IrregularWork, RunLog
 from pinprof.trace.tables import Trace
 
 CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
@@ -75,7 +75,7 @@ def built(program: Program, steps: range, *, marked: bool = False) -> tuple[Trac
     return builder, truth
 
 
-def watched(program: Program, steps: range) -> Watched:
+def watched(program: Program, steps: range) -> DebugModeWaits:
     waiting = [number for number, statement in enumerate(program) if statement.waits]
     sequences = {tuple(place for place, number in enumerate(waiting) if program[number].runs(step)) for step in steps}
     at = {number: [step - steps.start for step in steps if program[number].runs(step)] for number in waiting}
@@ -86,7 +86,7 @@ def watched(program: Program, steps: range) -> Watched:
     ]
     seen = [place for place, wait in enumerate(waits) if wait.at]
     index = {place: number for number, place in enumerate(seen)}
-    return Watched(
+    return DebugModeWaits(
         len(steps),
         tuple(waits[place] for place in seen),
         tuple(tuple(index[place] for place in sequence) for sequence in sequences),
@@ -132,7 +132,7 @@ def given(
             (WATCH, watching),
         )
         count = sum(steps for _, steps in windows)
-        work = tuple(Work(step, EVALUATION) for step in evaluations)
+        work = tuple(IrregularWork(step, EVALUATION) for step in evaluations)
         run = RunLog(0, windows, (1,) * count, *((0,) * count,) * 3, 0, work=work)
         builder.metadata[RUN_KEY] = msgspec.to_builtins(run)
     trace = read(builder, folder)
@@ -355,7 +355,7 @@ def given_of_plays(folder: Path, *, silent: bool = False) -> list[tuple[int, int
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     waits = [WatchedWait(line_at(number), name, name, "main", 40, (0, 7)) for number, name in enumerate(ASKED)]
     sequences = [(OBSERVATION, ACTION) * actions + (BATCH,) * 5 for actions in range(4)]
-    seen = Watched(200, tuple(waits), (*sequences, *((*sequence, WRITTEN) for sequence in sequences)))
+    seen = DebugModeWaits(200, tuple(waits), (*sequences, *((*sequence, WRITTEN) for sequence in sequences)))
     builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen)
     trace = read(builder, folder)
     found = [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))]

@@ -1,9 +1,9 @@
 """Waits of two traces, matched: each site is `(cause, function, line)`."""
 
 from pinprof.analyses.syncs import Match, Site, match_sites
-from pinprof.analyses.syncs.sites import Cost
+from pinprof.analyses.syncs.sites import WaitCost
 
-NOTHING = Cost(0, 0, 0, 0, 0, 0, 0)
+NOTHING = WaitCost(0, 0, 0, 0, 0, 0, 0)
 
 
 def site(cause: str, function: str, line: int | None = None, op: str = "aten::item") -> Site:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
 from pinprof.analyses.whole_run.regular_step import timed_regular_step
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, Later, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, IrregularWork, Later, RunLog
 
 MS = 1_000_000
 VALIDATE = Place("train.py", 40, "validate")
@@ -42,7 +42,9 @@ def test_a_run_without_steps_has_nothing_but_its_ends() -> None:
 
 
 def test_the_regular_step_leaves_an_evaluation_out() -> None:
-    log = replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=(Work(12, EVALUATION, 0, 0),), places=(VALIDATE,))
+    log = replace(
+        run(*[10.0] * 12, 500.0, *[10.0] * 12), work=(IrregularWork(12, EVALUATION, 0, 0),), places=(VALIDATE,)
+    )
     whole = sum_up_run(log)
     assert whole.timed is not None
     assert (whole.timed.steps, whole.timed.step_ns, whole.timed.range_ns) == (24, 10 * MS, (9.95 * MS, 10.05 * MS))
@@ -90,7 +92,7 @@ def test_parts_of_a_run_show_that_the_machine_changes() -> None:
 def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     """Behind a profiler launches are slower, so that all steps from there on are longer."""
     log = run(*[10.0] * 80, *[18.0] * 20, windows=(("plain", 80), ("watch", 20)))
-    whole = sum_up_run(replace(log, work=tuple(Work(step, EVALUATION) for step in range(100))))
+    whole = sum_up_run(replace(log, work=tuple(IrregularWork(step, EVALUATION) for step in range(100))))
     assert whole.irregular == ()
     assert whole.regular == 100
     assert whole.timed is not None
@@ -101,7 +103,7 @@ def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
 def test_an_evaluation_in_each_second_step_is_not_the_step(begin: int) -> None:
     """As with two batches in an epoch: what is usual cannot be told by the times, for neither kind is rare."""
     times = [(40.0 if step % 2 == begin else 10.0) + 0.1 * (step % 3) for step in range(61)]
-    log = replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(begin, 61, 2)))
+    log = replace(run(*times), work=tuple(IrregularWork(step, EVALUATION) for step in range(begin, 61, 2)))
     whole = sum_up_run(log)
     assert whole.timed is not None
     assert whole.timed.steps == whole.regular == (30 if begin == 0 else 31)
@@ -113,12 +115,12 @@ def test_an_evaluation_in_each_second_step_is_not_the_step(begin: int) -> None:
 
 def test_noted_work_that_takes_no_time_makes_no_step_unlike() -> None:
     times = [10.0 + 0.1 * (step % 3) for step in range(60)]
-    whole = sum_up_run(replace(run(*times), work=tuple(Work(step, EVALUATION) for step in range(0, 60, 2))))
+    whole = sum_up_run(replace(run(*times), work=tuple(IrregularWork(step, EVALUATION) for step in range(0, 60, 2))))
     assert (whole.regular, whole.irregular) == (60, ())
 
 
 def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest() -> None:
-    work = (Work(12, EVALUATION), Work(12, CHECKPOINT, 100 * MS))
+    work = (IrregularWork(12, EVALUATION), IrregularWork(12, CHECKPOINT, 100 * MS))
     assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
         "evaluation": (1, 390),
         "checkpoint": (1, 100),
@@ -126,18 +128,18 @@ def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest(
 
 
 def test_an_epoch_takes_what_was_timed_of_it_and_the_rest() -> None:
-    work = (Work(12, EPOCH, 200 * MS),)
+    work = (IrregularWork(12, EPOCH, 200 * MS),)
     assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"epoch_end": (1, 490)}
 
 
 def test_a_quick_checkpoint_in_a_long_evaluation_is_not_named() -> None:
-    work = (Work(12, EVALUATION), Work(12, CHECKPOINT, MS))
+    work = (IrregularWork(12, EVALUATION), IrregularWork(12, CHECKPOINT, MS))
     assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"evaluation": (1, 490)}
 
 
 def test_compiling_first_steps_and_what_nothing_tells_are_told_apart() -> None:
     log = run(90.0, *[10.0] * 19, 90.0, *[10.0] * 19, 90.0, *[10.0] * 10)
-    whole = sum_up_run(replace(log, work=(Work(40, COMPILE),)))
+    whole = sum_up_run(replace(log, work=(IrregularWork(40, COMPILE),)))
     assert reasons(whole) == {"first": (1, 80), "other": (1, 80), "compile": (1, 80)}
 
 
@@ -192,7 +194,7 @@ def test_bursts_of_input_belong_to_the_regular_step() -> None:
 
 def test_what_a_new_epoch_waits_for_does_not() -> None:
     log = run(*[10.0] * 15, 70.0, *[10.0] * 15, input_ms={15: 60.0})
-    assert reasons(sum_up_run(replace(log, work=(Work(15, EPOCH, 5 * MS),)))) == {"epoch_end": (1, 60)}
+    assert reasons(sum_up_run(replace(log, work=(IrregularWork(15, EPOCH, 5 * MS),)))) == {"epoch_end": (1, 60)}
 
 
 def test_the_time_of_the_gpu_tells_the_step_where_it_was_taken() -> None:
@@ -240,7 +242,7 @@ def test_the_steps_that_are_unlike_the_regular_one_are_told_apart() -> None:
 def test_work_that_came_regularly_is_expected_again() -> None:
     steps = [10.0] * 36
     steps[5::10] = [99.0] * 4
-    work = tuple(Work(step, EVALUATION) for step in range(5, 36, 10))
+    work = tuple(IrregularWork(step, EVALUATION) for step in range(5, 36, 10))
     assert next_irregular_work(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
     assert next_irregular_work(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
     assert next_irregular_work(run(*steps)) == Expected("logging", 10, 9)
@@ -262,7 +264,9 @@ def test_the_ledger_adds_up_to_the_run(rows: list[tuple[int, int, int, int]], da
     step, own, waited, on_gpu = zip(*rows, strict=True) if rows else ((),) * 4
     cut = data.draw(st.integers(0, len(rows)))
     kinds = st.sampled_from([EVALUATION, CHECKPOINT, EPOCH, COMPILE])
-    work = data.draw(st.lists(st.builds(Work, st.integers(0, len(rows)), kinds, st.integers(0, 900 * MS)), max_size=9))
+    work = data.draw(
+        st.lists(st.builds(IrregularWork, st.integers(0, len(rows)), kinds, st.integers(0, 900 * MS)), max_size=9)
+    )
     windows = (("warm-up", cut), ("recorded", len(rows) - cut))
     log = RunLog(7, windows, step, own, waited, on_gpu, 11, 13, tuple(work), later=Later(2, 17, 3))
     whole = sum_up_run(log)

@@ -7,27 +7,29 @@ import pytest
 
 from pinprof.capture.steps.finder import StepFinder, choose
 from pinprof.capture.steps.groups import ordinal
-from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, Event, Source
+from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, Source, StepEvent
 
 BATCH = "batch drawn from a DataLoader"
 
-TRAIN, VALID, OTHER = (Event(LOADER, name) for name in ("train", "valid", "other"))
-ADAM, CRITIC, SGD = (Event(OPTIMIZER, name, name) for name in ("Adam", "Critic", "SGD"))
-BACKWARD_PASS, OTHER_PASS = (Event(BACKWARD, ("train.py", line)) for line in (10, 20))
-MODEL, ENCODER = (Event(MODULE, name, name) for name in ("Model", "Encoder"))
+TRAIN, VALID, OTHER = (StepEvent(LOADER, name) for name in ("train", "valid", "other"))
+ADAM, CRITIC, SGD = (StepEvent(OPTIMIZER, name, name) for name in ("Adam", "Critic", "SGD"))
+BACKWARD_PASS, OTHER_PASS = (StepEvent(BACKWARD, ("train.py", line)) for line in (10, 20))
+MODEL, ENCODER = (StepEvent(MODULE, name, name) for name in ("Model", "Encoder"))
 
 
-def times(count: int, *events: Event) -> list[Event]:
+def times(count: int, *events: StepEvent) -> list[StepEvent]:
     return list(events) * count
 
 
-def follow(events: Iterable[Event], optimizers: int = 1, wanted: Source | None = None) -> tuple[StepFinder, list[int]]:
+def follow(
+    events: Iterable[StepEvent], optimizers: int = 1, wanted: Source | None = None
+) -> tuple[StepFinder, list[int]]:
     """Return the finder after these events, and at which of them a step ended."""
     finder = StepFinder(lambda: optimizers, wanted)
     return finder, [place for place, event in enumerate(events) if finder.see(event)]
 
 
-def chosen(events: Iterable[Event], optimizers: int = 1, wanted: Source | None = None) -> str | None:
+def chosen(events: Iterable[StepEvent], optimizers: int = 1, wanted: Source | None = None) -> str | None:
     return follow(events, optimizers, wanted)[0].marker or None
 
 
@@ -56,7 +58,7 @@ def test_no_loader_is_marked_by_the_optimizer() -> None:
     assert ends == [3, 4, 5]
 
 
-PROGRAMS: dict[str, tuple[list[Event], int, Event, Event | None, int]] = {
+PROGRAMS: dict[str, tuple[list[StepEvent], int, StepEvent, StepEvent | None, int]] = {
     "an evaluation after the first step": (
         [TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)],
         1,
@@ -105,7 +107,7 @@ PROGRAMS: dict[str, tuple[list[Event], int, Event, Event | None, int]] = {
 
 @pytest.mark.parametrize(("events", "optimizers", "event", "cycle", "steps"), PROGRAMS.values(), ids=PROGRAMS)
 def test_the_steps_of_a_program_are_found(
-    events: list[Event], optimizers: int, event: Event, cycle: Event | None, steps: int
+    events: list[StepEvent], optimizers: int, event: StepEvent, cycle: StepEvent | None, steps: int
 ) -> None:
     finder, ends = follow(events, optimizers)
     assert finder.choice is not None
@@ -191,14 +193,14 @@ def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
 
 
 def test_a_new_loader_in_every_epoch_is_followed() -> None:
-    epochs = (times(10, Event(LOADER, epoch), ADAM) for epoch in range(5))
+    epochs = (times(10, StepEvent(LOADER, epoch), ADAM) for epoch in range(5))
     finder, ends = follow(chain.from_iterable(epochs))
     assert finder.choice is not None
-    assert finder.choice.event == Event(LOADER, 4)
+    assert finder.choice.event == StepEvent(LOADER, 4)
     assert len(ends) >= 6 + 4 * 8
 
 
-def run_epochs(finder: StepFinder, epochs: Iterable[Event], batches: int) -> Iterator[int]:
+def run_epochs(finder: StepFinder, epochs: Iterable[StepEvent], batches: int) -> Iterator[int]:
     """Draw as a `for` loop does: once more than there are batches."""
     for draw in epochs:
         for _ in range(batches):
@@ -216,7 +218,7 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
-    epochs = [Event(LOADER, epoch) for epoch in range(6)]
+    epochs = [StepEvent(LOADER, epoch) for epoch in range(6)]
     assert sum(run_epochs(StepFinder(lambda: 1), epochs, 10)) == 60 - 3
 
 
@@ -224,7 +226,7 @@ def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> 
     finder = StepFinder(lambda: 0)
     ends = 0
     for epoch in range(6):
-        draw = Event(LOADER, epoch)
+        draw = StepEvent(LOADER, epoch)
         for _ in range(20):
             ends += finder.see(draw)
         ends += finder.see(draw)
@@ -247,7 +249,7 @@ def test_epochs_of_one_batch_have_one_step_each() -> None:
         (OPTIMIZER, times(500, TRAIN), None),
     ],
 )
-def test_a_marker_that_was_asked_for_is_kept(wanted: Source | None, events: list[Event], text: str | None) -> None:
+def test_a_marker_that_was_asked_for_is_kept(wanted: Source | None, events: list[StepEvent], text: str | None) -> None:
     assert chosen(events, wanted=wanted) == text
 
 
@@ -256,7 +258,7 @@ def test_nothing_is_chosen_from_nothing() -> None:
 
 
 def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
-    events = [*times(2, ADAM), *(Event(OPTIMIZER, number) for number in range(8)), *times(50, TRAIN)]
+    events = [*times(2, ADAM), *(StepEvent(OPTIMIZER, number) for number in range(8)), *times(50, TRAIN)]
     assert choose(events, lambda: 9) is None
 
 
@@ -374,7 +376,7 @@ def test_optimizer_steps_that_were_asked_for_are_not_grouped(wanted: Source | No
     ],
 )
 def test_the_first_steps_are_those_of_the_best_source_so_far(
-    events: list[Event], optimizers: int, steps: int, is_certain: bool
+    events: list[StepEvent], optimizers: int, steps: int, is_certain: bool
 ) -> None:
     finder, _ = follow(events, optimizers)
     assert finder.provisional == steps

@@ -15,7 +15,7 @@ from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import Clock, CudaClock, Mark
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import Later, Work
+from pinprof.trace.run_log import IrregularWork, Later
 
 MS = 1_000_000
 
@@ -152,7 +152,7 @@ def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeCl
     step(journal, clock, 1)
     journal.worked("evaluation", place=place)
     log = journal.log()
-    assert log.work == (Work(1, "checkpoint", 5, 0), Work(2, "evaluation", 0, 0))
+    assert log.work == (IrregularWork(1, "checkpoint", 5, 0), IrregularWork(2, "evaluation", 0, 0))
     assert (log.places, log.input_ns) == ((place,), (0, 110))
 
 

@@ -7,15 +7,15 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.capture.steps.finder import StepFinder
-from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, Event
+from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, StepEvent
 from pinprof.trace import read_trace
 
-DRAW = Event(LOADER, "train")
-MODEL, CRITIC_CALL = (Event(MODULE, name, name) for name in ("Model", "Critic"))
-PASS, CRITIC_PASS = (Event(BACKWARD, ("train.py", line)) for line in (10, 20))
-ADAM, CRITIC, TEMPERATURE = (Event(OPTIMIZER, name, name) for name in ("Adam", "Critic", "Temperature"))
+DRAW = StepEvent(LOADER, "train")
+MODEL, CRITIC_CALL = (StepEvent(MODULE, name, name) for name in ("Model", "Critic"))
+PASS, CRITIC_PASS = (StepEvent(BACKWARD, ("train.py", line)) for line in (10, 20))
+ADAM, CRITIC, TEMPERATURE = (StepEvent(OPTIMIZER, name, name) for name in ("Adam", "Critic", "Temperature"))
 
-STEPS: dict[str, tuple[Event, ...]] = {
+STEPS: dict[str, tuple[StepEvent, ...]] = {
     "a plain loop": (DRAW, MODEL, PASS, ADAM),
     "a loop without a loader": (MODEL, PASS, ADAM),
     "a loop without an optimizer": (MODEL, PASS),
@@ -32,14 +32,14 @@ APART_US = 10
 
 
 @programs
-def test_the_finder_of_a_program_ends_a_step_once_per_round(step: tuple[Event, ...]) -> None:
+def test_the_finder_of_a_program_ends_a_step_once_per_round(step: tuple[StepEvent, ...]) -> None:
     finder = StepFinder(lambda: len({event for event in step if event.source is OPTIMIZER}))
     ends = [place for place, event in enumerate(step * 40) if finder.see(event)]
     assert {later - earlier for earlier, later in pairwise(ends[-10:])} == {len(step)}
 
 
 @programs
-def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[Event, ...], tmp_path: Path) -> None:
+def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[StepEvent, ...], tmp_path: Path) -> None:
     builder = TraceBuilder()
     launches = [
         f"{event.source.option}{event.key}{number}"

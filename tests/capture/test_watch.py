@@ -19,7 +19,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.program.frames import REPLICAS
 from pinprof.program.waits import SYNC_WARNING, taking_warnings
 from pinprof.trace import read_trace
-from pinprof.trace.lines import Watched, WatchedWait, period
+from pinprof.trace.lines import DebugModeWaits, WatchedWait, period
 
 
 def item() -> None:
@@ -43,13 +43,13 @@ def run(window: Generator[Progress, None, None], step: Callable[[int], None], st
     return steps
 
 
-def watched(path: Path) -> Watched:
+def watched(path: Path) -> DebugModeWaits:
     watched_waits = read_trace(path).info.watched
     assert watched_waits is not None
     return watched_waits
 
 
-def at(watched: Watched) -> dict[str, tuple[tuple[int, ...], int]]:
+def at(watched: DebugModeWaits) -> dict[str, tuple[tuple[int, ...], int]]:
     return {wait.line.function: (wait.at, wait.waits) for wait in watched.waits}
 
 

@@ -11,15 +11,15 @@ import pytest
 from command_line import invoke, is_one_line_error
 from fitting import fitting
 
-from pinprof.ab import Bounds, Measurement, Program, Wishes
+from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes
 from pinprof.ab.plan import Plan
 from pinprof.ab.recorded import Recorded
 from pinprof.ab.sequential_test import run_test
-from pinprof.ab.times import Difference, Pair, Timed
+from pinprof.ab.times import Difference, Pair, TimedProcess
 from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
 
-Speeds = Callable[[Program], float]
+Speeds = Callable[[ProgramVersion], float]
 
 
 def git(folder: Path, *words: str) -> None:
@@ -39,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written_in(program: Program) -> float:
+def written_in(program: ProgramVersion) -> float:
     """Return the time of the step that the script of a version says."""
     return float((program.folder / program.words[0]).read_text().split()[0])
 
@@ -51,12 +51,14 @@ class Fake:
         self, monkeypatch: pytest.MonkeyPatch, speed: Speeds = written_in, scatter: float = 0.001, busy: float = 1.0
     ) -> None:
         self.speed, self.scatter, self.busy = speed, scatter, busy
-        self.programs: list[tuple[Program, Program]] = []
+        self.programs: list[tuple[ProgramVersion, ProgramVersion]] = []
         self.wishes: list[Wishes] = []
         monkeypatch.setattr("pinprof.ab.measure_versions", self.measure_versions)
         monkeypatch.setattr("pinprof.ab.record", self.record)
 
-    def measure_versions(self, programs: tuple[Program, Program], wishes: Wishes, **_: Any) -> Measurement:
+    def measure_versions(
+        self, programs: tuple[ProgramVersion, ProgramVersion], wishes: Wishes, **_: Any
+    ) -> Measurement:
         self.programs.append(programs)
         self.wishes.append(wishes)
         steps = [1e6 * self.speed(program) for program in programs]
@@ -71,7 +73,7 @@ class Fake:
             return Pair(first, usual, usual, told, told)
 
         test = run_test(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
-        first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
+        first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
         return Measurement(programs, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), test)
 
     def record(self, _made: Measurement, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
@@ -219,7 +221,7 @@ def test_a_folder_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: py
 
 
 def test_a_version_that_fails_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Program) -> float:
+    def fails(_: ProgramVersion) -> float:
         raise MeasureError("HEAD: the program failed with exit status 1: no data")
 
     Fake(monkeypatch, fails)

@@ -10,7 +10,7 @@ from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.cli import main
-from pinprof.hta.breakdowns import GpuShares, Kernel, LaunchTimes, StreamTimes, breakdown_of
+from pinprof.hta.breakdowns import GpuShares, KernelTimes, LaunchTimes, StreamTimes, breakdown_of
 from pinprof.report.trace.hta import to_text
 
 
@@ -36,9 +36,9 @@ def test_figures_are_those_of_hta_in_nanoseconds(tmp_path: Path) -> None:
     assert found.times == GpuShares(10_000, 70_500, 20_000, 100_500)
     assert found.overlapped is None
     assert found.kernels == (
-        Kernel("gemm", "COMPUTATION", 40_000, 40_000, 40_000),
-        Kernel("reduce", "COMPUTATION", 30_500, 30_500, 30_500),
-        Kernel("Memcpy HtoD (Pinned -> Device)", "MEMORY", 20_000, 20_000, 20_000),
+        KernelTimes("gemm", "COMPUTATION", 40_000, 40_000, 40_000),
+        KernelTimes("reduce", "COMPUTATION", 30_500, 30_500, 30_500),
+        KernelTimes("Memcpy HtoD (Pinned -> Device)", "MEMORY", 20_000, 20_000, 20_000),
     )
     assert found.launches == LaunchTimes(3, longer_than_work=1, slow=1, late=0)
     (stream,) = found.streams

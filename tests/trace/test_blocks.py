@@ -23,7 +23,7 @@ from pinprof.trace.files import open_trace
 from pinprof.trace.reader import blocks
 from pinprof.trace.reader import read as reader
 from pinprof.trace.reader.events import Event
-from pinprof.trace.reader.rows import Wanted
+from pinprof.trace.reader.rows import ReadOptions
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import Table
 
@@ -56,7 +56,7 @@ def in_one_piece(path: Path) -> Trace:
     with open_trace(str(path)) as stream:
         content = Unpacked(stream)
         data = b"".join(content)
-    read = reader._read_whole(data, Wanted(), content.lost)
+    read = reader._read_whole(data, ReadOptions(), content.lost)
     return assemble(str(path), read.metadata, read.parts, read.shared, read.cut)
 
 

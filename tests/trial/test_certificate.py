@@ -11,12 +11,12 @@ from pinprof.ab.times import Difference, Pair
 from pinprof.ab.worker import Race
 from pinprof.report.trial.text import lines, of_share, sentence
 from pinprof.rules.rule import Saving
-from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.numbers import Comparison
-from pinprof.trial.selection import Share
+from pinprof.trial.certificate import Certificate, CheckResults
+from pinprof.trial.numbers import NumbersComparison
+from pinprof.trial.selection import FixOutcome
 from pinprof.trial.versions import Guarded
 
-EQUAL = Comparison("equal", 10, ("loss",), "")
+EQUAL = NumbersComparison("equal", 10, ("loss",), "")
 RACE = Race("PIN503", "PIN503: aten::fill_ writes at train.py:3", certain=True, key=("a",))
 PERHAPS = Race("PIN506", "PIN506: a view at train.py:4", certain=False, key=("b",))
 FASTER = Judgement(8, 0.73, 0.70, 0.76, 0.02)
@@ -26,7 +26,7 @@ def certificate(
     judgement: Judgement = FASTER,
     guard: Guarded | None = None,
     before: Guarded | None = None,
-    numbers: Comparison = EQUAL,
+    numbers: NumbersComparison = EQUAL,
     fates: tuple[Any, ...] = ("kept",),
     gpu: str | None = "H200",
     predicted: tuple[float, float, float] = (0.27, 0.2, 0.3),
@@ -44,9 +44,9 @@ def certificate(
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubt=doubts.__contains__)),  # type: ignore[arg-type]
         patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
-        shares=tuple(Share(mend, fate) for fate in fates),
+        shares=tuple(FixOutcome(mend, fate) for fate in fates),
         measurement=measurement,
-        checked=Checked(numbers, guard or Guarded(copies=60), before),
+        checked=CheckResults(numbers, guard or Guarded(copies=60), before),
         verified=None,
         why_not_verified="not asked for",
         changes_numbers=False,
@@ -94,7 +94,7 @@ def test_what_may_be_a_race_is_named() -> None:
 
 
 def test_one_reason_for_numbers_and_races_is_said_once() -> None:
-    made = certificate(guard=Guarded(why="two ranks"), numbers=Comparison("cannot_tell", 0, (), "two ranks"))
+    made = certificate(guard=Guarded(why="two ranks"), numbers=NumbersComparison("cannot_tell", 0, (), "two ranks"))
     assert sentence(made).count("two ranks") == 1
 
 
@@ -134,7 +134,7 @@ def test_what_is_open_may_refute_a_prediction_but_not_support_it(
 
 def test_a_fix_that_is_left_alone_is_measured_by_the_whole() -> None:
     mend: Any = None
-    assert of_share(Share(mend, "kept", why="the others are left out")) == (
+    assert of_share(FixOutcome(mend, "kept", why="the others are left out")) == (
         "measured by the whole (the others are left out)"
     )
-    assert of_share(Share(mend, "kept", FASTER)) == "measured by itself: faster by 27 % (24 to 30 %) with it"
+    assert of_share(FixOutcome(mend, "kept", FASTER)) == "measured by itself: faster by 27 % (24 to 30 %) with it"

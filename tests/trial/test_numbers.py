@@ -8,11 +8,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from pinprof.ab import Program
+from pinprof.ab import ProgramVersion
 from pinprof.ab.worker import Nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.first_numbers import Nudge, updates_nudged
-from pinprof.trial.numbers import Comparison, Figure, Numbers, compared
+from pinprof.trial.numbers import ComputedSums, Numbers, NumbersComparison, compared
 from pinprof.trial.versions import for_numbers, run_all
 
 TRAINING = """
@@ -59,7 +59,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
         key = text, nudged, again
         if key not in seen_of:
             (folder / f"train{len(seen_of)}.py").write_text(text)
-            program = Program("it", (f"train{len(seen_of)}.py",), folder)
+            program = ProgramVersion("it", (f"train{len(seen_of)}.py",), folder)
             (seen,) = run_all([for_numbers(program, 4, nudged)], together=False)
             assert not isinstance(seen, MeasureError), seen
             seen_of[key] = Numbers.of(seen)
@@ -68,7 +68,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return numbers
 
 
-def training(run: Run, nudged: Nudged = "bits", rate: str = AS_IT_IS["LR"], **changed: str) -> Comparison:
+def training(run: Run, nudged: Nudged = "bits", rate: str = AS_IT_IS["LR"], **changed: str) -> NumbersComparison:
     """Return how a changed program compares with the one before, whose learning rate is given."""
     words = {**AS_IT_IS, "LR": rate}
 
@@ -135,7 +135,7 @@ def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> No
     (tmp_path / "none.py").write_text("print('nothing')")
     (tmp_path / "fails.py").write_text("import torch\nraise ValueError('no data')")
     seen = run_all(
-        [for_numbers(Program(name, (name,), tmp_path), 4) for name in ("none.py", "fails.py")], together=True
+        [for_numbers(ProgramVersion(name, (name,), tmp_path), 4) for name in ("none.py", "fails.py")], together=True
     )
     assert isinstance(seen[1], MeasureError)
     assert "no data" in str(seen[1])
@@ -171,7 +171,7 @@ def test_longer_updates_leave_learning_rates_as_they_were() -> None:
 
 # ---------------------------------------------------------------- the comparison itself
 
-ONE = Figure("loss", "float32", 7, (1.0, 1.0, 1.0))
+ONE = ComputedSums("loss", "float32", 7, (1.0, 1.0, 1.0))
 EPSILON = sys.float_info.epsilon * 2.0**29
 
 
@@ -208,7 +208,7 @@ def test_what_makes_other_calls_is_different() -> None:
 
 def scaled(skipped: int, *, loss: float = 1.0, fused: bool = False) -> Numbers:
     """Return the numbers of six steps by a GradScaler that skips some: a fused optimizer is called all the same."""
-    step = Figure("parameters", "float32", 9, (3.0, 3.0, 3.0))
+    step = ComputedSums("parameters", "float32", 9, (3.0, 3.0, 3.0))
     last = replace(ONE, sums=(loss, 1.0, 1.0), bits=int(7 * loss))
     steps = [(each, step) if fused or number >= skipped else (each,) for number, each in enumerate([ONE] * 5 + [last])]
     return Numbers(6, tuple(figure for both in steps for figure in both))

@@ -15,10 +15,10 @@ from command_line import invoke, is_one_line_error
 from cpu_program import SLOW_ITEM, program, recorded
 from fitting import fitting
 
-from pinprof.ab import Bounds, Measurement, Program, Wishes
+from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes
 from pinprof.ab.plan import Plan
 from pinprof.ab.sequential_test import run_test
-from pinprof.ab.times import Difference, Pair, Timed
+from pinprof.ab.times import Difference, Pair, TimedProcess
 from pinprof.ab.worker import GuardCopies
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
@@ -42,7 +42,7 @@ RACE = {
 }
 
 
-def text_of(version: Program) -> str:
+def text_of(version: ProgramVersion) -> str:
     return (version.folder / "slow.py").read_text()
 
 
@@ -91,7 +91,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
     def made_up(speed: Speeds) -> list[tuple[str, str]]:
         compared: list[tuple[str, str]] = []
 
-        def measure_versions(versions: tuple[Program, Program], wishes: Wishes, **_: Any) -> Measurement:
+        def measure_versions(versions: tuple[ProgramVersion, ProgramVersion], wishes: Wishes, **_: Any) -> Measurement:
             compared.append((versions[0].name, versions[1].name))
             steps = [1e6 * speed(text_of(version)) for version in versions]
             number = 0
@@ -104,7 +104,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
                 return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), told, told)
 
             test = run_test(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
-            first = [Timed((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
+            first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
             return Measurement(versions, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), test)
 
         monkeypatch.setattr(trial, "measure_versions", measure_versions)

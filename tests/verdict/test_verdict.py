@@ -15,7 +15,7 @@ from pinprof.report.trace.text import to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
-from pinprof.verdict import CAUSES, LIMITS, Cost, LimitName, Verdict
+from pinprof.verdict import CAUSES, LIMITS, LimitCost, LimitName, Verdict
 from pinprof.verdict.verdict import _cause
 
 US = 1000.0
@@ -129,10 +129,10 @@ def test_the_cause_of_a_recorded_step_is_named(name: str, cause: str, saving_ms:
 MS = 1_000_000.0
 
 
-def costs_that_are(**ranges: tuple[float, float, float]) -> dict[LimitName, Cost]:
+def costs_that_are(**ranges: tuple[float, float, float]) -> dict[LimitName, LimitCost]:
     """Costs in ms with their ranges; what is not named costs nothing."""
     named = {cause: ranges.get(cause, (0.0, 0.0, 0.0)) for cause in CAUSES}
-    return {cause: Cost(cause, ns * MS, (low * MS, high * MS)) for cause, (low, ns, high) in named.items()}
+    return {cause: LimitCost(cause, ns * MS, (low * MS, high * MS)) for cause, (low, ns, high) in named.items()}
 
 
 @pytest.mark.parametrize(

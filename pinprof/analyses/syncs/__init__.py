@@ -13,7 +13,7 @@ from pinprof.analyses.syncs.causes import (
 from pinprof.analyses.syncs.matches import GONE, Match, SiteCount, match_sites
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.analyses.syncs.removal import VERDICTS
-from pinprof.analyses.syncs.sites import BareSite, Cost, Site, SiteIdentity, Stalled, Syncs, by_line, measure_syncs
+from pinprof.analyses.syncs.sites import BareSite, Site, SiteIdentity, Stalled, Syncs, WaitCost, by_line, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "WAITS",
     "BareSite",
     "Cause",
-    "Cost",
     "Match",
     "Site",
     "SiteCount",
@@ -35,6 +34,7 @@ __all__ = [
     "Stalled",
     "Stalls",
     "Syncs",
+    "WaitCost",
     "by_line",
     "in_library",
     "label_of",

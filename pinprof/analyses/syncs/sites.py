@@ -47,7 +47,7 @@ class Stalled:
 
 
 @dataclass(frozen=True)
-class Cost(Stalled):
+class WaitCost(Stalled):
     """What waits cost together; times in ns."""
 
     drain_ns: int
@@ -60,7 +60,7 @@ class Cost(Stalled):
     """The part of that within calls that await no work; the rest comes after the work that was awaited."""
 
     @classmethod
-    def of(cls, costs: Iterable["Cost"]) -> "Cost":
+    def of(cls, costs: Iterable["WaitCost"]) -> "WaitCost":
         """Return what waits cost together."""
         listed = list(costs)
         return cls(*(sum(getattr(cost, column.name) for cost in listed) for column in fields(cls)))
@@ -151,9 +151,9 @@ def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) ->
 class Site(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: Cost
+    total: WaitCost
     """In the whole trace."""
-    in_steps: Cost
+    in_steps: WaitCost
     """In the complete steps together."""
 
 
@@ -347,9 +347,9 @@ def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:
     return tuple(np.unique(stalls.device[members[idle] if idle.any() else members]).tolist())
 
 
-def _cost(stalls: Stalls, members: Int64s) -> Cost:
+def _cost(stalls: Stalls, members: Int64s) -> WaitCost:
     copy = stalls.copy[members]
-    return Cost(
+    return WaitCost(
         count=int((copy == NONE).sum()) + len(distinct(copy[copy != NONE])),
         stall_ns=int(stalls.stall_ns[members].sum()),
         drain_ns=int(stalls.drain_ns[members].sum()),

@@ -170,7 +170,7 @@ START_UP, REGULAR, INPUT, LATER, PINPROF, END = "start_up", "regular", "input", 
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerRow:
     """A row of the ledger."""
 
     what: str
@@ -189,7 +189,7 @@ class WholeRun:
     timed: RegularStep | None
     irregular: tuple[Irregular, ...]
     """The largest sum first."""
-    ledger: tuple[Entry, ...]
+    ledger: tuple[LedgerRow, ...]
     wall_ns: int
     unavoidable: str | None
     """Why the recorded steps may hold irregular work although it was expected; None if they do not."""
@@ -212,14 +212,14 @@ def sum_up_run(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()) -
     )
 
 
-def _ledger(log: RunLog, steps: StepSplit, irregular: list[Irregular]) -> Iterator[Entry]:
+def _ledger(log: RunLog, steps: StepSplit, irregular: list[Irregular]) -> Iterator[LedgerRow]:
     host_ns = np.array(log.step_ns, np.int64)
     free, input_ns, excess_ns = ~steps.profiled, int(steps.input_ns.sum()), int(steps.excess_ns.sum())
-    yield Entry(START_UP, log.start_up_ns)
-    yield Entry(REGULAR, int(host_ns[free].sum()) - input_ns - excess_ns, int(free.sum()))
-    yield Entry(INPUT, input_ns + log.later.input_ns, int((steps.input_ns > 0).sum()))
-    yield from (Entry(row.reason, row.ns, row.count, row.places) for row in irregular)
-    yield Entry(LATER, log.later.ns - log.later.input_ns, log.later.steps)
+    yield LedgerRow(START_UP, log.start_up_ns)
+    yield LedgerRow(REGULAR, int(host_ns[free].sum()) - input_ns - excess_ns, int(free.sum()))
+    yield LedgerRow(INPUT, input_ns + log.later.input_ns, int((steps.input_ns > 0).sum()))
+    yield from (LedgerRow(row.reason, row.ns, row.count, row.places) for row in irregular)
+    yield LedgerRow(LATER, log.later.ns - log.later.input_ns, log.later.steps)
     own_ns = int(host_ns[steps.profiled].sum()) + sum(log.own_ns) + log.own_after_ns
-    yield Entry(PINPROF, own_ns, int(steps.profiled.sum()))
-    yield Entry(END, log.after_ns)
+    yield LedgerRow(PINPROF, own_ns, int(steps.profiled.sum()))
+    yield LedgerRow(END, log.after_ns)

@@ -30,7 +30,7 @@ from pinprof.capture.steps.sources import is_function
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained, faults, replaced, when_imported
 from pinprof.program.user_program import (
-    Change,
+    CodeChange,
     Ending,
     UserProgram,
     ending_of,
@@ -178,7 +178,7 @@ class Child:
             when_imported("torch", lambda: undo.enter_context(self._load_recording().placed()))
             yield
 
-    def change_of_script(self) -> Change | None:
+    def change_of_script(self) -> CodeChange | None:
         """Return the change of the script's code, if a function of it marks its steps; imports torch then."""
         if ":" in self.config.step_marker or not is_function(self.config.step_marker):
             return None

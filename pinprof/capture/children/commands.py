@@ -47,7 +47,7 @@ PROGRAM = (
 """Begins in a child; the working directory is not on the path while it imports, as under `python SCRIPT`."""
 
 
-class Command(NamedTuple):
+class PythonCommand(NamedTuple):
     """A command of Python: its words before the script or module, which one that is, and the words after."""
 
     python: tuple[str, ...]
@@ -70,7 +70,7 @@ def words_of(args: object) -> list[str] | None:
     return None
 
 
-def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
+def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> PythonCommand | None:
     """Return the command if it starts a script of the user, a launcher of one, or a rank; None for all others.
 
     Libraries start Python too, for helpers of their own: their scripts are installed. Those that this rank starts with
@@ -98,7 +98,7 @@ def as_line(args: object) -> str:
     return " ".join(text.split())
 
 
-def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Command | None:
+def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> PythonCommand | None:
     """Return a command as one of this Python; None for those of others, and for those without a script."""
     program = _path_of(words[0], environment, folder) if words else None
     if program is None:
@@ -139,15 +139,15 @@ def _shebang(program: Path) -> list[str]:
     return words
 
 
-def _split(words: Sequence[str]) -> Command | None:
+def _split(words: Sequence[str]) -> PythonCommand | None:
     """Split the words of a command of python at its script or module; None if it runs neither."""
     place = 1
     while place < len(words):
         word = words[place]
         if word == "-m" and place + 1 < len(words):
-            return Command(tuple(words[:place]), True, words[place + 1], tuple(words[place + 2 :]))
+            return PythonCommand(tuple(words[:place]), True, words[place + 1], tuple(words[place + 2 :]))
         if not word.startswith("-"):
-            return Command(tuple(words[:place]), False, word, tuple(words[place + 1 :]))
+            return PythonCommand(tuple(words[:place]), False, word, tuple(words[place + 1 :]))
         if word in {"-", "-c", "-i"} or word.startswith("-c"):
             return None
         place += 2 if word in WITH_WORD else 1

@@ -24,7 +24,7 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.machine import Clock, Mark
 from pinprof.step_statistics import Times
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, Later, RunLog, Work
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, IrregularWork, Later, RunLog
 
 MOST_STEPS: Final = 20_000
 """Steps after these are only summed: a run may have millions."""
@@ -67,7 +67,7 @@ class Journal:
         self._start_up_ns = 0
         self._thread = get_ident()
         self._steps: list[_Step] = []
-        self._work: list[Work] = []
+        self._work: list[IrregularWork] = []
         self._places: dict[Place, int] = {}
         self._later = Later()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
@@ -167,10 +167,10 @@ class Journal:
             self._waited_ns += min(ns, self.clock.now_ns() - self._resumed_ns)
 
     def worked(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
-        """Note irregular work in the current step; see `Work`."""
+        """Note irregular work in the current step; see `IrregularWork`."""
         if len(self._work) < MOST_WORK and not self.is_full and get_ident() == self._thread:
             number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
-            self._work.append(Work(len(self), kind, ns, number))
+            self._work.append(IrregularWork(len(self), kind, ns, number))
 
     def times_ns(self, first: int = 0) -> Times:
         """Return the time of each step from this one on: the GPU's from end to end of its work, else the host's."""

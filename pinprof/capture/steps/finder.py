@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import median
 
 from pinprof.capture.steps.groups import Groups
-from pinprof.capture.steps.sources import LOADER, MODULE, OPTIMIZER, SOURCES, Event, Source
+from pinprof.capture.steps.sources import LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
 from pinprof.trace.steps import MIN_REPEATS
 
 FEW_STEPS = MIN_REPEATS + 1
@@ -40,8 +40,8 @@ CALLS = tuple(source for source in CYCLES if source is not OPTIMIZER)
 class Choice:
     """The event that marks the steps. `cycle` is the event other than a draw whose cycle is a step, or None."""
 
-    event: Event
-    cycle: Event | None
+    event: StepEvent
+    cycle: StepEvent | None
     text: str
 
     @property
@@ -50,7 +50,7 @@ class Choice:
         return (self.cycle or self.event).source
 
 
-def choose(events: Sequence[Event], optimizers: Callable[[], int], wanted: Source | None = None) -> Choice | None:
+def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: Source | None = None) -> Choice | None:
     """Return what marks the steps of a program with these events; None if it takes more of them.
 
     A step is one cycle of the least frequent of the recurring optimizers. If a cycle draws one batch, the draw marks
@@ -99,15 +99,15 @@ def _are_enough_calls(most: int, source: Source, optimizers: Callable[[], int], 
     return most >= source.enough and (is_wanted or most >= UNUSED_OPTIMIZER or not optimizers())
 
 
-def _places(source: Source, events: Iterable[Event]) -> dict[Event, list[int]]:
+def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list[int]]:
     """Return where each event of one source is in the sequence of all of that source."""
-    places: dict[Event, list[int]] = defaultdict(list)
+    places: dict[StepEvent, list[int]] = defaultdict(list)
     for place, event in enumerate(event for event in events if event.source is source):
         places[event].append(place)
     return places
 
 
-def _slowest(places: dict[Event, list[int]]) -> Event | None:
+def _slowest(places: dict[StepEvent, list[int]]) -> StepEvent | None:
     """Return the least frequent of the recurring optimizers or calls; of equally frequent ones, the last."""
     now = sum(map(len, places.values()))
     recurring = {
@@ -118,7 +118,7 @@ def _slowest(places: dict[Event, list[int]]) -> Event | None:
     return min(recurring, key=lambda event: (len(recurring[event]), -recurring[event][0]), default=None)
 
 
-def _cycle_of(cycle: Event, events: Sequence[Event], wanted: Source | None) -> Choice | None:
+def _cycle_of(cycle: StepEvent, events: Sequence[StepEvent], wanted: Source | None) -> Choice | None:
     """Return the marker of the cycles that end with this optimizer step or call."""
     ends = [place for place, event in enumerate(events) if event == cycle]
     draws = [Counter(event for event in events[start:end] if event.source is LOADER) for start, end in pairwise(ends)]
@@ -148,10 +148,10 @@ class StepFinder:
         self.event_counts: Counter[Source] = Counter()
         self._optimizers = cache(optimizers)
         self._wanted = wanted
-        self._all: Counter[Event] = Counter()
-        self._since: deque[Event] = deque(maxlen=LONGEST_MEMORY)
+        self._all: Counter[StepEvent] = Counter()
+        self._since: deque[StepEvent] = deque(maxlen=LONGEST_MEMORY)
         """The events since the last marker, or since the beginning."""
-        self._counts: Counter[Event] = Counter()
+        self._counts: Counter[StepEvent] = Counter()
         """How often `_since` contains each event."""
         self._exhausted = False
         self._has_trained = True
@@ -182,7 +182,7 @@ class StepFinder:
         """Note that the program switches a model to evaluation."""
         self._groups.iterations.evaluated()
 
-    def see(self, event: Event, at_ns: int = 0) -> bool:
+    def see(self, event: StepEvent, at_ns: int = 0) -> bool:
         """Return whether a step ends with this event."""
         source, choice = event.source, self.choice
         self.event_counts[source] += 1
@@ -203,7 +203,7 @@ class StepFinder:
             return False
         return self._see_other(event)
 
-    def _see_other(self, event: Event) -> bool:
+    def _see_other(self, event: StepEvent) -> bool:
         """Return whether a step ends with an event that is not the marker, or not yet."""
         self._since.append(event)
         self._counts[event] += 1
@@ -215,7 +215,7 @@ class StepFinder:
             self._follow(self.choice)
         return False
 
-    def exhausted(self, draw: Event) -> None:
+    def exhausted(self, draw: StepEvent) -> None:
         """Undo the last draw: the DataLoader had no more batches.
 
         If that draw ended a step, the first draw of the next epoch does not end one: the work between the two belongs
@@ -233,7 +233,7 @@ class StepFinder:
         """What marks the steps, in words; empty while that is unknown."""
         return self._groups.named(self.choice.text) if self.choice is not None else ""
 
-    def _choose_at(self, event: Event) -> bool:
+    def _choose_at(self, event: StepEvent) -> bool:
         if not self._may_choose_at(event):
             return False
         choice = choose(list(self._since), self._optimizers, self._wanted)
@@ -244,7 +244,7 @@ class StepFinder:
         self._forget()
         return event == choice.event and at_end
 
-    def _may_choose_at(self, event: Event) -> bool:
+    def _may_choose_at(self, event: StepEvent) -> bool:
         """Return whether this event may decide; not at every call: a program can make thousands first."""
         if self._wanted is OPTIMIZER:
             return event.source is OPTIMIZER
@@ -271,7 +271,7 @@ class StepFinder:
         """
         if choice.cycle is None or not (self._exhausted or self._counts[choice.cycle] > 1):
             return
-        drawn: Counter[Event] = Counter()
+        drawn: Counter[StepEvent] = Counter()
         for event in list(self._since)[-2::-1]:
             if event == choice.cycle:
                 break
@@ -280,7 +280,7 @@ class StepFinder:
         if once is not None:
             self._go_on_with(once, choice)
 
-    def _go_on_with(self, draw: Event, choice: Choice) -> None:
+    def _go_on_with(self, draw: StepEvent, choice: Choice) -> None:
         self._take(replace(choice, event=draw))
 
     def _take(self, choice: Choice) -> None:

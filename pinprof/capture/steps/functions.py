@@ -10,10 +10,10 @@ from importlib import import_module
 from inspect import getattr_static, unwrap
 from typing import Any
 
-from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED, Event, Observer
+from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED, Observer, StepEvent
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained, replaced
-from pinprof.program.user_program import Change
+from pinprof.program.user_program import CodeChange
 
 DECORATOR = "__pinprof_marks_steps__"
 """The name of the decorator in a marked script."""
@@ -39,9 +39,9 @@ class FunctionCalls:
         return ":" not in self.name
 
     @property
-    def change(self) -> Change | None:
+    def change(self) -> CodeChange | None:
         """The change of the script's code that marks the function; None if it is in another module."""
-        return Change(self._decorated, {DECORATOR: self.mark}) if self.in_script else None
+        return CodeChange(self._decorated, {DECORATOR: self.mark}) if self.in_script else None
 
     @contextmanager
     def reporting(self, observer: Observer) -> Iterator[None]:
@@ -54,7 +54,7 @@ class FunctionCalls:
 
     def _report_call(self) -> None:
         if self._observer is not None:
-            self._observer.saw(Event(self.source, self.name))
+            self._observer.saw(StepEvent(self.source, self.name))
 
     def mark_in_main(self, undo: ExitStack) -> None:
         """Mark a function of the script in the main module of a process of `multiprocessing`, if it is there.

@@ -21,9 +21,9 @@ from pinprof.capture.steps.sources import (
     NAMED,
     OPTIMIZER,
     SOURCES,
-    Event,
     Observer,
     Source,
+    StepEvent,
     before_evaluation,
     count_optimizers,
     is_function,
@@ -31,7 +31,7 @@ from pinprof.capture.steps.sources import (
 )
 from pinprof.program.frames import frame_of_thread
 from pinprof.program.hooks import replaced
-from pinprof.program.user_program import Change, Stop, is_our_doing
+from pinprof.program.user_program import CodeChange, Stop, is_our_doing
 
 MANY_CALLS = 12
 """Where several threads call what marks the steps, the one counts that has called it MANY_CALLS times more."""
@@ -131,7 +131,7 @@ class Marks(Observer):
         return others or self._finders.setdefault(self._owner, self._new_finder())
 
     @property
-    def change(self) -> Change | None:
+    def change(self) -> CodeChange | None:
         """The change of the script's code by which one of its functions marks the steps; None if none does."""
         return self.function.change if self.function is not None else None
 
@@ -155,7 +155,7 @@ class Marks(Observer):
         """How many steps the program has made since its start; all ranks of a job count alike."""
         return self.finder.place
 
-    def saw(self, event: Event, subject: Any = None) -> None:
+    def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note what the program does, and end a step if one ends with it."""
         process, thread = here()
         if process != self._process or (self._is_by_hand and event.source is not BY_HAND):
@@ -176,7 +176,7 @@ class Marks(Observer):
         if ends:
             self._end_step(finder.marker)
 
-    def exhausted(self, draw: Event) -> None:
+    def exhausted(self, draw: StepEvent) -> None:
         """Note that a DataLoader had no batch left."""
         if _process == self._process:
             self._finder_here().exhausted(draw)
@@ -204,7 +204,7 @@ class Marks(Observer):
             self._owner = thread
         return thread == self._owner
 
-    def _settle(self, finder: StepFinder, event: Event, subject: Any) -> None:
+    def _settle(self, finder: StepFinder, event: StepEvent, subject: Any) -> None:
         """Watch calls of modules only as long as they may decide what a step is; of one class where these are steps.
 
         Calls of backward decide nothing more once optimizers or the program itself mark the steps.
@@ -263,7 +263,7 @@ class FirstSteps(Observer):
                 undo.enter_context(source.hook(self))
             yield
 
-    def saw(self, event: Event, subject: Any = None) -> None:
+    def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Pass on what the program does; count it, if it has done it."""
         if event.source is OPTIMIZER and here() != self._owner:
             return
@@ -271,12 +271,12 @@ class FirstSteps(Observer):
         if event.source is not MODULE:
             self._count(event)
 
-    def returned(self, call: Event, output: Any) -> None:
+    def returned(self, call: StepEvent, output: Any) -> None:
         """Pass on what a module returned, and count its call."""
         self._on_output(output)
         self._count(call)
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: StepEvent) -> None:
         now = time.monotonic()
         self._begun = now if self._begun is None else self._begun
         self._finder.see(event)

@@ -33,14 +33,14 @@ class Observer:
     needs_backward = True
     """Whether calls of backward may decide what a step is; otherwise they are not reported."""
 
-    def saw(self, event: "Event", subject: Any = None) -> None:
+    def saw(self, event: "StepEvent", subject: Any = None) -> None:
         """Note what the program does, and with what: the optimizer, the losses, or the module."""
         raise NotImplementedError
 
-    def returned(self, call: "Event", output: Any) -> None:
+    def returned(self, call: "StepEvent", output: Any) -> None:
         """Note what a module returned."""
 
-    def exhausted(self, draw: "Event") -> None:
+    def exhausted(self, draw: "StepEvent") -> None:
         """Note that a DataLoader had no batch left for this draw."""
 
 
@@ -66,7 +66,7 @@ class Source:
     """Whether its hook slows the program down, so that it is placed only where nothing else marks a step."""
 
 
-class Event(NamedTuple):
+class StepEvent(NamedTuple):
     """A call by hand, an optimizer step or backward pass that was made, a call of a module, or a draw of a batch."""
 
     source: Source
@@ -101,7 +101,7 @@ def step() -> None:
     In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
     """
     if _observer is not None:
-        contained(_observer.saw)(Event(BY_HAND, "step"))
+        contained(_observer.saw)(StepEvent(BY_HAND, "step"))
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def reporting_optimizers(observer: Observer) -> Iterator[None]:
     saw = contained(observer.saw)
 
     def after_step(optimizer: Any, *_: object) -> None:
-        saw(Event(OPTIMIZER, id(optimizer), type(optimizer).__name__), optimizer)
+        saw(StepEvent(OPTIMIZER, id(optimizer), type(optimizer).__name__), optimizer)
 
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
     hook = register_optimizer_step_post_hook(after_step)
@@ -150,7 +150,7 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
         while caller is not None and caller.f_code.co_filename.startswith(installed):
             frame, caller = caller, caller.f_back
         frame = caller or frame
-        saw(Event(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)), losses)
+        saw(StepEvent(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)), losses)
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_and_note(*args: Any, **options: Any) -> Any:
@@ -205,11 +205,11 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
     within, saw, returned = threading.local(), contained(observer.saw), contained(observer.returned)
 
     @contained
-    def event_of(module: "Module") -> Event | None:
+    def event_of(module: "Module") -> StepEvent | None:
         if next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None:
             return None
         original = getattr(module, "_orig_mod", module)  # what torch.compile was given
-        return Event(MODULE, id(module), type(original).__name__)
+        return StepEvent(MODULE, id(module), type(original).__name__)
 
     def change(call: Callable[..., Any]) -> Callable[..., Any]:
         def call_module(self: "Module", /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
@@ -261,8 +261,8 @@ def reporting_draws(observer: Observer) -> Iterator[None]:
     """
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    def event_of(iterator: Any) -> Event:
-        return Event(LOADER, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
+    def event_of(iterator: Any) -> StepEvent:
+        return StepEvent(LOADER, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
 
     report = contained(lambda iterator: observer.saw(event_of(iterator)))
     report_end = contained(lambda iterator: observer.exhausted(event_of(iterator)))

@@ -31,7 +31,7 @@ from pinprof.program.hooks import contained
 from pinprof.program.machine import uses_cuda
 from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
-from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, WATCHED_KEY, SourceLine, Watched, WatchedWait
+from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, WATCHED_KEY, DebugModeWaits, SourceLine, WatchedWait
 from pinprof.trace.run_log import WATCH
 
 
@@ -186,7 +186,7 @@ class Watcher:
             if sum(map(len, self._sequences)) > MOST_IN_SEQUENCES:
                 self._sequences = None
 
-    def watched(self) -> Watched:
+    def watched(self) -> DebugModeWaits:
         """Return what was seen so far."""
         steps: dict[_Entry, Counter[int]] = {}
         entries = [caller.described() for caller in self._callers]
@@ -195,9 +195,9 @@ class Watcher:
         index = {entry: number for number, entry in enumerate(steps)}
         waits = tuple(WatchedWait(*entry, at.total(), tuple(sorted(at))) for entry, at in steps.items())
         if self._sequences is None:
-            return Watched(self.step, waits)
+            return DebugModeWaits(self.step, waits)
         sequences = {tuple(index[entries[number]] for number in sequence) for sequence in self._sequences}
-        return Watched(self.step, waits, tuple(sorted(sequences)))
+        return DebugModeWaits(self.step, waits, tuple(sorted(sequences)))
 
     def _number(self, frame: FrameType) -> int | None:
         """Return the number of the caller, None if no frame around it is the user's."""

@@ -8,14 +8,14 @@ from typing import ClassVar, TypeAlias, TypeVar
 from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
-from pinprof.fix.core.rewrite import Change, Mend, NotThisForm, Refusal, Refused, Rewrite, Waits
+from pinprof.fix.core.rewrite import Mend, NotThisForm, PlaceChange, Refusal, RefusedPlace, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.prediction import Edits
 from pinprof.rules.rule import Finding, FoundSite, Numbers, Saving
 from pinprof.trace.lines import Place, Placed
 
 MadeT = TypeVar("MadeT", bound=Placed)
-Outcome: TypeAlias = Mend | Refused
+Outcome: TypeAlias = Mend | RefusedPlace
 Programs: TypeAlias = tuple[tuple[str, str], ...]
 
 NOT_RECORDED = "the trace does not show where it was made; record the program anew with this version of pinprof run"
@@ -53,7 +53,7 @@ class Fix:
 class LineFix(Fix):
     """A fix of lines, each by itself. Several of them may be for one rule, each for another form."""
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change for a line. Raises NotThisForm where it is not for that, otherwise NotSafe."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ def by_hand(rule: str) -> str:
 
 def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator[Outcome]:
     """Yield one change of each fix for the lines of a finding that have its form, and the lines that stay."""
-    changes: dict[LineFix, list[tuple[FoundSite, Change]]] = {}
+    changes: dict[LineFix, list[tuple[FoundSite, PlaceChange]]] = {}
     for site in finding.sites:
         place = site.evidence.place
         if not work.chosen.has(place):
@@ -82,7 +82,7 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
         try:
             fix, change = _at_line(fixes, finding.rule.id, place, work)
         except Refusal as reason:
-            yield Refused(finding.rule, place, str(reason))
+            yield RefusedPlace(finding.rule, place, str(reason))
             continue
         changes.setdefault(fix, []).append((site, change))
     for fix, here in changes.items():
@@ -97,7 +97,7 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
             yield from fix.otherwise(finding, work)
 
 
-def _at_line(fixes: Sequence[LineFix], rule: str, place: Place, work: Work) -> tuple[LineFix, Change]:
+def _at_line(fixes: Sequence[LineFix], rule: str, place: Place, work: Work) -> tuple[LineFix, PlaceChange]:
     """Return the change of the first fix that has one. Raises Refusal: first what is not safe."""
     source = work.files.at(place)
     refusals: list[Refusal] = []
@@ -149,14 +149,14 @@ def _edits(finding: Finding, mended: Sequence[FoundSite]) -> Edits | None:
 
 def at_each(
     finding: Finding, made: Iterable[MadeT], change: Callable[[MadeT], list[Rewrite]]
-) -> tuple[list[Rewrite], list[Refused]]:
+) -> tuple[list[Rewrite], list[RefusedPlace]]:
     """Return the rewrites of what the program makes, and which of it stays as it is, with the reason."""
     rewrites: list[Rewrite] = []
-    refused: list[Refused] = []
+    refused: list[RefusedPlace] = []
     for thing in made:
         reasons: list[str] = []
         rewrites += tried(partial(change, thing), reasons)
-        refused += [Refused(finding.rule, thing.place, reason) for reason in reasons]
+        refused += [RefusedPlace(finding.rule, thing.place, reason) for reason in reasons]
     return rewrites, refused
 
 

@@ -16,7 +16,7 @@ from secrets import token_hex
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.fix.core.files import Files
-from pinprof.fix.core.rewrite import Mend, NotSafe, Refusal, Refused, Rewrite, rewritten
+from pinprof.fix.core.rewrite import Mend, NotSafe, Refusal, RefusedPlace, Rewrite, rewritten
 from pinprof.git import GitError, git
 from pinprof.rules.rule import Saving
 from pinprof.rules.savings import saving_of
@@ -39,7 +39,7 @@ class Patches:
     """All diffs for a trace, in order, and the files as they are after all of them."""
 
     patches: tuple[Patch, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedPlace, ...]
     before: Mapping[Path, bytes]
     """The content of each file that is changed."""
     after: Mapping[Path, bytes]
@@ -53,7 +53,7 @@ class Patches:
 
 
 def patched(
-    mends: Iterable[Mend], refusals: Iterable[Refused], files: Files, proposals: Iterable[Mend] = ()
+    mends: Iterable[Mend], refusals: Iterable[RefusedPlace], files: Files, proposals: Iterable[Mend] = ()
 ) -> Patches:
     """Return the diffs of some changes and proposals; those that would leave no program are refused."""
     patches: list[Patch] = []
@@ -69,14 +69,14 @@ def patched(
         try:
             new = {source.path: _made(files, source.file, rewrites) for source in sources}
         except Refusal as reason:
-            refused.append(Refused(mend.rule, mend.places[0], str(reason)))
+            refused.append(RefusedPlace(mend.rule, mend.places[0], str(reason)))
             continue
         diff = b"".join(
             diff_of(source.path.relative_to(root).as_posix(), after.get(source.path, source.content), new[source.path])
             for source in sources
         )
         if not diff:
-            refused.append(Refused(mend.rule, mend.places[0], "the source says so already"))
+            refused.append(RefusedPlace(mend.rule, mend.places[0], "the source says so already"))
         elif is_certain:
             before |= {source.path: source.content for source in sources}
             kept = rewrites

@@ -8,7 +8,7 @@ import libcst as cst
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
 from pinprof.fix.core.numbers import Read, check_is_tensor, other_form, read_at, statement_of
-from pinprof.fix.core.rewrite import Change, NotSafe
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange
 from pinprof.fix.core.source import Loop, SourceFile, is_seldom
 from pinprof.fix.core.uses import Uses, check_is_local, local_uses
 from pinprof.fix.core.waits import check_may_come_later
@@ -42,10 +42,10 @@ class ReadLater(LineFix):
         """Return what gets the number in a statement; None where this fix is not for it."""
 
     @abstractmethod
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> Change:
+    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
         """Return the change. Raises Refusal."""
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change that reads a number later. Raises Refusal."""
         read = read_at(source, place.line or 0)
         statement = statement_of(source, read)

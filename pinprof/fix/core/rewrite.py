@@ -61,7 +61,7 @@ class Waits(NamedTuple):
     """Names that get another value, so that what reads them does not wait."""
 
 
-class Change(NamedTuple):
+class PlaceChange(NamedTuple):
     """What is done at one place."""
 
     rewrites: list[Rewrite]
@@ -100,7 +100,7 @@ class Mend:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedPlace:
     """A place of a finding, or a finding without a place, that is not changed."""
 
     rule: Rule

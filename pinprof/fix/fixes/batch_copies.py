@@ -18,7 +18,7 @@ from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import neighbours
 from pinprof.fix.core.fix import LineFix, Outcome, at_each, mend_of
-from pinprof.fix.core.rewrite import Change, NotSafe, Refusal, Rewrite, Waits
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Refusal, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
 from pinprof.rules.rule import Finding
@@ -88,7 +88,7 @@ class BatchCopies(LineFix):
         ),
     )
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change of a line's copies and of the DataLoaders of what they copy. Raises Refusal."""
         copied = copies_of(source, place, work)
         loaders = {loader.place: loader for _, loader in copied if loader}.values()
@@ -96,7 +96,7 @@ class BatchCopies(LineFix):
         rewrites += [rewrite for call, _ in copied if (rewrite := non_blocking(source, call, work))]
         if not rewrites:
             raise NotSafe("the source has pin_memory=True and non_blocking=True already")
-        return Change(rewrites, waits_at(source, place))
+        return PlaceChange(rewrites, waits_at(source, place))
 
     def otherwise(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the change that pins pageable batches alone, where their copies cannot be made non-blocking."""

@@ -6,7 +6,7 @@ import libcst.matchers as m
 from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Waits, walk
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, PlaceChange, Waits, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import binds, check_is_builtin, is_target, uses_in
 from pinprof.fix.core.waits import check_no_other
@@ -70,12 +70,12 @@ class CheapConditionFirst(LineFix):
         ),
     )
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change that puts the cheap condition first. Raises Refusal."""
         return _cheap_first(source, place.line or 0, work)
 
 
-def _cheap_first(source: SourceFile, line: int, work: Work) -> Change:
+def _cheap_first(source: SourceFile, line: int, work: Work) -> PlaceChange:
     """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises Refusal."""
     found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
     test = found[0].test if len(found) == 1 else None
@@ -88,7 +88,7 @@ def _cheap_first(source: SourceFile, line: int, work: Work) -> Change:
     with work.condition():
         check_no_other(source)
     waits = Waits(source.file, (test.left,), (found[0].body,))
-    return Change([source.rewrite(test, "the cheap condition first", _swapped)], waits)
+    return PlaceChange([source.rewrite(test, "the cheap condition first", _swapped)], waits)
 
 
 def _check_only_looks(source: SourceFile, test: cst.BaseExpression) -> None:

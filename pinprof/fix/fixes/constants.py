@@ -9,7 +9,7 @@ from pinprof.fix.core.calls import argument, check_has_no_comments, moved_to, wi
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
 from pinprof.trace.lines import Place
@@ -65,7 +65,7 @@ class ConstantOnGpu(LineFix):
         ),
     )
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change for a constant that each step makes. Raises Refusal."""
         calls = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in MAKERS]
         if len(calls) != 1:
@@ -73,7 +73,7 @@ class ConstantOnGpu(LineFix):
         call = calls[0]
         with work.condition():
             check_runs_without_wait(source, call)
-        return Change([_made_there(source, call, _filling(source, call))], waits_at(source, place))
+        return PlaceChange([_made_there(source, call, _filling(source, call))], waits_at(source, place))
 
 
 class Filling(NamedTuple):

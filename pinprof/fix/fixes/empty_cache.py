@@ -9,7 +9,7 @@ from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.fix import Fix, Outcome, mend_of, tried
-from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite, Waits
+from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.rules.rule import Finding
 from pinprof.trace.lines import Place
@@ -95,7 +95,7 @@ class NoEmptyCache(Fix):
         if rewrites:
             yield mend_of(finding, self.what, rewrites, finding.sites, "equal", self.safe_if, waits=waits)
         else:
-            yield Refused(finding.rule, finding.evidence.place, next(iter(reasons), RECORD_IT))
+            yield RefusedPlace(finding.rule, finding.evidence.place, next(iter(reasons), RECORD_IT))
 
 
 def _emptied(place: Place, work: Work) -> list[Rewrite]:

@@ -8,7 +8,7 @@ from pinprof.fix.core.calls import CASTS, VIEWS, check_has_no_comments, is_copy,
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.rewrite import Change, NotSafe, NotThisForm, Rewrite
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, PlaceChange, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
 from pinprof.trace.lines import Place
@@ -49,7 +49,7 @@ class FillerOnGpu(LineFix):
         ),
     )
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change of all that a line makes and copies. Raises Refusal."""
         made = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in FILLERS]
         copies = [call for call in source.calls(place.line or 0) if is_copy(call)]
@@ -60,7 +60,7 @@ class FillerOnGpu(LineFix):
             with work.condition():
                 check_runs_without_wait(source, call)
             rewrites += _made_there(source, call)
-        return Change(rewrites, waits_at(source, place))
+        return PlaceChange(rewrites, waits_at(source, place))
 
 
 def _made_there(source: SourceFile, call: cst.Call) -> Iterator[Rewrite]:

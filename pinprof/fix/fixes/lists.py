@@ -10,7 +10,7 @@ from libcst.helpers import parse_template_statement as line_of_code
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import Change, NotSafe, Rewrite, Waits, atom, parts_of
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Rewrite, Waits, atom, parts_of
 from pinprof.fix.core.source import Loop, Scope, SourceFile, comes_after
 from pinprof.fix.core.uses import check_is_builtin
 
@@ -75,7 +75,7 @@ class ListOnGpu(ReadLater):
         parts = parts_of(statement, GROWS)
         return parts["list"] if parts and parts["number"] is read.node else None
 
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> Change:
+    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
         """Return the change that keeps the tensors of a list, and reads them behind its loop. Raises Refusal."""
         loop = _filling(source, held)
         with work.condition():
@@ -85,7 +85,7 @@ class ListOnGpu(ReadLater):
         kept = source.anew(read.node, "stays on the GPU", expression("{x}.detach().clone()", x=atom(read.tensor)))
         behind = _read_behind(source, held.name.value, loop, read.function)
         lost = tuple(start for start, _ in held.uses.set)
-        return Change([kept, behind], Waits(source.file, (read.node,), (behind.node,), lost))
+        return PlaceChange([kept, behind], Waits(source.file, (read.node,), (behind.node,), lost))
 
 
 def _read_behind(source: SourceFile, name: str, loop: cst.For, function: str) -> Rewrite:

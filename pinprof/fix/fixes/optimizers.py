@@ -15,7 +15,7 @@ from pinprof.fix.core.calls import (
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of
-from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
+from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
 from pinprof.trace.constructors import MadeOptimizer
@@ -82,7 +82,7 @@ class FusedOptimizer(Fix):
         """Mend optimizers that launch much."""
         made = work.facts.made
         if made is None or not made.optimizers:
-            yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
+            yield RefusedPlace(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
         rewrites, refused = at_each(finding, made.optimizers, lambda optimizer: _fewer_launches(optimizer, work))
         yield from refused

@@ -6,7 +6,7 @@ import libcst as cst
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import Fix, Outcome, mend_of
-from pinprof.fix.core.rewrite import NotSafe, Refusal, Refused, Rewrite
+from pinprof.fix.core.rewrite import NotSafe, Refusal, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
 
@@ -61,12 +61,12 @@ class Tf32(Fix):
         places = [optimizer.place for optimizer in made.optimizers if optimizer.direct] if made else []
         places += [loader.place for loader in made.loaders if loader.direct] if made else []
         if not places:
-            yield Refused(finding.rule, finding.evidence.place, NO_FILE)
+            yield RefusedPlace(finding.rule, finding.evidence.place, NO_FILE)
             return
         try:
             rewrites = _with_tf32(work.files.at(places[0]))
         except Refusal as reason:
-            yield Refused(finding.rule, places[0], str(reason))
+            yield RefusedPlace(finding.rule, places[0], str(reason))
             return
         safe_if = finding.rule.safe_if
         yield mend_of(finding, self.what, rewrites, finding.sites, "different", safe_if, waits=(), part=True)

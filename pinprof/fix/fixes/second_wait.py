@@ -5,7 +5,7 @@ import libcst.matchers as m
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.rewrite import Change, NotSafe, Waits
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.trace.lines import Place
 
@@ -60,7 +60,7 @@ class SecondWait(LineFix):
         ),
     )
 
-    def change(self, source: SourceFile, place: Place, work: Work) -> Change:
+    def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change; another synchronization may still wait there. Raises Refusal."""
         statement = statement_alone(source, place.line or 0, SYNCHRONIZE)
         second = _second_of_two(source, statement)
@@ -69,7 +69,7 @@ class SecondWait(LineFix):
                 raise NotSafe(
                     "the source does not show what relies on the wait: a measured time, or memory that is used again"
                 )
-        return Change([removal(source, second or statement)], Waits(source.file, ()), part=True)
+        return PlaceChange([removal(source, second or statement)], Waits(source.file, ()), part=True)
 
 
 def _second_of_two(source: SourceFile, statement: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:

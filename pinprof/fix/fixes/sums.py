@@ -9,7 +9,7 @@ from libcst.helpers import parse_template_expression as expression
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read, is_count, is_host_number, is_real
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, made_of, parts_of
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, made_of, parts_of
 from pinprof.fix.core.source import SourceFile, comes_after, is_seldom
 from pinprof.fix.core.uses import check_is_builtin, check_is_not_shown
 
@@ -99,7 +99,7 @@ class SumOnGpu(ReadLater):
         is_sum = parts is not None and ("left" not in parts or parts["left"].deep_equals(parts["total"]))
         return parts["total"] if parts is not None and is_sum else None
 
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> Change:
+    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
         """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises Refusal."""
         read, uses = held.read, held.uses
         value = (parts_of(held.statement, ADDS) or {})["value"]
@@ -125,7 +125,7 @@ class SumOnGpu(ReadLater):
         lost = tuple(node for node, _ in uses.set if not source.is_within(node, held.statement))
         waits = Waits(source.file, (read.node,), tuple(waiting), lost)
         is_part = _still_waits(source, held, waiting) and work.facts.waits_in_a_loop(held.place)
-        return Change(rewrites, waits, is_part, "rounding" if is_divided else "equal")
+        return PlaceChange(rewrites, waits, is_part, "rounding" if is_divided else "equal")
 
 
 def _check_sum(source: SourceFile, held: Held, waiting: list[cst.Name]) -> None:

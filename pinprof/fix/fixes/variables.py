@@ -6,7 +6,7 @@ from libcst.helpers import parse_template_expression as expression
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import Change, NotSafe, Waits, atom, made_of
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, made_of
 from pinprof.fix.core.source import SourceFile, is_seldom
 from pinprof.fix.core.uses import check_is_not_shown
 
@@ -59,7 +59,7 @@ class NumberWhereUsed(ReadLater):
         is_set = isinstance(statement, cst.Assign) and len(statement.targets) == 1 and statement.value is read.node
         return cst.ensure_type(statement, cst.Assign).targets[0].target if is_set else None
 
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> Change:
+    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
         """Return the change that reads a number where it is used. Raises Refusal."""
         del work
         name, read, uses = held.name.value, held.read, held.uses
@@ -77,4 +77,4 @@ class NumberWhereUsed(ReadLater):
         later = "{x}.item()" if read.function == "item" else f"{read.function}({{x}})"
         rewrites = [source.rewrite(node, "read here", lambda use: made_of(later, use)) for node in uses.read]
         waits = Waits(source.file, (read.node,), tuple(uses.read))
-        return Change([source.anew(read.node, "stays on the GPU", kept), *rewrites], waits)
+        return PlaceChange([source.anew(read.node, "stays on the GPU", kept), *rewrites], waits)

@@ -8,7 +8,7 @@ from pinprof.fix.core.batches import made_loader, with_options
 from pinprof.fix.core.calls import argument
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, mend_of
-from pinprof.fix.core.rewrite import NotSafe, Refused, Rewrite
+from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.loading import workers_wanted
 from pinprof.rules.rule import Finding, Numbers
@@ -82,7 +82,7 @@ class MoreWorkers(Fix):
         """Yield the change of all DataLoaders that the steps draw from, and those that stay as they are."""
         made = work.facts.made
         if made is None or not made.drawn:
-            yield Refused(finding.rule, finding.evidence.place, NOT_RECORDED)
+            yield RefusedPlace(finding.rule, finding.evidence.place, NOT_RECORDED)
             return
         saving_ns = finding.saving.saving_ns if finding.saving else 0.0
         is_same = all(_yields_the_same(loader, saving_ns, work.facts) for loader in made.drawn)

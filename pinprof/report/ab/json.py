@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from pinprof.ab import Judgement, Measurement, Recorded
 from pinprof.ab.bisection import Bisection
-from pinprof.ab.causes import Cause, Kind
+from pinprof.ab.causes import Kind, LikelyCause
 from pinprof.ab.sequential_test import ComparedBy, compared_by, differences
 from pinprof.ab.statistics import Verdict
 from pinprof.ab.times import Pair
@@ -199,7 +199,7 @@ def _side(measurement: Measurement, number: int) -> AbSide:
     )
 
 
-def _cause(cause: Cause) -> AbCause:
+def _cause(cause: LikelyCause) -> AbCause:
     return filled(AbCause, cause, where=cause.where or None, certain=cause.is_certain)
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Judgement, Measurement, Recorded
 from pinprof.ab.bisection import Bisection
-from pinprof.ab.causes import Cause
+from pinprof.ab.causes import LikelyCause
 from pinprof.ab.recorded import Clocks
 from pinprof.ab.sequential_test import ComparedBy, compared_by
 from pinprof.ab.statistics import pairs_for
@@ -112,7 +112,7 @@ def _way(measurement: Measurement, by: ComparedBy) -> str:
     return f"both at once, in turns of a few steps{without}"
 
 
-def cause(change: Cause) -> str:
+def cause(change: LikelyCause) -> str:
     """Return what changed, in words."""
     parts = []
     if change.count is not None:

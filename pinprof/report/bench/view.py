@@ -18,7 +18,7 @@ from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, laid_out, section
-from pinprof.report.view import Section, Sentence, Styled, Table, in_terminal
+from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal
 from pinprof.report.words import NOTHING, begun, printable
 from pinprof.units import counted, percent, size
 
@@ -83,7 +83,7 @@ def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[C
         f"{known.number} {known.name}",
         sentences,
         tables=[
-            Table(f"Figures of {known.number}", columns, figure_rows(bench, known, result)),
+            ReportTable(f"Figures of {known.number}", columns, figure_rows(bench, known, result)),
             *tables_by_size(bench, result),
         ],
         notes=notes,
@@ -118,7 +118,7 @@ def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
         yield from (bullet(piece.text) for piece in pieces)
 
 
-class Row(NamedTuple):
+class FigureRow(NamedTuple):
     """A figure with the published one."""
 
     name: str
@@ -159,12 +159,12 @@ def experiments_run(bench: Bench) -> list[tuple[Experiment, Result]]:
     return [(known, result) for known in EXPERIMENTS if (result := bench.result(known.number)) is not None]
 
 
-def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[Row]:
+def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[FigureRow]:
     """Return the figures without a size, each with the published one of the same name."""
     marks = _marks(bench, result)
     published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
     return [
-        Row(figure.name, shown(figure) + marks(figure), spread(figure) or NOTHING, _published(figure, published))
+        FigureRow(figure.name, shown(figure) + marks(figure), spread(figure) or NOTHING, _published(figure, published))
         for figure in result.figures
         if figure.size is None
     ]
@@ -213,7 +213,7 @@ def not_used(bench: Bench, result: Result) -> list[str]:
     return [rate.text for rate in refused(bench) if rate.number == result.number]
 
 
-def tables_by_size(bench: Bench, result: Result) -> list[Table]:
+def tables_by_size(bench: Bench, result: Result) -> list[ReportTable]:
     """Return the figures with sizes, those of the same sizes together: a row by size, a column by figure."""
     names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
     by_sizes: dict[tuple[int, ...], list[str]] = {}
@@ -224,11 +224,11 @@ def tables_by_size(bench: Bench, result: Result) -> list[Table]:
     return [_grid(result, sizes, together, marks) for sizes, together in by_sizes.items()]
 
 
-def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> Table:
+def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> ReportTable:
     first, shown_size = ("workers", str) if names[0] == WORKERS else ("size", size)
     lines = [(shown_size(number), *(_cell(result.figure(name, number), marks) for name in names)) for number in sizes]
     caption = f"By {first}, with how far the spread goes from the median, beyond 100 % from where to where"
-    return Table(caption, [Column(first), *number_columns(*names)], lines)
+    return ReportTable(caption, [Column(first), *number_columns(*names)], lines)
 
 
 def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:

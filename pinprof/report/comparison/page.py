@@ -13,7 +13,7 @@ from pinprof.report.comparison.view import events, summary
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, verdict
 from pinprof.report.elements import Markup, lines, note
 from pinprof.report.page import page
-from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
+from pinprof.report.timeline import MAX_EVENTS, TimelineGroup, Zero, beside, fragment
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.view import on_page
 from pinprof.trace.tables import NONE, Trace
@@ -56,7 +56,7 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         profile, drawn = analysis.profile, typical_step(analysis.trace)
         of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {of}"
-        shared = Shared("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
+        shared = TimelineGroup("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
         more = changed_lanes(comparison, (before, after), (BEFORE, AFTER).index(side))
         most = MAX_EVENTS // len(sides)
         zero = Zero(choose_window(drawn).start_ns, "the compared step of each")

@@ -11,7 +11,7 @@ from pinprof.comparison import Comparison
 from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
-from pinprof.report.comparison.view import Changes, copies, events, findings, summary, waits
+from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, how_sure, verdict
 from pinprof.report.layout import hanging, laid_out, note, unbroken
 from pinprof.report.trace.step import bar_of, legend_of, step_parts
@@ -75,7 +75,7 @@ def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) ->
         yield Padding(Text(line, "dim"), (0, 0, 0, LABEL))
 
 
-def _lines(changes: Changes) -> Iterator[RenderableType]:
+def _lines(changes: ChangeTable) -> Iterator[RenderableType]:
     """Yield what changed of the waits, copies or findings, a line each, and how many more did."""
     for change in changes.differing[:MOST]:
         style = {GONE: "green", NEW: "red"}.get(change.status, "")

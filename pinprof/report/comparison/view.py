@@ -30,7 +30,7 @@ from pinprof.report.comparison.words import (
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import cause_of
 from pinprof.report.trace.step import bound
-from pinprof.report.view import Cell, Fact, Section, Styled, Table
+from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import MAX_CELL, NOTHING, consequence, cut, doubts, steps
 from pinprof.units import counted
 
@@ -38,7 +38,7 @@ MAX_ROWS = 12
 """More waits or findings than this are counted in a terminal, not listed."""
 
 
-class Change(NamedTuple):
+class ChangeRow(NamedTuple):
     """A wait, a kind of copies or a finding: its row of a table, and what a brief says of it."""
 
     status: str
@@ -47,13 +47,13 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeTable:
     """All waits, copies or findings."""
 
     title: str
     caption: str
     columns: Sequence[Column]
-    rows: Sequence[Change]
+    rows: Sequence[ChangeRow]
     one: str
     several: str
     notes: Sequence[str] = ()
@@ -61,7 +61,7 @@ class Changes:
     """Whether a terminal lists those, too, that did not change; it is few of them."""
 
     @property
-    def differing(self) -> list[Change]:
+    def differing(self) -> list[ChangeRow]:
         """Those that changed beyond noise."""
         return [row for row in self.rows if row.status != SAME]
 
@@ -70,12 +70,12 @@ class Changes:
         """All of them; a terminal lists what changed, and counts the rest."""
         rows, listed = [row.cells for row in self.rows], [row.cells for row in self.differing]
         if self.lists_same:
-            table = Table(self.caption, self.columns, rows, is_named=False)
+            table = ReportTable(self.caption, self.columns, rows, is_named=False)
             return Section(self.title, tables=[table], notes=self.notes)
         same, more = len(rows) - len(listed), len(listed) - MAX_ROWS
         rest = [f"and {more} more, all in the JSON and on the page"] if more > 0 else []
         rest += [f"{counted(same, self.one)} as before, within noise"] if same else []
-        table = Table(self.caption, self.columns, rows, listed[:MAX_ROWS], is_named=False)
+        table = ReportTable(self.caption, self.columns, rows, listed[:MAX_ROWS], is_named=False)
         return Section(self.title, tables=[table], notes=self.notes, left_out=rest)
 
 
@@ -121,7 +121,9 @@ def _figures(comparison: Comparison) -> Section:
     ]
     caption = "Overlapped copy time in the whole trace. Noise: spread over steps"
     reasons = [f"not compared: {', '.join(names)} ({reason})" for reason, names in not_compared(comparison).items()]
-    return Section(f"Figures, {comparison.per}", tables=[Table(caption, columns, rows, is_named=False)], notes=reasons)
+    return Section(
+        f"Figures, {comparison.per}", tables=[ReportTable(caption, columns, rows, is_named=False)], notes=reasons
+    )
 
 
 def _coloured(text: str, style: str) -> Cell:
@@ -135,9 +137,9 @@ def _status(change: CopyChange | WaitChange | FindingChange) -> Cell:
     return _coloured(change.status if is_said else f"{change.status}, {better_or_worse}", better_or_worse)
 
 
-def findings(comparison: Comparison) -> Changes:
+def findings(comparison: Comparison) -> ChangeTable:
     """Return the findings."""
-    return Changes(
+    return ChangeTable(
         "Findings",
         "The same rule in the same function is the same finding; each saving is that of fixing it alone",
         [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")],
@@ -148,20 +150,20 @@ def findings(comparison: Comparison) -> Changes:
     )
 
 
-def _finding(change: FindingChange) -> Change:
+def _finding(change: FindingChange) -> ChangeRow:
     finding, saved = change.members[0], saving(change)
     worth = f"; fixing it saves {saved}" if saved != NOTHING else ""
-    return Change(
+    return ChangeRow(
         change.status,
         (_status(change), f"{finding.rule.id} {finding.title}", where(change), saved),
         f"finding: {finding.title} ({finding.rule.id}){worth}",
     )
 
 
-def waits(comparison: Comparison) -> Changes:
+def waits(comparison: Comparison) -> ChangeTable:
     """Return the waits of the host."""
     columns = [Column("change"), Column("cause"), Column("where"), Column("op or call")]
-    return Changes(
+    return ChangeTable(
         f"Waits of the host, {comparison.per}",
         "GPU idle after: from the end of the wait to its next work",
         [*columns, *number_columns("count", "stall", "GPU idle after")],
@@ -171,22 +173,22 @@ def waits(comparison: Comparison) -> Changes:
     )
 
 
-def _wait(change: WaitChange, per: str) -> Change:
+def _wait(change: WaitChange, per: str) -> ChangeRow:
     causes = dict.fromkeys(cause_of(site) for site in (*change.before[:1], *change.after[:1]))
     site, place = change.members[0], cut(where(change), MAX_CELL)
     at = f" at {place}" if place != NOTHING else ""
     times = pair(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
     call = Styled(cut(site.op or site.call, MAX_CELL), "code")
-    return Change(
+    return ChangeRow(
         change.status,
         (_status(change), f" {ARROW} ".join(causes), place, call, *map(pair, change.figures)),
         f"{WAITS[site.cause].label}{at}: the host waits {times} {per}",
     )
 
 
-def copies(comparison: Comparison) -> Changes:
+def copies(comparison: Comparison) -> ChangeTable:
     """Return the copies by direction and host memory."""
-    return Changes(
+    return ChangeTable(
         f"Copies, {comparison.per}",
         "Each direction and host memory",
         [
@@ -203,10 +205,10 @@ def copies(comparison: Comparison) -> Changes:
     )
 
 
-def _copies(change: CopyChange, per: str) -> Change:
+def _copies(change: CopyChange, per: str) -> ChangeRow:
     memory = NOTHING if change.host_memory == "none" else change.host_memory
     named = change.direction if memory == NOTHING else f"{change.direction} {memory}"
-    return Change(
+    return ChangeRow(
         change.status,
         (_status(change), change.direction, memory, *map(pair, change.figures)),
         f"copies {named}: {pair(change.time)} {per}",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from pinprof.fix import Mend, Patches, Refused
+from pinprof.fix import Mend, Patches, RefusedPlace
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NO_GPU_WORK, begun, consequence
 from pinprof.rules.rule import Saving
@@ -97,7 +97,7 @@ def _predicted(saving: Saving, step_ns: float | None) -> str:
     return f"predicted to save {duration(saving.saving_ns)} per step ({low} to {high}{share})"
 
 
-def _of_refusal(refused: Refused) -> str:
+def _of_refusal(refused: RefusedPlace) -> str:
     where = str(refused.place) or "place not known"
     return f"# {on_one_line(where)} {refused.rule.id}: {on_one_line(refused.why)}\n"
 

@@ -35,7 +35,7 @@ from pinprof.report.job.view import (
     why,
 )
 from pinprof.report.source import PLAIN, Code
-from pinprof.report.timeline import MAX_EVENTS, Shared, Zero, beside, fragment
+from pinprof.report.timeline import MAX_EVENTS, TimelineGroup, Zero, beside, fragment
 from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.trace.page import contents, report_page, section
 from pinprof.report.view import Section, on_page
@@ -192,7 +192,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     for rank, analysis in analyses.items():
         ahead = _clock_ns(analysis, rows[rank]) - _clock_ns(shown, rows[ranks.shown_rank])
         zero = Zero(window.start_ns - ahead, since) if aligned else None
-        shared = Shared("ranks", f"rank {rank}", _title(ranks, rows[rank]))
+        shared = TimelineGroup("ranks", f"rank {rank}", _title(ranks, rows[rank]))
         drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')

@@ -9,7 +9,7 @@ from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.trace.verdict import why_long
-from pinprof.report.view import Fact, Section, Table
+from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, begun, consequence, place, with_more_sites
 from pinprof.units import between, counted, duration, percent
 
@@ -263,7 +263,7 @@ def collectives(ranks: Ranks) -> Section:
     aligned = clocks(ranks)
     return Section(
         "Collectives, the longest awaited",
-        tables=[Table(caption, columns, rows, rows[:MAX_COLLECTIVES])] if rows else [],
+        tables=[ReportTable(caption, columns, rows, rows[:MAX_COLLECTIVES])] if rows else [],
         notes=[aligned] if aligned and rows else [],
         name="job-collectives",
     )
@@ -295,7 +295,7 @@ def findings(ranks: Ranks) -> Section:
     more = len(rows) - MAX_FINDINGS
     return Section(
         "Findings by rank",
-        tables=[Table(caption, columns, rows, rows[:MAX_FINDINGS])] if rows else [],
+        tables=[ReportTable(caption, columns, rows, rows[:MAX_FINDINGS])] if rows else [],
         left_out=[f"and {more} more; the page and the JSON report have them"] if more > 0 else [],
         name="job-findings",
     )

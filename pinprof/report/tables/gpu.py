@@ -5,7 +5,19 @@ import numpy as np
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, length, union
-from pinprof.report.tables.grid import BYTES, RATE, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, short_name, timed
+from pinprof.report.tables.grid import (
+    BYTES,
+    RATE,
+    SHARE,
+    TIME,
+    WHERE,
+    EventGroups,
+    Field,
+    Grid,
+    Scopes,
+    short_name,
+    timed,
+)
 from pinprof.report.words import cut
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
@@ -120,7 +132,7 @@ class _Work:
         trace, gpu = analysis.trace, analysis.trace.gpu
         self._inside: Bools = trace.steps.holds(trace.links.activity_step)
         keyed = (*(key[rows] for key in keys), gpu.device[rows], gpu.stream[rows])
-        self.groups = Groups.by(keyed, gpu.duration_ns[rows], self._inside[rows])
+        self.groups = EventGroups.by(keyed, gpu.duration_ns[rows], self._inside[rows])
 
     def grid(
         self,

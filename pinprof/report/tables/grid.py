@@ -78,7 +78,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Groups:
+class EventGroups:
     """Events in groups, the group of most time first."""
 
     first: Int64s
@@ -90,7 +90,7 @@ class Groups:
     """Whether each event is in a regular step."""
 
     @classmethod
-    def by(cls, keys: Sequence[np.ndarray], time_ns: Int64s, inside: Bools) -> "Groups":
+    def by(cls, keys: Sequence[np.ndarray], time_ns: Int64s, inside: Bools) -> "EventGroups":
         """Return events gathered by their keys."""
         stacked = np.stack([np.asarray(key, np.int64) for key in keys])
         _, first, which = np.unique(stacked, axis=1, return_index=True, return_inverse=True)

@@ -7,11 +7,11 @@ import numpy as np
 
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analyses.by_name.ops import own_times
-from pinprof.analyses.syncs import WAITS, Cost, Stalls
+from pinprof.analyses.syncs import WAITS, Stalls, WaitCost
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
 from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather
-from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, Field, Grid, Groups, Scopes, short_name, timed
+from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed
 from pinprof.report.words import PARTS, cut, in_short, place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
@@ -21,7 +21,7 @@ MOST_LEVELS = 64
 """Ops within ops that are looked through for one of the same name."""
 MOST_SEEN = 1000
 """Waits of a site that the timeline is told of one by one."""
-PARTS_OF_WAITS: tuple[tuple[Field, Callable[[Cost], int]], ...] = (
+PARTS_OF_WAITS: tuple[tuple[Field, Callable[[WaitCost], int]], ...] = (
     (
         Field("drain", PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
         lambda cost: cost.drain_ns,
@@ -39,7 +39,7 @@ def ops(analysis: Analysis) -> Grid | None:
     if not len(table):
         return None
     own, inside = own_times(table), _inside(trace)
-    groups = Groups.by((table.name,), own, inside)
+    groups = EventGroups.by((table.name,), own, inside)
     launched = _kernels(trace)
     outermost = np.where(_within_same(trace), 0, table.duration_ns)
     names = [table.names[code] for code in table.name[groups.first].tolist()]
@@ -177,5 +177,5 @@ def _longest(trace: Trace, stalls: Stalls, rows: Int64s) -> _Wait:
     return _Wait(length, int(trace.calls.start_ns[calls].min()), int(trace.calls.end_ns[calls].max()))
 
 
-def _of_sites(costs: list[tuple[Cost, Cost]], value: Callable[[Cost], int]) -> Scopes:
+def _of_sites(costs: list[tuple[WaitCost, WaitCost]], value: Callable[[WaitCost], int]) -> Scopes:
     return [value(inside) for inside, _ in costs], [value(whole) for _, whole in costs]

@@ -43,7 +43,7 @@ BYTES = {
 """The size of an element by torch's name for its type, in lower case."""
 
 
-class Recorded(NamedTuple):
+class EventTexts(NamedTuple):
     """The texts on an event."""
 
     lines: tuple[str, ...]
@@ -51,7 +51,7 @@ class Recorded(NamedTuple):
     """Keys and values as they stand, cut if they are long."""
 
 
-def in_words(args: Args) -> Recorded:
+def in_words(args: Args) -> EventTexts:
     """Return what args say: sentences, and the other args as they stand."""
     lines: list[str] = []
     in_lines: set[str] = set()
@@ -63,7 +63,7 @@ def in_words(args: Args) -> Recorded:
     others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in in_lines]
     left = len(others) - MAX_OTHERS
     more = [("…", f"{left:,} more")] if left > 0 else []
-    return Recorded(tuple(lines), (*others[:MAX_OTHERS], *more))
+    return EventTexts(tuple(lines), (*others[:MAX_OTHERS], *more))
 
 
 def value_in_words(value: object) -> str:
@@ -182,9 +182,9 @@ MOST_CHARACTERS = 3_000_000
 """The most characters of args in a page; a recording of 100 MB with shapes has a tenth of that."""
 CODE_CHARACTERS = 6
 """The size of the number of a text in a page."""
-TOO_LONG = Recorded(("its args are too long for this page",), ())
-TOO_MANY = Recorded(("its args are not in this page: too many events have different ones",), ())
-UNREADABLE = Recorded(("its args cannot be read",), ())
+TOO_LONG = EventTexts(("its args are too long for this page",), ())
+TOO_MANY = EventTexts(("its args are not in this page: too many events have different ones",), ())
+UNREADABLE = EventTexts(("its args cannot be read",), ())
 MOST_SHARED = 20_000
 """So many texts of args are kept, whose events share what is said of them; copies have one for each rate."""
 UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
@@ -200,9 +200,9 @@ class Interned:
         self.sets: list[tuple[list[int], list[int]]] = []
         """The texts of each number: its lines, and its others."""
         self._of_args: dict[bytes, int] = {}
-        self._numbers: dict[Recorded, int] = {}
+        self._numbers: dict[EventTexts, int] = {}
         self._left = MOST_CHARACTERS
-        self.number(Recorded((), ()))
+        self.number(EventTexts((), ()))
 
     def args(self, args: dict[str, Any]) -> int:
         """Return the number of args."""
@@ -213,7 +213,7 @@ class Interned:
             self._of_args[key] = self.number(in_words(args))
         return self._of_args[key]
 
-    def number(self, recorded: Recorded) -> int:
+    def number(self, recorded: EventTexts) -> int:
         """Return the number of the texts on an event."""
         if recorded not in self._numbers:
             self._numbers[recorded] = len(self.sets)
@@ -231,7 +231,7 @@ class Interned:
         return numbers
 
 
-class Shared(NamedTuple):
+class SharedKeys(NamedTuple):
     """What events have in common whose args are the same but for numbers of their own."""
 
     number: int
@@ -240,17 +240,17 @@ class Shared(NamedTuple):
     """Those of their own numbers; empty ones if each event is to be looked at by itself."""
 
 
-SHARED_NUMBER, SHARED_KEYS = map(attrgetter, Shared._fields)
+SHARED_NUMBER, SHARED_KEYS = map(attrgetter, SharedKeys._fields)
 
 
-class SharedTexts(dict[bytes, Shared]):
+class SharedTexts(dict[bytes, SharedKeys]):
     """What the events of a table share, by what `split` leaves of their args; `look_at` returns it of a new text."""
 
-    def __init__(self, look_at: Callable[[bytes], Shared]) -> None:
+    def __init__(self, look_at: Callable[[bytes], SharedKeys]) -> None:
         super().__init__()
         self._look_at = look_at
 
-    def __missing__(self, text: bytes) -> Shared:
+    def __missing__(self, text: bytes) -> SharedKeys:
         if len(self) >= MOST_SHARED:
             self.clear()
         self[text] = shared = self._look_at(text)
@@ -287,7 +287,7 @@ class Arguments:
             texts, numbers = split(events.args)
         except ValueError:
             texts, numbers = [], np.empty(0, np.int64)
-        of_text, unusual = self._shared[events.table], Shared(NONE, ())
+        of_text, unusual = self._shared[events.table], SharedKeys(NONE, ())
         shared = list(map(of_text.__getitem__, texts)) or [unusual] * len(events.args)
         keys_of = list(map(SHARED_KEYS, shared))
         kinds = {keys: code for code, keys in enumerate(dict.fromkeys(keys_of))}
@@ -303,11 +303,11 @@ class Arguments:
             number[alone] = self._number(events.table, int(events.row[alone]), events.args[alone])
         self._sets[events.table][events.row] = number
 
-    def _look_at(self, table: str, text: bytes) -> Shared:
+    def _look_at(self, table: str, text: bytes) -> SharedKeys:
         """Return what the events of a table share whose args were split into this text and numbers."""
-        unusual = Shared(NONE, ("",) * count_of_numbers(text))
+        unusual = SharedKeys(NONE, ("",) * count_of_numbers(text))
         if not text:
-            return Shared(0, ())
+            return SharedKeys(0, ())
         if len(text) > LONGEST:
             return unusual
         try:
@@ -315,7 +315,7 @@ class Arguments:
             keys = own_keys(text, args)
             if keys is None:
                 return unusual
-            return Shared(self._interned.args(_without_size(table, _without(args, keys))), keys)
+            return SharedKeys(self._interned.args(_without_size(table, _without(args, keys))), keys)
         except UNREADABLE_ARGS:
             return unusual
 

@@ -67,7 +67,7 @@ class Zero(NamedTuple):
     """The name of what starts then."""
 
 
-class Shared(NamedTuple):
+class TimelineGroup(NamedTuple):
     """Timelines under each other that are as one: one axis, one selection, one set of tools."""
 
     axis: str
@@ -96,7 +96,7 @@ def fragment(
     analysis: Analysis,
     max_events: int = MAX_EVENTS,
     findings: Iterable[Finding] = (),
-    shared: Shared | None = None,
+    shared: TimelineGroup | None = None,
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
     more: Sequence[Lane] = (),

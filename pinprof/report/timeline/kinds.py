@@ -14,7 +14,7 @@ from pinprof.trace.sampled_stacks import Origin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 
-class Kind(NamedTuple):
+class LegendEntry(NamedTuple):
     """One entry of the legend."""
 
     label: str
@@ -28,11 +28,11 @@ class Kind(NamedTuple):
     """The label of its rectangles in place of their name, before the size if they have one."""
 
 
-_ROWS: list[Kind] = []
+_ROWS: list[LegendEntry] = []
 
 
 def _kind(label: str, group: str, colour: str, pattern: str = "", *, has_names: bool = False, short: str = "") -> int:
-    _ROWS.append(Kind(label, group, colour, pattern, has_names, short))
+    _ROWS.append(LegendEntry(label, group, colour, pattern, has_names, short))
     return len(_ROWS) - 1
 
 

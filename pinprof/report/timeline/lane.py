@@ -18,7 +18,7 @@ class Names(NamedTuple):
     codes: np.ndarray
 
 
-class Links(NamedTuple):
+class RowLinks(NamedTuple):
     """A column of rows of a table that is drawn, too: `calls` or `gpu`; -1 is none."""
 
     table: str
@@ -31,13 +31,13 @@ class Rising(NamedTuple):
     values: np.ndarray
 
 
-Column: TypeAlias = "np.ndarray | Names | Links | Rising"
+Column: TypeAlias = "np.ndarray | Names | RowLinks | Rising"
 Columns: TypeAlias = dict[str, Column]
 """Facts on rectangles besides their times, a value for each."""
 
 
 @dataclass(frozen=True)
-class Source:
+class LaneSource:
     """The source of the rectangles of a lane; the rows are below."""
 
     name: str
@@ -55,7 +55,7 @@ class Lane:
 
     group: str
     label: str
-    source: Source
+    source: LaneSource
     start_ns: Int64s
     end_ns: Int64s
     kind: Int64s
@@ -102,7 +102,7 @@ def columns_of_stalls(facts: Facts, lane: Lane) -> Columns:
     columns: Columns = {"name": _named(facts.trace.calls, stalls.call[rows]), "around": facts.around.stall[rows]}
     if why.stalls or why.drain:
         return columns
-    columns["awaited"] = Links("gpu", facts.awaited(rows))
+    columns["awaited"] = RowLinks("gpu", facts.awaited(rows))
     return {**columns, "drain": stalls.drain_ns[rows], "own": stalls.own_ns[rows], "bubble": stalls.bubble_ns[rows]}
 
 
@@ -114,7 +114,7 @@ def columns_of_work(facts: Facts, lane: Lane) -> Columns:
     gpu, links, rows, why = facts.trace.gpu, facts.trace.links, lane.row, facts.analysis.profile.withheld
     columns: Columns = {
         "name": _named(gpu, rows),
-        "launch": Links("calls", links.launch[rows]),
+        "launch": RowLinks("calls", links.launch[rows]),
         "step": links.activity_step[rows] + 1,
         "bytes": gpu.bytes[rows] + 1,
         "around": facts.around.activity[rows],
@@ -128,20 +128,20 @@ def columns_of_work(facts: Facts, lane: Lane) -> Columns:
     return {**columns, "exposed": exposed[rows], "reason": reason[rows]}
 
 
-STEPS = Source("steps", lambda _, lane: {"step": lane.row})
-GPU_STEPS = Source("gpu_steps", lambda _, lane: {"step": lane.row})
-CHANGES = Source("changes", lambda _, lane: {"name": Names(lane.names, lane.row)})
-STALLS = Source("stalls", columns_of_stalls)
-ANNOTATIONS = Source("annotations", columns_of_events, "annotations", is_nested=True)
-OPS = Source("ops", columns_of_events, "ops", is_nested=True)
-CALLS = Source("calls", columns_of_events, "calls", is_nested=True)
-FRAMES = Source("frames", columns_of_events, "functions", is_nested=True)
-BAND = Source("overlap", lambda *_: {})
-WORK = Source("gpu", columns_of_work, "gpu")
+STEPS = LaneSource("steps", lambda _, lane: {"step": lane.row})
+GPU_STEPS = LaneSource("gpu_steps", lambda _, lane: {"step": lane.row})
+CHANGES = LaneSource("changes", lambda _, lane: {"name": Names(lane.names, lane.row)})
+STALLS = LaneSource("stalls", columns_of_stalls)
+ANNOTATIONS = LaneSource("annotations", columns_of_events, "annotations", is_nested=True)
+OPS = LaneSource("ops", columns_of_events, "ops", is_nested=True)
+CALLS = LaneSource("calls", columns_of_events, "calls", is_nested=True)
+FRAMES = LaneSource("frames", columns_of_events, "functions", is_nested=True)
+BAND = LaneSource("overlap", lambda *_: {})
+WORK = LaneSource("gpu", columns_of_work, "gpu")
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class HiddenEvents:
     """Events in the window that no lane shows."""
 
     count: int
@@ -165,7 +165,7 @@ def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
     return level
 
 
-def lane_at(group: str, label: str, source: Source, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
+def lane_at(group: str, label: str, source: LaneSource, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
     """Return a lane of rectangles at these times."""
     order = np.lexsort((start, kind))
     start, end = start[order], end[order]
@@ -180,7 +180,7 @@ class Drawing:
     lanes: tuple[Lane, ...]
     narrow_ns: int
     """Neighbours shorter than this are merged; 0 if nothing is merged."""
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[HiddenEvents, ...]
 
 
 def fitting_ns(count: Callable[[int], int], max_rectangles: int, finest_ns: int, window: Window) -> int:

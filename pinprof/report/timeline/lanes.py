@@ -20,9 +20,9 @@ from pinprof.report.timeline.lane import (
     STEPS,
     WORK,
     Drawing,
+    HiddenEvents,
     Lane,
-    LeftOut,
-    Source,
+    LaneSource,
     lane_at,
     levels,
 )
@@ -57,14 +57,14 @@ ROLES = ("main", "autograd", "pin_memory", "other")
 
 def lay_out(
     trace: Trace, analysis: Analysis, window: Window, *, nested: bool = False
-) -> tuple[list[Lane], list[LeftOut]]:
+) -> tuple[list[Lane], list[HiddenEvents]]:
     """Return all lanes with events in the window from top to bottom, and what has no lane.
 
     Those that are folded at first are there if `nested`.
     """
     lanes, left_out = [_step_lane(trace, window)], []
     for entry in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, analysis, window)):
-        if isinstance(entry, LeftOut):
+        if isinstance(entry, HiddenEvents):
             left_out.append(entry)
         else:
             lanes.append(entry)
@@ -121,7 +121,7 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
     return lane_at("Steps", where, STEPS, steps.start_ns[rows], steps.end_ns[rows], kind, rows)
 
 
-def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | LeftOut]:
+def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | HiddenEvents]:
     tables = (trace.annotations, trace.ops, trace.calls)
     here = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
     threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, here, strict=True)])
@@ -133,14 +133,14 @@ def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: boo
         thread = f"thread {trace.threads[index].tid} ({trace.threads[index].role})"
         frames = _frame_lanes(trace, window, index, f"Python frames, {thread}") if nested else ()
         for lane in (*_thread_lanes(analysis, thread, of_thread, trace, nested=nested), *frames):
-            yield lane if isinstance(lane, LeftOut) else replace(lane, thread=index)
+            yield lane if isinstance(lane, HiddenEvents) else replace(lane, thread=index)
     others = used[MAX_THREADS:]
-    yield LeftOut(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
+    yield HiddenEvents(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
 
 
 def _thread_lanes(
     analysis: Analysis, thread: str, rows: list[Int64s], trace: Trace, *, nested: bool
-) -> Iterator[Lane | LeftOut]:
+) -> Iterator[Lane | HiddenEvents]:
     group, syncs, (annotations, ops, calls) = f"Host {thread}", analysis.details.syncs, rows
     stalled = np.flatnonzero(np.isin(syncs.stalls.call, calls))
     kind = np.where(syncs.stalls.profiler, kinds.PROFILER, kinds.STALL + syncs.cause)[stalled]
@@ -165,7 +165,7 @@ class _Stack(NamedTuple):
     """Rows of a table that are nested, or that overlap on a stream."""
 
     group: str
-    source: Source
+    source: LaneSource
     table: Table
     rows: Int64s
     kind: Int64s | int
@@ -173,7 +173,7 @@ class _Stack(NamedTuple):
     """The labels of the first lanes; the others have none."""
     folded: bool = False
 
-    def lanes(self, depths: range, deeper: str) -> Iterator[Lane | LeftOut]:
+    def lanes(self, depths: range, deeper: str) -> Iterator[Lane | HiddenEvents]:
         """Yield a lane for each of some levels, and how many are `deeper`, if that has words."""
         level = levels(self.table.start_ns[self.rows], self.table.end_ns[self.rows], depths.stop)
         kind = np.broadcast_to(np.asarray(self.kind, np.int64), level.shape)
@@ -183,10 +183,10 @@ class _Stack(NamedTuple):
             times = self.table.start_ns[rows], self.table.end_ns[rows]
             yield replace(lane_at(self.group, label, self.source, *times, of_kind, rows), folded=self.folded)
         if deeper:
-            yield LeftOut(int((level == NONE).sum()), deeper)
+            yield HiddenEvents(int((level == NONE).sum()), deeper)
 
 
-def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | LeftOut]:
+def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | HiddenEvents]:
     gpu = trace.gpu
     here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
     named = {device.index: device.name for device in trace.info.devices}
@@ -201,10 +201,10 @@ def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lan
         for stream in streams[drawn]:
             yield from _stream_lanes(trace, group, int(stream), rows[gpu.stream[rows] == stream])
         left = int(counts.sum() - counts[drawn].sum())
-        yield LeftOut(left, f"activities of {len(streams) - len(drawn)} more streams of GPU {device}")
+        yield HiddenEvents(left, f"activities of {len(streams) - len(drawn)} more streams of GPU {device}")
 
 
-def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterator[Lane | LeftOut]:
+def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterator[Lane | HiddenEvents]:
     """Yield a lane for a stream, and more if its activities overlap (kernels of a graph, dependent launches)."""
     gpu = trace.gpu
     copy = kinds.COPY + gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
@@ -240,7 +240,7 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     return lane_at(group, "overlap", BAND, start[inside], end[inside], kind[inside], row)
 
 
-def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterator[Lane | LeftOut]:
+def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterator[Lane | HiddenEvents]:
     """Yield a lane for each level of the Python frames of a thread, the outermost first."""
     functions = trace.functions
     rows = np.flatnonzero(window.holds(functions.start_ns, functions.end_ns) & (functions.thread == index))

@@ -18,7 +18,7 @@ from pinprof.hues import faded, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS, short
-from pinprof.report.timeline.lane import WORK, Column, Columns, Lane, Links, Names, Rising
+from pinprof.report.timeline.lane import WORK, Column, Columns, Lane, Names, Rising, RowLinks
 from pinprof.report.timeline.page_lanes import Detail
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
@@ -140,7 +140,7 @@ def _added(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], c
     """Add a column; links rise as their lanes do, so that their differences are small."""
     if isinstance(column, Names):
         return block.add(names.codes(column))
-    if isinstance(column, Links):
+    if isinstance(column, RowLinks):
         return block.add_differences(numbers[column.table][column.rows])
     return block.add_differences(column.values) if isinstance(column, Rising) else block.add(column)
 

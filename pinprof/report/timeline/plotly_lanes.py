@@ -16,8 +16,8 @@ from pinprof.report.timeline.lane import (
     STEPS,
     WORK,
     Drawing,
+    HiddenEvents,
     Lane,
-    LeftOut,
     fitting_ns,
     lane_at,
     thinned,
@@ -73,7 +73,7 @@ def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:
     return window_of_steps(trace, first, int(usable[fits[-1]])) if len(fits) else window_of_steps(trace, first, first)
 
 
-def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[LeftOut]]:
+def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[HiddenEvents]]:
     """Return the lanes of the page with the steps on each GPU below those on the host, and with copies in parts.
 
     The next step, which the host begins before the GPU has done the last one, has no bar: it is not drawn whole.

@@ -9,7 +9,7 @@ from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column
-from pinprof.report.view import Cell, Fact, Section, Styled, Table
+from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, in_short, place, printable, why_not, with_more
 from pinprof.units import counted, duration, how_many, percent
 
@@ -76,7 +76,7 @@ def _named(
     return Section(
         title,
         facts=facts,
-        tables=[Table(title, titles, cells, listed, grid=f"{name}s")],
+        tables=[ReportTable(title, titles, cells, listed, grid=f"{name}s")],
         notes=notes,
         left_out=[f"and {counted(more, f'more {name}')} by name: --all"] if more else [],
         name=f"{name}s",

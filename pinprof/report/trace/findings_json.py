@@ -8,7 +8,7 @@ from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import advice, evidence, of_causes, why_long
 from pinprof.rules import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
-from pinprof.verdict import LIMITS, Cost
+from pinprof.verdict import LIMITS, LimitCost
 
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
@@ -33,7 +33,7 @@ def costs_of(findings: Findings) -> list[documents.Cost]:
     return [filled(documents.Cost, cost, cause=cause) for cause, cost in costs]
 
 
-def _cost(cost: Cost | None, step_ns: float | None) -> documents.OfCause:
+def _cost(cost: LimitCost | None, step_ns: float | None) -> documents.OfCause:
     """Return what a cause costs the step; null where that cannot be told."""
     if cost is None or not step_ns:
         return documents.OfCause(ms=None, fraction=None, range_ms=None)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pinprof.analyses.host_samples import KINDS, CalledLine, HostPlace, HostSums, Kind
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.view import Section, Table
+from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING, place, printable
 from pinprof.trace.lines import Place
 from pinprof.units import counted, duration, percent
@@ -41,13 +41,13 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     if sums is None:
         return Section(TITLE, notes=why_not, name="host") if why_not else None
     first = f"; the first {MAX_ROWS} of {len(sums.called)} lines" if len(sums.called) > MAX_ROWS else ""
-    lines = Table(
+    lines = ReportTable(
         f"The innermost of your lines, which add up to the time of the main thread{first}",
         [Column("your line"), Column("in"), *number_columns("of the time", "of the step", "samples")],
         cells := [_called_cells(profile, sums, row) for row in sums.called[:MAX_ROWS]],
         cells[:rows],
     )
-    functions = Table(
+    functions = ReportTable(
         f"Own time of functions; {WHAT_COUNTS}",
         [Column("function"), Column("of"), *number_columns("own time", "of the step", "samples", "with callees")],
         [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_ROWS],

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 
-from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown, Kernel
+from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown, KernelTimes
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import laid_out
-from pinprof.report.view import Section, Table, in_terminal
+from pinprof.report.view import ReportTable, Section, in_terminal
 from pinprof.report.words import NOTHING
 from pinprof.units import duration, percent, shortened
 
@@ -43,14 +43,14 @@ def _section(breakdowns: Sequence[Breakdown]) -> Section:
     notes += [f"rank {one.rank}: HTA does not give its {failure}" for one in chosen for failure in one.failed]
     waits = number_columns("waits for the host", "between kernels", "other", "queue", "longest")
     tables = (
-        Table("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_times, chosen))),
-        Table("", [Column("rank"), Column("stream"), *waits], streams),
-        Table("", [Column("kernel"), Column("kind"), *number_columns("time", "mean", "longest")], kernels),
+        ReportTable("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_times, chosen))),
+        ReportTable("", [Column("rank"), Column("stream"), *waits], streams),
+        ReportTable("", [Column("kernel"), Column("kind"), *number_columns("time", "mean", "longest")], kernels),
     )
     return Section("HolisticTraceAnalysis", tables=tables, notes=notes)
 
 
-def _kernel(kernel: Kernel) -> tuple[str, ...]:
+def _kernel(kernel: KernelTimes) -> tuple[str, ...]:
     times = map(duration, (kernel.time_ns, kernel.mean_ns, kernel.max_ns))
     return shortened(kernel.name, MAX_NAME), kernel.kind.lower(), *times
 

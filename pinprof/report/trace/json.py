@@ -17,7 +17,7 @@ from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
 from pinprof.documents.fields import DeviceJson, blockers, library
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, Figure
+from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, TraceFigure
 from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
@@ -148,7 +148,7 @@ def _per_step(profile: Profile) -> documents.PerStep | None:
     return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if figure.is_in_record})
 
 
-def _value(figure: Figure, profile: Profile) -> float | None:
+def _value(figure: TraceFigure, profile: Profile) -> float | None:
     """Return a figure of the step, times in ms; None where it is withheld, or there is none."""
     value = given(figure.of(profile))
     return maybe_ms(value) if figure.unit == "ns" else value

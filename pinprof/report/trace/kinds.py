@@ -6,7 +6,7 @@ from pinprof.analyses.by_name.kinds import KindTime
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.view import Section, Table
+from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING
 from pinprof.units import duration, how_many, percent
 
@@ -70,7 +70,7 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
             for phase in profile.launches.phases
         ]
         columns = [Column("phase"), *number_columns("launches", "host", "GPU")]
-        yield Section(title, tables=[Table("The host's time until each launch", columns, rows)])
+        yield Section(title, tables=[ReportTable("The host's time until each launch", columns, rows)])
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return
@@ -86,4 +86,4 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
         for kind in kernels.kinds
     ]
     columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
-    yield Section(title, tables=[Table("Kernels by what they do", columns, rows)])
+    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)])

@@ -27,7 +27,7 @@ from pinprof.verdict import (
     INPUT,
     IRREGULAR,
     LIMITS,
-    Cost,
+    LimitCost,
     LimitName,
     Verdict,
 )
@@ -166,7 +166,7 @@ def is_cut(profile: Profile) -> bool:
     return profile.doubt("truncated") is not None
 
 
-def of_causes(verdict: Verdict) -> Iterator[Cost]:
+def of_causes(verdict: Verdict) -> Iterator[LimitCost]:
     """Yield the causes that are told apart, the costliest first."""
     return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
@@ -191,7 +191,7 @@ def unknown_supply(profile: Profile) -> str:
 # What to do first
 
 
-class Advice(NamedTuple):
+class FirstAction(NamedTuple):
     """What to do first."""
 
     sentence: str
@@ -202,7 +202,7 @@ class Advice(NamedTuple):
     """Place of the finding that it is about, from 0; None where it is about none."""
 
 
-def advice(profile: Profile, findings: Findings) -> Advice:
+def advice(profile: Profile, findings: Findings) -> FirstAction:
     """Return the change with the largest predicted saving; where none is predicted, what answers the verdict."""
     if not profile.gpus:
         line = first_line(profile)
@@ -218,15 +218,15 @@ def advice(profile: Profile, findings: Findings) -> Advice:
         return _first(_answer(profile, verdict.cause))
     if verdict.between:
         return _first("; ".join([*way_to_ranks(verdict), MEASURE]))
-    return Advice(unfound(profile, findings) or NONE_ALONE, None)
+    return FirstAction(unfound(profile, findings) or NONE_ALONE, None)
 
 
-def _first(what: str, finding: int | None = None) -> Advice:
-    return Advice(f"First: {what}.", what, finding)
+def _first(what: str, finding: int | None = None) -> FirstAction:
+    return FirstAction(f"First: {what}.", what, finding)
 
 
-def _remark(sentence: str) -> Advice:
-    return Advice(sentence, sentence.removesuffix("."))
+def _remark(sentence: str) -> FirstAction:
+    return FirstAction(sentence, sentence.removesuffix("."))
 
 
 def evidence(profile: Profile, findings: Findings) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pinprof.report.trace.host import host_section
 from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, stalls, step, where_it_goes
 from pinprof.report.trace.waits import wait_sections
 from pinprof.report.trace.whole_run import course_sections, precision
-from pinprof.report.view import Fact, Section, Sentence, Styled, Table
+from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import (
     ABSENT,
     DISTRUST,
@@ -144,7 +144,7 @@ def _more_gpus(count: int) -> Iterator[str]:
 def _copies(profile: Profile) -> Section:
     columns = [Column("copy"), Column("host memory")]
     columns += number_columns("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
-    table = Table("Each copy counted by itself", columns, list(copy_cells(profile)))
+    table = ReportTable("Each copy counted by itself", columns, list(copy_cells(profile)))
     number, meaning = _overlapped(profile)
     overlap = Fact("overlapped", number, meaning, is_named=False)
     return Section(

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import WAITS, Cost, by_line
+from pinprof.analyses.syncs import WAITS, WaitCost, by_line
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
-from pinprof.report.view import Cell, Fact, Section, Sited, Styled, Table
+from pinprof.report.view import Cell, Fact, ReportTable, Section, Sited, Styled
 from pinprof.report.words import NOTHING, PARTS, in_short, place, whole_place, why_not
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
@@ -70,7 +70,7 @@ def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | 
     return Section(
         f"Waits of the host, {profile.steps.per} as traced",
         facts=list(_in_all(profile)),
-        tables=[Table(caption, columns, all_rows, all_rows if rows is None else some_rows, grid="waits")],
+        tables=[ReportTable(caption, columns, all_rows, all_rows if rows is None else some_rows, grid="waits")],
         notes=list(surprises(profile)),
         left_out=left_out,
         name="waits",
@@ -107,7 +107,7 @@ def surprises(profile: Profile) -> Iterator[str]:
         return
     yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
     for members in by_line(waits, lambda wait: wait[0]):
-        sites, cost = [site for site, _ in members], Cost.of(cost for _, cost in members)
+        sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _named(*sites)
         if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
@@ -115,7 +115,7 @@ def surprises(profile: Profile) -> Iterator[str]:
         elif bubble >= FREE * step and bubble >= DEAR * stall:
             which, when = _idle_after(profile, sites), in_or_after([cost])
             yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
-    groups: dict[int, list[tuple[WaitSite, Cost]]] = defaultdict(list)
+    groups: dict[int, list[tuple[WaitSite, WaitCost]]] = defaultdict(list)
     for site, cost in waits:
         if site.group is not None:
             groups[site.group].append((site, cost))
@@ -133,7 +133,7 @@ def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
 
 
-def _is_beside_work(sites: Sequence[WaitSite], cost: Cost) -> bool:
+def _is_beside_work(sites: Sequence[WaitSite], cost: WaitCost) -> bool:
     """Return whether the GPU works on something else for most of the waits of sites."""
     return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
 
@@ -203,7 +203,7 @@ def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
     if profile.withheld.per_step or len(stalled) < len(sites):
         return (NOTHING,) * 6
     known = [cost for site in sites if (cost := given(site.in_steps_cost))]
-    sums = Cost.of(known) if len(known) == len(sites) else None
+    sums = WaitCost.of(known) if len(known) == len(sites) else None
     times = (sums.drain_ns, sums.own_ns, sums.overhead_ns, sums.idle_ns) if sums else (None,) * 4
     parts = (NOTHING if time is None else duration(time / steps) for time in times)
     count, stall_ns = sum(cost.count for cost in stalled), sum(cost.stall_ns for cost in stalled)
@@ -284,7 +284,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
     return Section(
         f"{title}, in {counted(waits[0].of, 'step')} without profiler",
         tables=[
-            Table(
+            ReportTable(
                 "Seen at lines that no recorded wait has",
                 [Column("in"), Column("called"), Column("how often"), *number_columns("waits")],
                 cells,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from pinprof.analyses.whole_run.ledger import Entry, WholeRun
+from pinprof.analyses.whole_run.ledger import LedgerRow, WholeRun
 from pinprof.analyses.whole_run.regular_step import Runs
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import SMALLEST
@@ -107,7 +107,7 @@ def _unlike(course: WholeRun) -> Iterator[Fact]:
         yield Fact("recorded", NOTHING, meaning, is_named=False)
 
 
-def _spent(entry: Entry, course: WholeRun) -> Fact:
+def _spent(entry: LedgerRow, course: WholeRun) -> Fact:
     steps = "" if entry.steps is None else f" ({counted(entry.steps, 'step')})"
     meaning = f"{percent(entry.ns / course.wall_ns)}: {OF_RUN[entry.what]}{steps}{_at(entry.places)}"
     return Fact(entry.what, duration(entry.ns), meaning, is_named=False)

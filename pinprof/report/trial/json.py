@@ -24,8 +24,8 @@ from pinprof.report.fix.json import FixChange, FixRefused, change, refused
 from pinprof.report.trial.text import milliseconds, sentence
 from pinprof.report.whatif.json import Verify, verification
 from pinprof.trial import selection
-from pinprof.trial.certificate import Certificate, Checked, Verdict
-from pinprof.trial.numbers import Comparison
+from pinprof.trial.certificate import Certificate, CheckResults, Verdict
+from pinprof.trial.numbers import NumbersComparison
 from pinprof.trial.numbers import Verdict as NumbersVerdict
 from pinprof.trial.versions import Guarded
 from pinprof.version import VERSION
@@ -154,7 +154,7 @@ def to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Ite
     return encoded(document)
 
 
-def _fix(share: selection.Share, step_ns: float | None, diff: bytes | None) -> TryFix:
+def _fix(share: selection.FixOutcome, step_ns: float | None, diff: bytes | None) -> TryFix:
     return filled(
         TryFix,
         change(share.mend, step_ns),
@@ -166,7 +166,7 @@ def _fix(share: selection.Share, step_ns: float | None, diff: bytes | None) -> T
     )
 
 
-def _numbers(compared: Comparison) -> TryNumbers:
+def _numbers(compared: NumbersComparison) -> TryNumbers:
     return filled(
         TryNumbers,
         compared,
@@ -181,7 +181,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and isfinite(value) else None
 
 
-def _guard(checked: Checked) -> TryGuard:
+def _guard(checked: CheckResults) -> TryGuard:
     guard = checked.guard
     return filled(
         TryGuard,

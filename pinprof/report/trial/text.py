@@ -10,9 +10,9 @@ from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Judgement, Measurement
 from pinprof.report.ab.text import advice, how_measured, usual_ns
 from pinprof.report.fix.text import commented, folded, lines_of_change, not_changed, on_one_line
 from pinprof.report.words import NO_GPU_WORK
-from pinprof.trial.certificate import Certificate, Checked
-from pinprof.trial.numbers import Comparison
-from pinprof.trial.selection import Share
+from pinprof.trial.certificate import Certificate, CheckResults
+from pinprof.trial.numbers import NumbersComparison
+from pinprof.trial.selection import FixOutcome
 from pinprof.units import NS_PER_MS, counted, duration
 
 KINDS = {"loss": "losses", "parameters": "parameters", "output": "outputs"}
@@ -44,7 +44,7 @@ def speed(judgement: Judgement | None) -> str:
     return f"perhaps faster: saves {share(1 - judgement.ratio)} ({span(judgement)})"
 
 
-def numbers(compared: Comparison) -> str:
+def numbers(compared: NumbersComparison) -> str:
     """Return whether the numbers are the same, in a clause."""
     return {
         "equal": "numbers equal",
@@ -54,7 +54,7 @@ def numbers(compared: Comparison) -> str:
     }[compared.verdict]
 
 
-def races(checked: Checked) -> str:
+def races(checked: CheckResults) -> str:
     """Return whether there is a race, in a clause."""
     if checked.guard.why:
         return "races not looked for"
@@ -102,7 +102,7 @@ def _by_itself(certificate: Certificate) -> str:
     return f", as a whole: {unknown} of its {len(kept)} fixes may bring nothing"
 
 
-def of_share(tried: Share) -> str:
+def of_share(tried: FixOutcome) -> str:
     """Return what the measurement of one fix among several says."""
     measured = f": {speed(tried.judgement)} with it" if tried.judgement else ""
     why = f": {tried.why}" if tried.why else ""
@@ -167,7 +167,7 @@ def _against_prediction(certificate: Certificate) -> str:
     return "the measured saving is NOT within"
 
 
-def _numbers(compared: Comparison) -> str:
+def _numbers(compared: NumbersComparison) -> str:
     what = " and ".join(KINDS[kind] for kind in compared.kinds)
     of = f"{what} of the first {counted(compared.steps, 'step')}, under one seed"
     if compared.verdict == "equal":
@@ -180,14 +180,14 @@ def _numbers(compared: Comparison) -> str:
     return f"nobody can tell: {compared.why}"
 
 
-def _distances(compared: Comparison) -> str:
+def _distances(compared: NumbersComparison) -> str:
     if compared.distance is None or compared.rounding is None:
         return ""
     again = "the same" if not compared.repeated else f"off by {compared.repeated:.2g}"
     return f"off by {compared.distance:.2g}; the original with other last bits: {compared.rounding:.2g}, again: {again}"
 
 
-def _guard(checked: Checked) -> str:
+def _guard(checked: CheckResults) -> str:
     guard = checked.guard
     if guard.why:
         return f"did not run: {guard.why}"

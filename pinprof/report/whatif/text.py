@@ -13,7 +13,7 @@ from pinprof.prediction.verification import Verification
 from pinprof.replay.bound import BOUNDS
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, fact, laid_out, section, unbroken
-from pinprof.report.view import Fact, Section, Table, in_terminal
+from pinprof.report.view import Fact, ReportTable, Section, in_terminal
 from pinprof.report.words import begun, place, printable, saved
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -223,7 +223,7 @@ def _overview(
         Section(
             "Step",
             facts=[Fact("step", duration(now.baseline_ns), step, is_named=False)],
-            tables=[Table("", columns, rows)],
+            tables=[ReportTable("", columns, rows)],
             notes=[noise] if off >= NOTHING * now.baseline_ns else [],
         )
     )

@@ -7,7 +7,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.links import step_at
-from pinprof.trace.one_time_work import REGION, HostTimes, capture_times, compile_times, compiles_again, time_per_step
+from pinprof.trace.one_time_work import REGION, ThreadTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, listed
 
@@ -38,7 +38,7 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=removed))
 
 
-def _rows(trace: Trace, times: HostTimes, again: Bools) -> list[tuple[int, int, int]]:
+def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int, int]]:
     step = step_at(trace.steps, times.start_ns)
     kept = (step != NONE) & again[step]
     return list(zip(*(column[kept].tolist() for column in times), strict=True))

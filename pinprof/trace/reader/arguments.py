@@ -52,13 +52,13 @@ class EventArgs(NamedTuple):
     """JSON, as it stands in the file; empty without any."""
 
 
-class Recorded(Event, gc=False):
+class PlainEvent(Event, gc=False):
     """An event whose args are not looked into."""
 
     args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # type: ignore[assignment]  # as they stand
 
 
-class TimedRecorded(Recorded, gc=False):
+class TimedRecorded(PlainEvent, gc=False):
     """One whose times are numbers, which may have lost digits."""
 
     ts: int | float = math.nan  # type: ignore[assignment]
@@ -68,7 +68,7 @@ class TimedRecorded(Recorded, gc=False):
 class Durations(NamedTuple):
     """Duration events of a file, with their times in ns."""
 
-    events: Sequence[Recorded]
+    events: Sequence[PlainEvent]
     start_ns: Int64s
     duration_ns: Int64s
     timed: Bools
@@ -206,14 +206,14 @@ def _timed(events: list[TimedRecorded]) -> Durations:
     return Durations(durations, start, duration, np.ones(len(durations), bool))
 
 
-def _with_decimals(events: list[Recorded]) -> Durations:
+def _with_decimals(events: list[PlainEvent]) -> Durations:
     durations = [event for event in events if event.ph == "X"]
     start, has_start = nanoseconds([bytes(event.ts) for event in durations])
     duration, has_duration = nanoseconds([bytes(event.dur) for event in durations])
     return Durations(durations, start, duration, has_start & has_duration)
 
 
-def _at_the_end(blocks: Blocks) -> list[Recorded]:
+def _at_the_end(blocks: Blocks) -> list[PlainEvent]:
     """Return the events that follow the last block."""
     if blocks.whole is not None:
         return _of_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
@@ -225,7 +225,7 @@ def _at_the_end(blocks: Blocks) -> list[Recorded]:
     return _decoded(text, blocks.rest, is_last=True)
 
 
-def _decoded(data: bytes, bare: bytes, *, is_last: bool) -> list[Recorded]:
+def _decoded(data: bytes, bare: bytes, *, is_last: bool) -> list[PlainEvent]:
     """Return the events of a JSON list, which is `bare` without its brackets if it is not JSON."""
     try:
         return _LIST.decode(data)
@@ -237,7 +237,7 @@ def _decoded(data: bytes, bare: bytes, *, is_last: bool) -> list[Recorded]:
         return _salvaged(bare, is_last=is_last)
 
 
-def _of_whole(data: bytes) -> list[Recorded]:
+def _of_whole(data: bytes) -> list[PlainEvent]:
     """Return the events of a file that is read in one piece."""
     try:
         if data.lstrip().startswith(b"["):
@@ -248,16 +248,16 @@ def _of_whole(data: bytes) -> list[Recorded]:
         return _salvaged(data[begin.end() :].lstrip(), is_last=True) if begin else []
 
 
-def _recorded_in(entries: list[msgspec.Raw]) -> list[Recorded]:
+def _recorded_in(entries: list[msgspec.Raw]) -> list[PlainEvent]:
     """Return the entries of a list that are events."""
     return [event for event in map(_recorded, entries) if event is not None]
 
 
-def _salvaged(text: bytes, *, is_last: bool) -> list[Recorded]:
-    return [event for event in salvage(text, is_last=is_last, decode=_recorded).events if isinstance(event, Recorded)]
+def _salvaged(text: bytes, *, is_last: bool) -> list[PlainEvent]:
+    return [event for event in salvage(text, is_last=is_last, decode=_recorded).events if isinstance(event, PlainEvent)]
 
 
-def _recorded(data: bytes | msgspec.Raw) -> Recorded | None:
+def _recorded(data: bytes | msgspec.Raw) -> PlainEvent | None:
     """Return the event in a JSON text, None if it is not one."""
     try:
         return _EVENT.decode(data)
@@ -265,8 +265,8 @@ def _recorded(data: bytes | msgspec.Raw) -> Recorded | None:
         return None
 
 
-_EVENT = msgspec.json.Decoder(Recorded)
-_LIST = msgspec.json.Decoder(list[Recorded])
+_EVENT = msgspec.json.Decoder(PlainEvent)
+_LIST = msgspec.json.Decoder(list[PlainEvent])
 _TIMED_LIST = msgspec.json.Decoder(list[TimedRecorded])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 

@@ -29,7 +29,7 @@ MOST_TRIES = 64
 do."""
 
 
-class Ending(NamedTuple):
+class FileEnd(NamedTuple):
     """What follows the last block, and what lies around the events."""
 
     events: list[Event]
@@ -91,7 +91,7 @@ class Blocks:
             filled += len(chunk)
         return b"".join(pieces), False
 
-    def ending(self) -> Ending:
+    def ending(self) -> FileEnd:
         """Return what follows the last block and what lies around the events, as far as it can be read."""
         text = b"[" + self.rest
         try:
@@ -100,11 +100,11 @@ class Blocks:
         except (ValueError, RecursionError, msgspec.MsgspecError):
             salvaged = salvage(self.rest, is_last=True)
             tail = salvaged.rest.lstrip(b" \t\r\n,") if salvaged.closed else b""
-            ending = Ending(salvaged.events, salvaged.malformed, salvaged.repaired, Metadata(), salvaged.closed)
+            ending = FileEnd(salvaged.events, salvaged.malformed, salvaged.repaired, Metadata(), salvaged.closed)
             return self._with_metadata(ending, tail)
-        return self._with_metadata(Ending(events, malformed, 0, Metadata(), closed=True), b"]" + text[end:])
+        return self._with_metadata(FileEnd(events, malformed, 0, Metadata(), closed=True), b"]" + text[end:])
 
-    def _with_metadata(self, ending: Ending, tail: bytes) -> Ending:
+    def _with_metadata(self, ending: FileEnd, tail: bytes) -> FileEnd:
         """Return the ending with the metadata of the file, given what follows the events."""
         around = self.header + tail
         if around.startswith(b"["):

@@ -12,7 +12,7 @@ from pinprof.trace.files import open_trace
 from pinprof.trace.reader.blocks import Blocks
 from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
 from pinprof.trace.reader.not_a_trace import what_it_seems
-from pinprof.trace.reader.rows import Part, Shared, Wanted, part_of_block, part_of_events
+from pinprof.trace.reader.rows import FilePart, ReadOptions, Shared, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import Trace
@@ -26,11 +26,11 @@ NOTHING_RECORDED = (
 ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record it again"
 
 
-class Read(NamedTuple):
+class FileContent(NamedTuple):
     """The content of a file."""
 
     metadata: Metadata
-    parts: list[Part]
+    parts: list[FilePart]
     shared: Shared
     cut: str | None
     """Why the end of the file is missing, None if it is there."""
@@ -50,13 +50,13 @@ def read_trace(path: str | Path) -> Trace:
     Raises TraceError, with the file's name, if the file cannot be read, is not a trace, or has no duration event.
     """
     path = str(path)
-    read = read_rows(path, Wanted())
+    read = read_rows(path, ReadOptions())
     if not any(part.counts for part in read.parts):
         raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
     return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut)
 
 
-def read_rows(path: str, wanted: Wanted) -> Read:
+def read_rows(path: str, wanted: ReadOptions) -> FileContent:
     """Return what is wanted of a file, as `read_trace` reads it. Raises TraceError, with the file's name."""
     try:
         with open_trace(path) as stream:
@@ -65,7 +65,7 @@ def read_rows(path: str, wanted: Wanted) -> Read:
         raise TraceError(f"{shown(path)}: {error}") from error
 
 
-def _read(content: Unpacked, wanted: Wanted) -> Read:
+def _read(content: Unpacked, wanted: ReadOptions) -> FileContent:
     shared = Shared(wanted)
     blocks = Blocks(content)
     parts = [part_of_block(block, shared) for block in blocks]
@@ -78,10 +78,10 @@ def _read(content: Unpacked, wanted: Wanted) -> Read:
             content.lost or ENDS_EARLY if not ending.closed else "the JSON is broken; record the trace again"
         )
     cut = content.lost or (None if ending.closed else ENDS_EARLY)
-    return Read(ending.metadata, parts, shared, cut, ending.around)
+    return FileContent(ending.metadata, parts, shared, cut, ending.around)
 
 
-def _read_whole(data: bytes, wanted: Wanted, lost: str | None) -> Read:
+def _read_whole(data: bytes, wanted: ReadOptions, lost: str | None) -> FileContent:
     """Decode a file in one piece: it may be any JSON; errors say what is wrong with a file that is not JSON."""
     if not data.strip():
         raise TraceError(lost or "the file is empty; record the trace again")
@@ -91,7 +91,7 @@ def _read_whole(data: bytes, wanted: Wanted, lost: str | None) -> Read:
     except (msgspec.DecodeError, RecursionError) as error:
         return _salvaged(data, wanted, lost, error)
     shared = Shared(wanted)
-    return Read(metadata, [part_of_events(events, malformed, shared)], shared, lost, data)
+    return FileContent(metadata, [part_of_events(events, malformed, shared)], shared, lost, data)
 
 
 def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
@@ -127,7 +127,7 @@ def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event
     return metadata, events, malformed
 
 
-def _salvaged(data: bytes, wanted: Wanted, lost: str | None, error: Exception) -> Read:
+def _salvaged(data: bytes, wanted: ReadOptions, lost: str | None, error: Exception) -> FileContent:
     """Return what can be recovered from a file that is not JSON, event by event."""
     begin = LIST_START.search(data)
     salvaged = salvage(data[begin.end() :].lstrip(), is_last=True) if begin else None
@@ -136,7 +136,7 @@ def _salvaged(data: bytes, wanted: Wanted, lost: str | None, error: Exception) -
     metadata = salvage_metadata(data[: begin.start()] + salvaged.rest)
     shared = Shared(wanted)
     part = part_of_events(salvaged.events, salvaged.malformed, shared, repaired=salvaged.repaired)
-    return Read(metadata, [part], shared, lost or (None if salvaged.closed else ENDS_EARLY), b"")
+    return FileContent(metadata, [part], shared, lost or (None if salvaged.closed else ENDS_EARLY), b"")
 
 
 def _broken_json(data: bytes, error: Exception) -> str:

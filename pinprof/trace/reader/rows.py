@@ -62,7 +62,7 @@ class Rows:
     """Duration events of the wanted categories, in the order of the file."""
 
     category: Int8s
-    """Index into KNOWN_CATEGORIES, or another code from `Wanted.category`."""
+    """Index into KNOWN_CATEGORIES, or another code from `ReadOptions.category`."""
     name: Int32s
     """Index into the values of `Shared.names`."""
     thread: Int32s
@@ -74,8 +74,8 @@ class Rows:
     entry: Int32s
     """Which entry of the list of events it is, counted within the part."""
     ids: Int64s
-    """One line for each of `Wanted.ids` and one for each text, which are indices into the values of `Shared.names`; one
-    column for each row whose category has them; -1 where not recorded."""
+    """One line for each of `ReadOptions.ids` and one for each text, which are indices into the values of
+    `Shared.names`; one column for each row whose category has them; -1 where not recorded."""
 
     def __len__(self) -> int:
         return len(self.category)
@@ -97,7 +97,7 @@ def known_category(text: str) -> int:
     return _CATEGORY.get(category_name(text), NONE)
 
 
-class Wanted(NamedTuple):
+class ReadOptions(NamedTuple):
     """What is read of a file."""
 
     category: Callable[[str], int] = known_category
@@ -120,7 +120,7 @@ class Codes(dict[Key, int], Generic[Key]):
 class CategoryCodes(dict[str | None, int]):
     """The wanted code of each category, as it stands in the file."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ReadOptions) -> None:
         super().__init__()
         self._wanted = wanted
 
@@ -132,7 +132,7 @@ class CategoryCodes(dict[str | None, int]):
 class Shared:
     """What all parts of a file have in common: what is wanted of it, and texts and threads that they number alike."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ReadOptions) -> None:
         self.wanted = wanted
         self.categories = CategoryCodes(wanted)
         self.names: Codes[str] = Codes()
@@ -142,7 +142,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """What a part of a file holds."""
 
     rows: Rows
@@ -158,7 +158,7 @@ class Part:
     """Events that were not JSON and have been repaired."""
 
 
-def part_of_block(block: bytes, shared: Shared) -> Part:
+def part_of_block(block: bytes, shared: Shared) -> FilePart:
     """Return what a block holds; if it is not JSON, what can be recovered event by event."""
     data = as_list(block)
     if shared.exact_times:
@@ -175,7 +175,7 @@ def part_of_block(block: bytes, shared: Shared) -> Part:
         return part_of_events(salvaged.events, salvaged.malformed, shared, repaired=salvaged.repaired)
 
 
-def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> Part:
+def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> FilePart:
     """Return the part that decoded events make."""
     part = _part(events, shared, _decimal_times, lambda chosen: [event.args or NO_ARGS for event in chosen])
     return replace(part, malformed=malformed, entries=len(events) + malformed, repaired=repaired)
@@ -192,7 +192,9 @@ def _decimal_times(events: Sequence[Event]) -> Times:
     return start, duration, has_start & has_duration
 
 
-def _part(events: Sequence[Event], shared: Shared, times: Callable[[Sequence[Event]], Times], arguments: Any) -> Part:
+def _part(
+    events: Sequence[Event], shared: Shared, times: Callable[[Sequence[Event]], Times], arguments: Any
+) -> FilePart:
     phases = list(map(PHASE, events))
     is_duration = list(map("X".__eq__, phases))
     durations = list(compress(events, is_duration))
@@ -222,7 +224,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Sequence[Eve
         for event, args in zip(named, arguments(named), strict=True)
         if args.name
     }
-    return Part(rows, counts, labels, malformed=0, entries=len(events))
+    return FilePart(rows, counts, labels, malformed=0, entries=len(events))
 
 
 def _ids(arguments: Sequence[Args], shared: Shared) -> Int64s:

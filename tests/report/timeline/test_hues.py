@@ -11,7 +11,7 @@ from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.report.charts import steps
 from pinprof.report.flame import graph
-from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, Kind
+from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, LegendEntry
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
 """Colour and pattern, by what has them."""
@@ -56,11 +56,11 @@ def apart(one: str, other: str, paper: tuple[int, int, int], vision: object) -> 
     return float(np.linalg.norm(seen(one, paper, vision) - seen(other, paper, vision)))
 
 
-def of(kinds: tuple[Kind, ...]) -> Colours:
+def of(kinds: tuple[LegendEntry, ...]) -> Colours:
     return {kind.label: (kind.colour, kind.pattern) for kind in kinds}
 
 
-def grouped(name: str) -> tuple[Kind, ...]:
+def grouped(name: str) -> tuple[LegendEntry, ...]:
     return tuple(kind for kind in KINDS if kind.group == name)
 
 

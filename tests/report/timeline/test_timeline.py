@@ -18,7 +18,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import BAND, OPS, LeftOut, levels, thinned
+from pinprof.report.timeline.lane import BAND, OPS, HiddenEvents, levels, thinned
 from pinprof.report.timeline.page_lanes import Detail, detailed
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.plotly_lanes import in_words
@@ -159,7 +159,7 @@ def test_stalls_are_coloured_by_cause(tmp_path: Path) -> None:
     builder.call("cudaStreamSynchronize", 910, 60)
     *_, drawing = drawn(builder, tmp_path)
     stalls = lane_named(drawing, "stalls")
-    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.Kind(".item()", "Stalls", hues.WAIT)}
+    assert {kinds.KINDS[kind] for kind in stalls.kind} == {kinds.LegendEntry(".item()", "Stalls", hues.WAIT)}
 
 
 def test_each_code_has_its_kind() -> None:
@@ -214,7 +214,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     drawing = arrange(trace, analysis, window, max_bars=300)
     here = sum(int(window.holds(table.start_ns, table.end_ns).sum()) for table in (trace.ops, trace.calls, trace.gpu))
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source.name in {"ops", "calls", "gpu"})
-    assert drawing.left_out == (LeftOut(2, "ops nested deeper than 4"),)
+    assert drawing.left_out == (HiddenEvents(2, "ops nested deeper than 4"),)
     assert shown + 2 == here
     counts = [lane.count[lane.count > 1] for lane in drawing.lanes if lane.source is not BAND]
     events, blocks = sum(int(count.sum()) for count in counts), sum(map(len, counts))
@@ -241,8 +241,8 @@ def test_threads_and_streams_beyond_the_limit_are_counted(tmp_path: Path) -> Non
         builder.activity("kernel", "k", 10, 5, correlation=0, device=0, stream=50 + number)
     *_, drawing = drawn(builder, tmp_path)
     assert drawing.left_out == (
-        LeftOut(17, "events of 17 more host threads"),
-        LeftOut(9, "activities of 9 more streams of GPU 0"),
+        HiddenEvents(17, "events of 17 more host threads"),
+        HiddenEvents(9, "activities of 9 more streams of GPU 0"),
     )
 
 

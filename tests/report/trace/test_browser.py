@@ -21,7 +21,7 @@ from pinprof.notebook import analyze
 from pinprof.report.charts.chart import Chart, layout, shown
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
-from pinprof.report.timeline import Shared, fragment
+from pinprof.report.timeline import TimelineGroup, fragment
 from pinprof.report.timeline.fragment import constants
 from pinprof.report.timeline.page_lanes import detailed
 from pinprof.report.timeline.payload import packed
@@ -306,7 +306,8 @@ def test_the_lanes_of_the_gpu_stay_in_sight_with_details_open_until_they_are_let
 
 def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
     page = opened(
-        TRACES / "loss_item.json.gz", made=lambda analysis: 2 * fragment(analysis, shared=Shared("both", "one", "One"))
+        TRACES / "loss_item.json.gz",
+        made=lambda analysis: 2 * fragment(analysis, shared=TimelineGroup("both", "one", "One")),
     )
     second = page.locator(".timeline").nth(1)
     second.scroll_into_view_if_needed()

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import analyse
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_text
-from pinprof.report.trace.verdict import Advice, advice
+from pinprof.report.trace.verdict import FirstAction, advice
 from pinprof.trace import Trace, read_trace
 from pinprof.verdict import LIMITS
 
@@ -41,7 +41,7 @@ def recorded(folder: Path, *, item: bool = False, busy: bool = False) -> Trace:
     return read_trace(builder.write(folder / "trace.json"))
 
 
-def said(trace: Trace) -> tuple[Advice, str, str]:
+def said(trace: Trace) -> tuple[FirstAction, str, str]:
     """Return what to do first, the text for the terminal in one line, and the text of the page."""
     analysis = analyse(trace)
     profile, findings = analysis.profile, analysis.findings

@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyses.syncs.lines.recorded import Around, WaitKind, agreed, kinds_of_calls, waits_of
 from pinprof.analyses.syncs.lines.watched import Candidates, WatchedWaits, candidate_lines
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.lines import Context, Contexts, RecordedLines, SourceLine, Watched
+from pinprof.trace.lines import Context, Contexts, DebugModeWaits, RecordedLines, SourceLine
 from pinprof.trace.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH
 from pinprof.trace.tables import NONE, Trace
 
@@ -219,7 +219,7 @@ def _fits(match: ContextMatch, candidates: Candidates) -> bool:
     return match.line.place in {line.place for line in candidates}
 
 
-def _that_may_be_recorded(trace: Trace) -> Watched | None:
+def _that_may_be_recorded(trace: Trace) -> DebugModeWaits | None:
     """Return what was watched without waits that come only with work that no recorded step has, as an evaluation."""
     watched, run = trace.info.watched, trace.run
     if watched is None or run is None:

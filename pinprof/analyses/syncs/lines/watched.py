@@ -16,7 +16,7 @@ from pinprof.analyses.syncs.blocking_calls import WAITING_COPY
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
-from pinprof.trace.lines import BACKWARD_CALL, EDGE, Place, SourceLine, Watched, WatchedWait
+from pinprof.trace.lines import BACKWARD_CALL, EDGE, DebugModeWaits, Place, SourceLine, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
 
@@ -83,7 +83,9 @@ def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
 class WatchedWaits:
     """The watched waits of a program, compared with the recorded lines of its waits by kind."""
 
-    def __init__(self, recorded: Mapping[WaitKind, Sequence[SourceLine | None]], watched: Watched | None) -> None:
+    def __init__(
+        self, recorded: Mapping[WaitKind, Sequence[SourceLine | None]], watched: DebugModeWaits | None
+    ) -> None:
         self._recorded = recorded
         self._waits = watched.waits if watched else ()
         self.sequences = (watched.sequences or ()) if watched else ()
