@@ -103,14 +103,6 @@ def test_the_readme_lists_the_guides() -> None:
     assert listed == [(guide.title, guide.name, guide.summary) for guide in guides()]
 
 
-def test_the_readme_says_what_each_dependency_is_for() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    needed = project.split("\ndependencies = [")[1].split("\ndev = [")[0]
-    packages = set(re.findall(r'^\s*(?:\w+ = \[)?"([\w.-]+)[>=]', needed, re.MULTILINE))
-    table = README.read_text().split("## What it depends on")[1].split("## ")[0]
-    assert packages == set(re.findall(r"`([\w.-]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
-
-
 def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
     """Those that PIN213 is for are of an environment variable, not of code."""
     text = (ROOT / "pinprof" / "guides" / "hidden-synchronizations.md").read_text()

@@ -6,6 +6,7 @@ from pinprof.cli.ab import ab, bisect
 from pinprof.cli.bench import bench, workload
 from pinprof.cli.check import check
 from pinprof.cli.compare import compare
+from pinprof.cli.doctor import doctor
 from pinprof.cli.explain import explain, schema
 from pinprof.cli.export import export
 from pinprof.cli.fix import fix
@@ -48,6 +49,6 @@ def main() -> None:
 
 for _command in (
     *(run, report, timeline, whatif, fix, trial, verify, compare, ab, bisect),
-    *(explain, check, export, log, bench, workload, schema, mcp, worker),
+    *(explain, check, export, log, bench, workload, doctor, schema, mcp, worker),
 ):
     main.add_command(_command)

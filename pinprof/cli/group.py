@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import Ended, ended_by_signals, fail, give_up_output, make_writable
 from pinprof.errors import TRACEBACK, PinprofError, unexpected
+from pinprof.packages import missing
 from pinprof.streams import is_terminal
 from pinprof.urls import STANDARD_INPUT, local_path
 
@@ -33,7 +34,7 @@ SECTIONS = {
     "Record and report": ("run", "report", "explain"),
     "Change and compare": ("whatif", "fix", "try", "verify", "compare", "ab", "bisect", "check"),
     "Look closer": ("timeline", "export", "log", "schema", "mcp"),
-    "Measure this machine": ("bench", "workload"),
+    "Look at this machine": ("bench", "workload", "doctor"),
 }
 """The commands by use; `short_help` of each says what it does."""
 OTHERS = "More"
@@ -76,6 +77,8 @@ class Pinprof(click.Group):
             fail(error.format_message())
         except PinprofError as error:
             fail(str(error))
+        except ModuleNotFoundError as error:
+            fail(text) if (text := missing(error)) else _unexpected(error)
         except MemoryError:
             fail("out of memory; record fewer steps, or use a machine with more")
         except OSError as error:  # a full disk, a file that went away

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import click
 
-from pinprof.cli.terminal import fail
-
 
 @click.command(short_help="Serve these commands to AI agents (Model Context Protocol).")
 @click.option(
@@ -35,10 +33,6 @@ def mcp(folder: Path, *, allow_running: bool) -> None:
     from pinprof.server.import_path import import_path
 
     sys.path[:] = import_path(folder, sys.path)
-    try:
-        from pinprof.server.serve import serve
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in {"mcp", "mcp_types", "anyio", "jsonschema"}:
-            raise
-        fail(f"pinprof mcp needs the package {error.name}: pip install 'pinprof[mcp]'")
+    from pinprof.server.serve import serve
+
     serve(folder, allow_running=allow_running)

@@ -3,6 +3,7 @@
 import gc
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -129,7 +130,9 @@ def has_gpu() -> bool:
 
 def sees_gpu() -> bool:
     """Return the same by the driver's library alone: it starts no CUDA, so the script can still fork or choose GPUs."""
-    return torch.cuda.device_count() > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns where the library does not fit the driver
+        return torch.cuda.device_count() > 0
 
 
 CGROUP, LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
