@@ -33,6 +33,7 @@ pinprof.step()                                  # ends a step in a script that `
 PYTEST_DONT_REWRITE: pytest, which has a plugin here, would else warn where the package was imported before it began.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -126,12 +127,26 @@ _ROOMS = {
 measuring a trace need none of them; pytest loads its plugin in every run, which needs not even numpy."""
 
 
+_COMMANDS = {
+    "ab": "there is pinprof.compare(before, after) for two traces",
+    "check": "pinprof.load(path) has the figures",
+    "explain": "pinprof.load(path).findings has the texts of its rules",
+    "fix": "pinprof.load(path).findings says what to change",
+    "report": "call pinprof.load(path)",
+    "run": "call pinprof.profile(path) or pinprof.profile_step(function)",
+    "verify": "call pinprof.compare(before, after)",
+}
+"""What to call in place of commands that are no function."""
+
+
 def __getattr__(name: str) -> Any:
     """Import one of the names in `_ROOMS`, or the room `hta`."""
     if name == "hta":
         return import_module("pinprof.hta")
+    if name in _COMMANDS:
+        raise AttributeError(f"`pinprof {name}` is a command, for a terminal; in Python {_COMMANDS[name]}")
     if name not in _ROOMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(_ROOMS[name]), name)
 
 

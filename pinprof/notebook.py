@@ -4,19 +4,22 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
+
 from pinprof.analysis import Analysis, analyse
-from pinprof.bench.rates import read_machine
+from pinprof.bench.rates import Pinning, read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.documents.report import TraceJson as Document
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import Profile
-from pinprof.pool import job_of_files, measure_all
+from pinprof.pool import MeasuredFiles, job_of_files, measure_all
 from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, rank_of
@@ -26,7 +29,9 @@ from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison import text as comparison_text
 from pinprof.report.comparison.words import verdict
 from pinprof.report.job import text as job_text
-from pinprof.report.objects import Contents, PageObject, ReportObject
+from pinprof.report.job.page import page_of_files
+from pinprof.report.job.view import verdict_line
+from pinprof.report.objects import Contents, PageObject
 from pinprof.report.trace import frames
 from pinprof.report.trace.json import to_json, trace_of
 from pinprof.report.trace.page import timeline_title, to_html
@@ -116,9 +121,12 @@ class Report(PageObject):
         """What the rules found; `analysis.findings` has it as objects."""
         return frames.findings(self._document)
 
-    def whatif(self, **changes: Any) -> Prediction:
+    def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
         """Return the step after a change of the code; see `pinprof.whatif`."""
-        return predict(self.trace, Scenario(**changes))
+        known = Scenario.__struct_fields__
+        if other := [change for change in changes if change not in known]:
+            raise TypeError(f"{', '.join(other)}: no such change; there are {', '.join(known)}")
+        return predict(self.trace, replace(scenario or Scenario(), **changes))
 
     @cached_property
     def _document(self) -> Document:
@@ -165,6 +173,8 @@ def analyze(source: Source, *, machine: str | os.PathLike[str] | None = None) ->
 
 
 def _file(source: str | os.PathLike[str]) -> str:
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError("a trace is a file, a URL or a Trace; pinprof.analyze_job reads all ranks of a job")
     path = os.fspath(source)
     if Path(path).is_dir():
         raise TraceError(f"{path}: is a folder; name a trace in it, or read all ranks of a job by pinprof.analyze_job")
@@ -176,16 +186,16 @@ def load(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Re
     return analyze(source, machine=machine)
 
 
-def whatif(source: Source | Report, **changes: Any) -> Prediction:
+def whatif(source: Source | Report, scenario: Scenario | None = None, **changes: Any) -> Prediction:
     """Return the step of a trace, or of its file or URL, after a change of the code, by replay.
 
         pinprof.whatif("trace.json.gz", drop_syncs="all", pin=True).saving_ms
 
-    The `changes` are the fields of `Scenario`, as the options of `pinprof whatif`.
+    The `changes` are the fields of `Scenario`, as the options of `pinprof whatif`; they may be given as one, too.
 
     Raises TraceError as `predict` does, TypeError for a change that is none of these.
     """
-    return (source if isinstance(source, Report) else analyze(source)).whatif(**changes)
+    return (source if isinstance(source, Report) else analyze(source)).whatif(scenario, **changes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,16 +241,29 @@ def compare(before: Source | Report, after: Source | Report) -> ComparisonReport
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JobReport(ReportObject):
+class JobReport(PageObject):
     """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
 
     ranks: Ranks
-    parts: tuple[RankPart, ...]
-    """The profile and the findings of each rank, by number."""
+    files: MeasuredFiles
+    """The file of each rank, by number, with what was measured of it."""
+    pinning: Pinning | None
+    """What the bench of the machine says about pinned memory, if one was given."""
     remarks: tuple[str, ...]
     """Remarks on the choice of traces: other runs, ranks without a trace."""
     skipped: dict[str, str]
     """Files that could not be measured, with the reason."""
+    _title = "pinprof report on a job"
+
+    @property
+    def parts(self) -> tuple[RankPart, ...]:
+        """The profile and the findings of each rank, by number."""
+        return tuple(part for _, part in self.files)
+
+    @property
+    def verdict(self) -> str:
+        """Which rank holds up the others, and by how much, in a sentence."""
+        return verdict_line(self.ranks)
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -253,12 +276,11 @@ class JobReport(ReportObject):
 
     @property
     def _contents(self) -> Contents:
-        slowest = self.ranks.slowest_rank
-        who = "none holds up the others" if slowest is None else f"rank {slowest} holds up the others"
         return Contents(
-            f"report on a job: {counted(len(self.parts), 'rank')}, {who}",
+            f"report on a job: {self.ranks.summary}",
             [part.profile for part in self.parts],
             lambda: to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
+            lambda: page_of_files(self.ranks, self.files, lambda path: analyse(read_trace(path), self.pinning)),
         )
 
 
@@ -287,9 +309,9 @@ def analyze_job(
     if not measured:
         raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
     of_job, remarks = job_of_files(measured, rank_from, run)
-    parts = tuple(part for _, part in of_job)
+    ranks = compare_ranks([part for _, part in of_job], remarks)
     reasons = {path: str(error) for path, error in skipped.items()}
-    return JobReport(compare_ranks(parts, remarks), parts, tuple(remarks), reasons)
+    return JobReport(ranks, of_job, pinning, tuple(remarks), reasons)
 
 
 def timeline(source: Source | Report, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
@@ -328,7 +350,7 @@ def profile_step(
     with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
         trace = _recorded(fn, args, Path(folder) / "trace.json", options)
     name = getattr(fn, "__qualname__", type(fn).__name__)
-    return analyze(replace(trace, path=name))  # the path of a removed file would say nothing
+    return analyze(with_fields(trace, path=name))  # the path of a removed file would say nothing
 
 
 def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:

@@ -223,7 +223,13 @@ def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: Job
     if not wanted.has_overview(len(measured)):
         say_skipped(skipped)
     hta = wanted.hta([path for path, _ in measured])
-    _report_each([part for _, part in measured], lambda: _read_again(measured, wanted.machine), hta, wanted, skipped)
+    _report_each(
+        [part for _, part in measured],
+        lambda: [_read_again(path, wanted.machine) for path, _ in measured],
+        hta,
+        wanted,
+        skipped,
+    )
 
 
 def _report_each(
@@ -315,22 +321,16 @@ def print_hta(figures: "HtaFigures") -> None:
 
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job, for which the ranks that it draws are read again."""
-    from pinprof.ranks.rank import number_of
-    from pinprof.report.job.page import ranks_to_draw, to_html
+    from pinprof.report.job.page import page_of_files
 
-    parts = [part for _, part in measured]
-    numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    drawn = {rank: measured[numbers.index(rank)] for rank in ranks_to_draw(ranks)}
-    analyses = dict(zip(drawn, _read_again(list(drawn.values()), machine), strict=True))
-    with progress("drawing the page"):
-        return to_html(ranks, parts, analyses.pop(ranks.shown_rank), code, others=analyses)
+    return page_of_files(ranks, measured, lambda path: _read_again(path, machine), code)
 
 
-def _read_again(measured: "MeasuredFiles", machine: MachineFile | None) -> "list[Analysis]":
-    """Return the traces with their rows, which a page needs and measuring several traces does not keep."""
+def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
+    """Return a trace with its rows, which a page needs and measuring several traces does not keep."""
     from pinprof.analysis import analyse
 
-    return [read(path, lambda trace: analyse(trace, machine and machine.pinning)) for path, _ in measured]
+    return read(path, lambda trace: analyse(trace, machine and machine.pinning))
 
 
 @click.command(short_help="Draw the interactive timeline of a trace.")

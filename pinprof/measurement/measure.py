@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -24,16 +25,20 @@ from pinprof.measurement.trust import TrustFacts, find_doubts
 from pinprof.measurement.trust.doubt import Doubt, WithheldKinds, withheld_kinds
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
+from pinprof.trace import Trace, read_trace
 from pinprof.trace.info import Info
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE
 
 T = TypeVar("T")
 
 
-def measure(trace: Trace, sources: Sources | None = None) -> Profile:
-    """Return all measurements of a trace; lines are looked up in `sources`, by default in the folder of the trace."""
-    details = details_of(trace, sources)
+def measure(trace: str | Path | Trace, sources: Sources | None = None) -> Profile:
+    """Return all measurements of a trace, or of the file or URL of one.
+
+    Lines are looked up in `sources`, by default in the folder of the trace.
+    """
+    details = details_of(trace if isinstance(trace, Trace) else read_trace(trace), sources)
     return profile_of(details, Replay([details]))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
 from pinprof.replay.calibration import noise_between_runs
 from pinprof.replay.machine import Pace
-from pinprof.trace.tables import Trace
+from pinprof.trace import Trace, read_trace
 from pinprof.units import NS_PER_MS, duration
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
@@ -77,15 +78,19 @@ class Prediction:
         return change > UNSURE_CHANGE * change + NOISE * self.baseline_ns
 
 
-def predict(trace: Trace | Sequence[Trace], scenario: Scenario, step_ms: float | None = None) -> Prediction:
+def predict(
+    trace: str | Path | Trace | Sequence[Trace], scenario: Scenario, step_ms: float | None = None
+) -> Prediction:
     """Return the step after a change of the code, by running the recorded program again without what it takes away.
 
+    `trace` is a trace, or the file or URL of one.
     Of several ranks of a job, whose collectives wait for each other, all traces may be given: then the change is made
     on all of them. `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the
     trace. Raises TraceError if a trace has no calls or no complete step that could be run again, if the traces are not
     of one job, if that step cannot be theirs, or if the host does not wait at a place that the scenario names.
     """
-    return predict_scenario(replay_of([trace] if isinstance(trace, Trace) else trace, step_ms), scenario)
+    source = read_trace(trace) if isinstance(trace, str | Path) else trace
+    return predict_scenario(replay_of([source] if isinstance(source, Trace) else source, step_ms), scenario)
 
 
 def predict_scenario(replay: Replay, scenario: Scenario) -> Prediction:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Struct
@@ -55,9 +55,10 @@ class Scenario(Struct, frozen=True, repr_omit_defaults=True):
     gpu_speed: Annotated[float, doc("factor by which kernels are faster")] = 1.0
 
     def __post_init__(self) -> None:
-        """Take one place for a tuple of one."""
-        if isinstance(self.drop_syncs, str):
-            force_setattr(self, "drop_syncs", (self.drop_syncs,))
+        """Take True for `all`, one place for a tuple of one, and a list for a tuple."""
+        given: Any = self.drop_syncs or ()
+        given = ALL if given is True else given
+        force_setattr(self, "drop_syncs", (given,) if isinstance(given, str) else tuple(given))
 
 
 def edits_of(details: Details, scenario: Scenario) -> Edits:

@@ -13,6 +13,7 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.bench.rates import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
+from pinprof.object_repr import one_line
 from pinprof.replay import Replay
 from pinprof.replay.calibration import expected, way_of
 from pinprof.replay.machine import pace
@@ -20,6 +21,7 @@ from pinprof.replay.ranks import without_collectives
 from pinprof.rules import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
+from pinprof.units import counted
 
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
@@ -172,7 +174,7 @@ class SharedFinding:
     """Its places on all of these ranks, the costliest first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ranks:
     """The ranks of a job side by side."""
 
@@ -193,6 +195,15 @@ class Ranks:
 
     choice: tuple[str, ...] = ()
     """Remarks on the choice of traces: why this run of several, ranks without a trace."""
+
+    def __repr__(self) -> str:
+        return one_line("ranks", [self.summary])
+
+    @property
+    def summary(self) -> str:
+        """How many ranks there are, and which one holds up the others."""
+        who = "none" if self.slowest_rank is None else f"rank {self.slowest_rank}"
+        return f"{counted(len(self.rows), 'rank')}, {who} holds up the others"
 
     @property
     def shown_rank(self) -> int:

@@ -77,7 +77,7 @@ class PageObject(ReportObject):
 
     def to_html(self) -> str:
         """Return the page with its interactive timelines."""
-        return self._contents.page()
+        return str(self._contents.page())  # not as Markup, which escapes what is compared with it
 
     @property
     def _formats(self) -> dict[str, Callable[[], str]]:

@@ -3,13 +3,13 @@
 A few ranks have timelines, under each other on one time axis.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
-from pinprof.ranks.rank import RankPart, RankRow, Ranks
+from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
 from pinprof.report.charts.chart import shown
 from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
@@ -68,6 +68,16 @@ def to_html(
         "who holds up the job",
         _job(ranks, parts, {ranks.shown_rank: entry, **(others or {})}) + own,
     )
+
+
+def page_of_files(
+    ranks: Ranks, files: Sequence[tuple[str, RankPart]], read: Callable[[str], Analysis], code: Code = PLAIN
+) -> Markup:
+    """Return the page of a job of these files; `read` is called for the ranks that have a timeline."""
+    parts = [part for _, part in files]
+    file_of = {number_of(part, place): file for place, (file, part) in enumerate(files)}
+    analyses = {rank: read(file_of[rank]) for rank in ranks_to_draw(ranks)}
+    return to_html(ranks, parts, analyses.pop(ranks.shown_rank), code, others=analyses)
 
 
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:

@@ -1,0 +1,114 @@
+"""What users of pandas and of other profilers try first: it works, or a line says what to call."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from recordings import TRACES
+
+import pinprof
+from pinprof.cli.group import SECTIONS
+
+TRACE = TRACES / "pageable_blocking.stack.json.gz"
+AFTER = TRACES / "prefetch.stack.json.gz"
+RANKS = [str(path) for path in sorted(TRACES.glob("ranks/sleeping_rank.rank?.before.json.gz"))]
+LINE = 400
+"""Characters of a repr that fits on a line of a notebook."""
+
+
+@pytest.fixture(scope="module")
+def r() -> Any:
+    return pinprof.load(TRACE)
+
+
+@pytest.fixture(scope="module")
+def job() -> Any:
+    return pinprof.analyze_job(RANKS)
+
+
+@pytest.fixture(scope="module")
+def c() -> Any:
+    return pinprof.compare(TRACE, AFTER)
+
+
+def is_in_ms(table: pd.DataFrame, column: str) -> bool:
+    return 0 < table[column].max() < 1000
+
+
+WORK: dict[str, Callable[[Any], object]] = {
+    "pinprof.load(str(TRACE))": lambda value: value.step_ms > 12,
+    "pinprof.analyze(TRACE)": lambda value: value.step_ms > 12,
+    "pinprof.load(pinprof.read_trace(TRACE))": lambda value: value.step_ms > 12,
+    "pinprof.measure(TRACE)": lambda value: value.step_ns > 12e6,
+    "r.step_ms": lambda value: 12 < value < 13,
+    "r.step_range_ms": lambda value: value[0] < 12.4 < value[1],
+    "r.verdict": lambda value: value.startswith("Copy-bound: "),
+    "r.kernels.sort_values('ms', ascending=False).head(3)": lambda value: is_in_ms(value, "ms"),
+    "r.kernels.groupby('kind').ms.sum()": lambda value: value.idxmax() == "matrix products",
+    "r.ops.nlargest(3, 'ms')": lambda value: value.name.iloc[0] == "aten::copy_",
+    "r.copies": lambda value: is_in_ms(value, "exposed_ms"),
+    "r.waits": lambda value: is_in_ms(value, "stall_ms"),
+    "r.steps": lambda value: is_in_ms(value, "host_ms"),
+    "r.phases.set_index('phase').kernel_ms": lambda value: value["backward"] > value["optimizer"],
+    "r.findings[['rule', 'line', 'saving_ms']]": lambda value: value.rule.iloc[0] == "PIN102",
+    "r.whatif(drop_syncs='all')": lambda value: value.saving_ms > 0,
+    "r.whatif(pin=True, non_blocking=True).range_ms": lambda value: value[0] < value[1],
+    "pinprof.whatif(TRACE, drop_syncs='all')": lambda value: value.saving_ms > 0,
+    "pinprof.whatif(TRACE, pinprof.Scenario(drop_syncs=True))": lambda value: value.saving_ms > 0,
+    "pinprof.predict(TRACE, pinprof.Scenario(drop_syncs=['all']))": lambda value: value.saving_ms > 0,
+    "pinprof.Scenario(drop_syncs='all')": lambda value: value.drop_syncs == ("all",),
+    "r.save(tmp / 'x.html')": lambda value: value is None,
+    "r.save(str(tmp / 'x.json'))": lambda value: value is None,
+    "r.to_html()": lambda value: value.startswith("<!DOCTYPE html>"),
+    "r.to_json()": lambda value: value.startswith("{"),
+    "r.timeline()": lambda value: isinstance(value, go.Figure),
+    "pinprof.timeline(TRACE, steps=2)": lambda value: isinstance(value, go.Figure),
+    "str(r)": lambda value: "Why the step takes so long" in value,
+    "r.trace.gpu.to_pandas()": lambda value: len(value) == 118,
+    "pinprof.compare(r, AFTER).verdict": lambda value: "saves" in value,
+    "c.table.set_index('name').loc['step_ms']": lambda value: value.after < value.before,
+    "c.save(tmp / 'c.html')": lambda value: value is None,
+    "job.verdict": lambda value: value.startswith("Rank 1 holds up the others by 20"),
+    "job.table.set_index('rank').alone_ms": lambda value: value[1] > value[0],
+    "job.ranks": lambda value: repr(value) == "<pinprof ranks: 2 ranks, rank 1 holds up the others>",
+    "job.save(tmp / 'job.html')": lambda value: value is None,
+}
+
+
+@pytest.mark.parametrize("call", WORK)
+def test_it_works(call: str, r: Any, c: Any, job: Any, tmp_path: Path) -> None:
+    value = eval(call, {**globals(), "r": r, "c": c, "job": job, "tmp": tmp_path})
+    assert WORK[call](value)
+    if type(value).__module__.startswith("pinprof"):
+        assert "\n" not in repr(value)
+        assert len(repr(value)) < LINE
+
+
+@pytest.mark.parametrize(
+    ("call", "way_out"),
+    [
+        ("pinprof.report(TRACE)", r"pinprof\.load\(path\)"),
+        ("pinprof.load(RANKS)", r"pinprof\.analyze_job"),
+        ("pinprof.load(TRACES / 'ranks')", r"pinprof\.analyze_job"),
+        ("pinprof.load('nothing.json')", "no such file"),
+        ("r.whatif(pinned=True)", "no such change; there are drop_syncs, pin, "),
+        ("r.whatif(drop_syncs='train.py:9')", r"the host does not wait at train\.py:9; it does at .*copies\.py:23"),
+        ("r.save('x.txt')", r"\.html or \.json"),
+        ("r.save(TRACE)", r"\.html or \.json"),
+    ],
+)
+def test_a_line_says_what_to_call(call: str, way_out: str, r: Any) -> None:
+    with pytest.raises((pinprof.PinprofError, AttributeError, TypeError), match=way_out) as raised:
+        eval(call, {**globals(), "r": r})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_command_that_is_no_function_is_told_as_one() -> None:
+    changing = SECTIONS["Record and report"] + SECTIONS["Change and compare"]
+    functions = {"whatif", "compare"}
+    for command in {*changing} - functions - {"try", "bisect"}:  # `try` is a word of Python's
+        with pytest.raises(AttributeError, match=f"`pinprof {command}` is a command, for a terminal; in Python "):
+            pinprof.__getattr__(command)
