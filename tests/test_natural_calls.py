@@ -106,7 +106,7 @@ def test_a_line_says_what_to_call(call: str, way_out: str, r: Any) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_command_that_is_no_function_is_told_as_one() -> None:
+def test_commands_without_a_function_name_what_to_call() -> None:
     changing = SECTIONS["Record and report"] + SECTIONS["Change and compare"]
     functions = {"whatif", "compare"}
     for command in {*changing} - functions - {"try", "bisect"}:  # `try` is a word of Python's

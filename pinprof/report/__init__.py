@@ -10,7 +10,7 @@ class _Room(ModuleType):
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         """Say what to call."""
-        raise TypeError("pinprof.report is no function; call pinprof.load(path)")
+        raise TypeError("pinprof.report is not a function; call pinprof.load(path)")
 
 
 sys.modules[__name__].__class__ = _Room
