@@ -186,7 +186,8 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
 
 def _noise(replay: Replay, after: Pace) -> float:
     """Return by which share of itself a step is uncertain: one that the host bounds differs from run to run."""
-    return UNSURE_STEP if is_gpu_bound(after.busy_ns, after.step_ns) else noise_between_runs(replay.programs)
+    of_runs = UNSURE_STEP if is_gpu_bound(after.busy_ns, after.step_ns) else noise_between_runs(replay.programs)
+    return of_runs + replay.left_out
 
 
 def _above(bounds: tuple[float, float], least: float) -> tuple[float, float]:

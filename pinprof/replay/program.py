@@ -161,6 +161,8 @@ class Program:
     """How much longer the 90th percentile of them is: a host that does other work besides launches unevenly."""
     queue_depth: int = QUEUE_DEPTH
     """Launches that a stream holds before the next one has to wait."""
+    is_sample: bool = False
+    """Whether its steps stand for others like them."""
 
     @cached_property
     def host(self) -> HostTimes:

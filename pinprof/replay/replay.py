@@ -14,8 +14,10 @@ from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fit_cost, wa
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.replay.ranks import join_ranks, without_collectives
+from pinprof.replay.representatives import LEFT_OUT, representatives
 from pinprof.replay.step import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
+from pinprof.trace.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
 
 PYTHON_COST = 0.3
@@ -35,13 +37,27 @@ class Replay:
 
     @cached_property
     def chosen(self) -> list[list[int]]:
-        """The steps of each rank that are replayed."""
+        """The steps of each rank that are replayed; of many that are alike those that stand for all."""
+        phases = [
+            phase_of_calls(rank.trace)[[call.row for call in program.calls]]
+            for rank, program in zip(self.ranks, self._whole, strict=True)
+        ]
+        places = representatives(self._whole, self._middle, phases)
+        return [[steps[place] for place in places] for steps in self._middle]
+
+    @cached_property
+    def _middle(self) -> list[list[int]]:
         return _middle_steps([rank.trace for rank in self.ranks])
 
     @property
     def steps(self) -> int:
         """How many steps are replayed."""
         return len(self.chosen[0])
+
+    @property
+    def left_out(self) -> float:
+        """The share of the step by which it may differ if all steps are replayed, not those that stand for all."""
+        return LEFT_OUT if self.steps < len(self._middle[0]) else 0.0
 
     @cached_property
     def feeds(self) -> list[Feed | None]:
@@ -51,9 +67,20 @@ class Replay:
     @cached_property
     def programs(self) -> list[Program]:
         """Those steps of each rank as a program."""
+        programs = self._whole
+        if self.left_out:
+            programs = [
+                replace(program.of_steps(set(steps)), is_sample=True)
+                for program, steps in zip(programs, self.chosen, strict=True)
+            ]
+        return join_ranks([rank.trace for rank in self.ranks], programs, self.chosen)
+
+    @cached_property
+    def _whole(self) -> list[Program]:
+        """All steps from which those are chosen, of each rank by itself."""
         programs = [
             build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))
-            for rank, steps in zip(self.ranks, self.chosen, strict=True)
+            for rank, steps in zip(self.ranks, self._middle, strict=True)
         ]
         programs = [
             program.fed(feed.input_ns) if feed else program for program, feed in zip(programs, self.feeds, strict=True)
@@ -62,7 +89,7 @@ class Replay:
             programs = [
                 with_sampled_optimizers(program, rank.trace) for rank, program in zip(self.ranks, programs, strict=True)
             ]
-        return join_ranks([rank.trace for rank in self.ranks], programs, self.chosen)
+        return programs
 
     @cached_property
     def step(self) -> StepEstimate:

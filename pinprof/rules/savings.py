@@ -125,7 +125,7 @@ def saving_of(replay: Replay, edits: Edits) -> Saving:
     saving = max(before - pace_after(replay, [edits]).step_ns, 0.0)
     if saving < NOTHING * before:
         saving = 0.0
-    unsure = UNSURE_CHANGE * saving + NOISE * before
+    unsure = UNSURE_CHANGE * saving + (NOISE + replay.left_out) * before
     return Saving(saving, (max(saving - unsure, 0.0), saving + unsure))
 
 

@@ -1,0 +1,91 @@
+"""Of many steps that are alike, a few whose replay is that of all."""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+import numpy as np
+
+from pinprof.replay.calibration import USUAL_NS, cost_of
+from pinprof.replay.program import Floats, Program
+from pinprof.trace.tables import Bools, Int64s
+
+FEW = 11
+"""No more steps than these are all replayed."""
+SAMPLE_SIZES = (6, 7, 8, 12, 16)
+"""How many steps may stand for twice as many or more: the fewest that are balanced."""
+BALANCE = 0.0007
+"""Steps stand for all if in the mean none of their times differs from that of all by more than this share of a step.
+What a replay makes of them then differs by less than `LEFT_OUT`."""
+LEFT_OUT = 0.002
+"""The share of a step by which a replay of those that stand for all may differ from that of all."""
+MOST_EXCHANGES = 50
+"""Exchanges after which the search for balanced steps ends; a few are enough where there are such steps."""
+COSTS_NS = (0.0, 0.5 * USUAL_NS, 2 * USUAL_NS, 4 * USUAL_NS)
+"""What a profiler may have cost per event: the host's time without it, which has a floor in each call, is balanced
+for each of these."""
+
+
+def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]], phases: Sequence[Int64s]) -> list[int]:
+    """Return the places of the steps that stand for all of these, the same on all ranks; all if they are few or differ.
+
+    `programs` and `steps` are those of each rank, `phases` has the phase of each call of its program; a place is one in
+    `steps`.
+    """
+    count = len(steps[0])
+    if count <= FEW:
+        return list(range(count))
+    ranks = zip(programs, steps, phases, strict=True)
+    columns = [times for program, of_rank, phase in ranks for times in _times(program, of_rank, phase)]
+    return [int(place) for place in balanced(np.stack(columns, axis=1))]
+
+
+def balanced(figures: Floats) -> Int64s:
+    """Return the fewest rows whose mean is that of all rows to within 1, in each column; all if no few rows are.
+
+    They begin as rows spread evenly over all, by the first column; then one at a time is exchanged for the better.
+    """
+    off = figures - figures.mean(axis=0)
+    by_first = np.argsort(off[:, 0], kind="stable")
+    for size in takewhile(lambda size: 2 * size <= len(off), SAMPLE_SIZES):
+        chosen = by_first[((np.arange(size) + 0.5) * len(off) / size).astype(np.int64)]
+        for _ in range(MOST_EXCHANGES):
+            total = off[chosen].sum(axis=0)
+            if np.abs(total).max() <= size:
+                return np.sort(chosen)
+            others = np.setdiff1d(np.arange(len(off)), chosen)
+            squares = ((total - off[chosen][:, None] + off[others]) ** 2).sum(axis=-1)
+            if squares.min() >= (total**2).sum():
+                break
+            out, into = np.unravel_index(squares.argmin(), squares.shape)
+            chosen[out] = others[into]
+    return np.arange(len(off))
+
+
+def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Floats]:
+    """Yield times of steps, those of the host first, in units of what their means may differ by."""
+    host, calls = program.host, program.calls
+    place = np.searchsorted(steps, [call.step for call in calls])
+    works = np.array([(work.engine, work.duration_ns) for call in calls for work in call.works]).reshape(-1, 2)
+    place_of_work = np.repeat(place, [len(call.works) for call in calls])
+    usual = cost_of(USUAL_NS)
+    before, own = usual.before_ns(host), host.own - usual.saved_ns(host)
+    unit = BALANCE * max(float((before + own).sum()) / len(steps), 1.0)
+
+    def of_steps(times: Floats, rows: Bools | None = None, place: Int64s = place) -> Floats:
+        of_rows = times if rows is None else np.where(rows, times, 0.0)
+        return np.bincount(place, weights=of_rows / unit, minlength=len(steps)).astype(np.float64)
+
+    events = np.full(len(calls), USUAL_NS)
+    own_work = np.array([call.own_work_ns for call in calls], dtype=np.float64)
+    yield of_steps(before + own)
+    for cost in COSTS_NS:
+        yield of_steps(cost_of(cost).before_ns(host))
+    for times in (host.input, host.python, host.cost, own_work):
+        yield of_steps(times)
+    kinds = np.array([call.kind.value for call in calls])
+    for column in (kinds, phase):
+        for value in np.unique(column):
+            for times in (before, own, events):
+                yield of_steps(times, column == value)
+    for engine in np.unique(works[:, 0]):
+        yield of_steps(works[:, 1], works[:, 0] == engine, place_of_work)
