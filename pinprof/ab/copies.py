@@ -55,6 +55,15 @@ SETTINGS = """
 	fsmonitor = false
 	trustctime = false
 	checkStat = minimal
+[push]
+	gpgSign = true
+[commit]
+	gpgSign = false
+[tag]
+	gpgSign = false
+[gpg]
+	format = openpgp
+	program = {signer}
 [gc]
 	auto = 0
 [maintenance]
@@ -65,7 +74,8 @@ SETTINGS = """
 """The last setting of a name counts. Other files may name the folder of the original; that of worktrees may be bare.
 
 A copied file has the size and the time of the original, so that git need not read it to see that it has not changed.
-No hook of the user and no process in the background runs for a folder that goes away again.
+No hook of the user and no process in the background runs for a folder that goes away again. A push must be signed,
+which nothing can do: `--no-verify` passes the hook, and the user's own `pushurl` and `pushInsteadOf` pass the address.
 """
 
 
@@ -275,7 +285,9 @@ def _configure(target: Path) -> None:
     hook.parent.mkdir()
     hook.write_text(NO_PUSH)
     hook.chmod(stat.S_IRWXU)
-    settings = SETTINGS.format(hooks=_quoted(hook.parent), nowhere=_quoted(f"{hook.parent}/nowhere/"))
+    settings = SETTINGS.format(
+        hooks=_quoted(hook.parent), signer=_quoted(f"{hook.parent}/none"), nowhere=_quoted(f"{hook.parent}/nowhere/")
+    )
     for file in (target / "config", target / "config.worktree"):
         if file.is_file():
             own = PUSH_URL.sub(r"\1notPushUrl", file.read_text(errors="surrogateescape"))

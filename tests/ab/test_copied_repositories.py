@@ -271,8 +271,10 @@ def test_no_setting_leads_a_push_or_a_file_of_a_copy_to_the_original(
     before = state(clone, origin)
     with version(clone) as place:
         assert git(place, "rev-parse", "--show-toplevel") == str(place)
-        for words in ("push origin HEAD:new", "push short:origin.git HEAD:new", "reset --hard HEAD~1"):
-            subprocess.run(["git", *words.split()], cwd=place, check=False, capture_output=True)
+        for words in ("push origin HEAD:new", "push short:origin.git HEAD:new", "push --no-verify origin HEAD:new"):
+            assert fails(place, *words.split()), words
+        assert fails(place, "push", "--no-verify", "short:origin.git", "HEAD:new")
+        git(place, "reset", "--hard", "HEAD~1")
         assert state(clone, origin) == before
 
 
@@ -292,8 +294,8 @@ def test_a_commit_in_a_copy_is_by_whom_the_place_of_the_original_says(
     with version(clone) as place:
         subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "From the copy"], cwd=place, check=True)
         assert git(place, "log", "-1", "--format=%an <%ae>") == 'A "B" ; C <a@example.org>'
-        for push in PUSHES:
-            subprocess.run(["git", *push.format(origin=origin).split()], cwd=place, check=False, capture_output=True)
+        for push in (*PUSHES, "push -q --no-verify origin HEAD:new"):
+            assert fails(place, *push.format(origin=origin).split()), push
         assert state(clone, origin) == before
 
 
