@@ -8,8 +8,8 @@
 `--same` compares each program with itself, so many times; `--slower` with a copy that has a slow-down of so many
 percent put in. Each comparison appends a line to `OUT/comparisons.jsonl`; a second run goes on where one ended.
 `--at-once` runs several side by side, which is what makes a machine busy. The size of a slow-down is found by trying
-larger ones; its true size is told beside, from all pairs of all its comparisons. `bisect` makes a git history, one
-revision of which is slow, and lets `pinprof bisect` find it, by the command itself.
+larger ones; its true size is told beside, from all pairs of all its comparisons. `bisect` makes a git history with
+one slow revision, and lets `pinprof bisect` find it, by the command itself.
 """
 
 import argparse
@@ -33,8 +33,8 @@ import numpy as np
 import pinprof
 import pinprof.ab.plan
 from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes, measure_versions, record
+from pinprof.ab.pairs import StartedPairs, one_after_the_other, time_first
 from pinprof.ab.plan import TURN_S, Plan
-from pinprof.ab.runs import StartedPairs, one_after_the_other, time_first
 from pinprof.ab.sequential_test import differences, is_by_quickest
 from pinprof.ab.times import Pair, TimedProcess
 from pinprof.ab.worker import AUTO
@@ -250,7 +250,7 @@ def ratio_of(programs: tuple[ProgramVersion, ProgramVersion]) -> float:
     """Return how much longer the second one's step is, by a few pairs."""
     first = [timed for program in programs for timed in time_first([program], AUTO, 0.5, 600.0)]
     plan = Plan.of(first, 1.0, 60.0)
-    with closing(StartedPairs(programs, AUTO, plan, 1)) as started:
+    with closing(StartedPairs(programs, AUTO, plan)) as started:
         in_turns = not any(timed.children for timed in first)
         measure = started.pair if in_turns else partial(one_after_the_other, programs, AUTO, plan)
         return median(float(np.exp(measure(number % 2).usual.value)) for number in range(2))
@@ -271,7 +271,7 @@ def compared(programs: tuple[ProgramVersion, ProgramVersion], asked: argparse.Na
         "pairs": len(test.pairs),
         "seconds": time.monotonic() - start,
         "of_pairs_s": test.seconds,
-        "turns": made.turns,
+        "turns": "steps" if made.plan.takes_turns else "runs",
         "step_ms": made.first[0].usual_ns / 1e6,
         "by_quickest": is_by_quickest(test.pairs),
         "differences": differences(test.pairs).tolist(),
@@ -289,7 +289,7 @@ def causes(made: Measurement, folder: Path) -> Noted:
     """Return what is named as the cause, the first one first."""
     start = time.monotonic()
     recorded = record(made, AUTO, folder)
-    told = recorded.changes.causes if recorded.changes else ()
+    told = recorded.causes or ()
     for path in recorded.traces:
         path.unlink()
     return {

@@ -1,9 +1,9 @@
 """Measures two versions of a program against each other, and finds the revision that made one slower."""
 
+from pinprof.ab.measure import Measurement, Wishes, measure_versions
 from pinprof.ab.recorded import Recorded, record
 from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest
 from pinprof.ab.statistics import CANNOT_TELL, FASTER, NO_DIFFERENCE, SLOWER, Judgement
-from pinprof.ab.versions import Measurement, Turns, Wishes, measure_versions
 from pinprof.ab.worker import ProgramVersion
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "ProgramVersion",
     "Recorded",
     "SequentialTest",
-    "Turns",
     "Wishes",
     "measure_versions",
     "record",

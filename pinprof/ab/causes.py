@@ -84,20 +84,12 @@ class LikelyCause:
         return (self.count[1] - self.count[0]) * sum(self.time_ns) / sum(self.count)
 
 
-@dataclass(frozen=True)
-class RecordedChanges:
-    """All that differs between two recordings."""
-
-    comparison: Comparison
-    causes: tuple[LikelyCause, ...]
-    """The likely cause of the difference first; empty if none was found."""
-
-
-def find_changes(
+def find_causes(
     before: Analysis, after: Analysis, more_ns: float, codes: tuple[VersionFiles, VersionFiles]
-) -> RecordedChanges:
-    """Return what differs; `more_ns` is the measured difference of the steps, `codes` are the files of each version.
+) -> tuple[LikelyCause, ...]:
+    """Return what differs, the likely cause first.
 
+    `more_ns` is the measured difference of the steps, `codes` are the files of each version.
     What goes the way of the difference comes before what goes the other way; numbers that differ and explain a part of
     the difference come before other numbers, and these before times alone; then the largest times come first. A time
     alone counts only if it differs much, and explains a part.
@@ -113,7 +105,7 @@ def find_changes(
     ]
     kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
     kept.sort(key=lambda cause: place_of(cause, more_ns))
-    return RecordedChanges(comparison, tuple(kept[:MOST]))
+    return tuple(kept[:MOST])
 
 
 def place_of(cause: LikelyCause, more_ns: float) -> tuple[bool, int, float]:

@@ -1,10 +1,17 @@
-"""How many steps each process makes, in how many turns: by the first runs, for the program may not have more."""
+"""How pairs are measured: how many start at once, in how many turns of how many steps; by the first runs."""
 
+import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Literal
 
 from pinprof.ab.times import TimedProcess
+from pinprof.processes import available_cores, machine_memory
+
+Turns = Literal["auto", "steps", "runs"]
+"""Whether the versions take turns of some steps, both in memory, or run after run."""
 
 TURN_S = 0.02
 """How long a turn is at least: long against the change of turns, short against what else changes on a machine.
@@ -29,6 +36,19 @@ LONGER_BESIDE = 2.5
 FEWEST_BESIDE = 2
 """The fewest turns with workers where the user wants turns, even if the first run made too few steps for them."""
 
+MOST_GPU_MEMORY = 0.8
+"""The share of a GPU's memory that all processes may hold at once, of what other programs leave."""
+MOST_OF_ONE = 0.4
+"""The share of a GPU's memory up to which two processes may hold theirs at once."""
+CONTEXT = 0.006
+"""The share of a GPU's memory that a process takes for itself, without tensors: some 600 MB of 80 GB and more."""
+MOST_MEMORY = 0.6
+"""The share of the host's free memory that they may hold."""
+STARTING_PER_CORE = 1.25
+"""Processes of programs that start at once: nine pairs on 16 cores."""
+PROCESSES_PER_CORE = 4
+"""Processes of programs and their workers: nearly all of them wait."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -44,6 +64,10 @@ class Plan:
     """Whether both may warm up at the same time: not where they choose kernels by their speed."""
     settling_steps: int | None = None
     """How many steps of a turn do not count, where that is not by its length."""
+    at_once: int = 1
+    """How many pairs start at once; 0 where one process runs after the other."""
+    why_runs: str = ""
+    """Why they run after each other although nobody asked for that; empty where they do not."""
 
     @classmethod
     def of(cls, first: Sequence[TimedProcess], seconds: float, took_s: float) -> "Plan":
@@ -63,6 +87,62 @@ class Plan:
     def settling(self) -> int:
         """Steps of a turn that do not count."""
         return self.settling_steps or max(1, ceil(SETTLING * self.turn_steps))
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether each process waits for the other after some of its steps."""
+        return self.turns > 1
+
+
+def plans(wanted: Turns, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[Plan]:
+    """Return how to measure, the best plan first: several pairs at once, one in turns, process after process.
+
+    A program that ends before it has made the steps of all turns takes fewer turns.
+    """
+    why_runs = _why_runs(first) if wanted == "auto" else ""
+    takes_turns = wanted == "steps" or (wanted == "auto" and not why_runs)
+    workers = max(timed.children for timed in first)
+    found = []
+    if at_once > 1 and workers and wanted != "runs":  # there, programs with workers may take turns
+        turned = beside_workers(plan, workers, FEWEST_BESIDE if wanted == "steps" else 1)
+        few = "" if turned.takes_turns else f"{why_runs}, and too few steps in --seconds for turns beside them"
+        found.append(replace(turned, at_once=at_once, why_runs=few))
+    elif at_once > 1:
+        of_all = of_known_steps(plan) if takes_turns else replace(in_one_turn(plan, workers), why_runs=why_runs)
+        found.append(replace(of_all, at_once=at_once))
+    if takes_turns:
+        found += [beside_workers(plan, workers, FEWEST_BESIDE)] if workers else [plan, of_known_steps(plan)]
+    if wanted != "steps":
+        found.append(replace(without_turns(plan), at_once=0, why_runs=why_runs))
+    return list(dict.fromkeys(found))
+
+
+def _why_runs(first: Sequence[TimedProcess]) -> str:
+    """Return why versions cannot take turns; empty if they can."""
+    if any(timed.ranks > 1 for timed in first):
+        return "the program has several ranks"
+    if any(timed.children for timed in first):
+        return "the program has processes of its own, as workers of a DataLoader"
+    if any((timed.gpu_memory or 0.0) > MOST_OF_ONE for timed in first):
+        return f"the program takes more than {MOST_OF_ONE:.0%} of the GPU's memory"
+    return ""
+
+
+def pairs_at_once(wanted: int, first: Sequence[TimedProcess]) -> int:
+    """Return how many pairs may start at once, by what the first run of each version took; 0 or 1: none."""
+    if any(timed.ranks > 1 for timed in first):
+        return 0
+    cores = available_cores()
+    processes = 1 + max(timed.children for timed in first)
+    limits = [wanted, int(STARTING_PER_CORE * cores / 2), PROCESSES_PER_CORE * cores // (2 * processes)]
+    memory = max(timed.gpu_memory or 0.0 for timed in first)
+    if any(timed.gpu for timed in first):
+        free = min(min(timed.gpu_free for timed in first) + memory + CONTEXT, 1.0)  # its own share is free again
+        limits.append(int(MOST_GPU_MEMORY * free / (2 * (memory + CONTEXT))))
+    with suppress(OSError, KeyError):
+        largest = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1) * 1024 * processes
+        limits.append(int(MOST_MEMORY * machine_memory()[1] / (2 * largest)))
+    return max(min(limits), 0)
 
 
 def of_known_steps(plan: Plan) -> Plan:

@@ -1,5 +1,6 @@
 """Records one run of each version with the profiler: what changed, and how fast CPU and GPU ran meanwhile."""
 
+import os
 import shutil
 import subprocess
 import time
@@ -11,13 +12,13 @@ from statistics import median
 
 import msgspec
 
-from pinprof.ab.causes import RecordedChanges, VersionFiles, find_changes
-from pinprof.ab.versions import Measurement
+from pinprof.ab.causes import LikelyCause, VersionFiles, find_causes
+from pinprof.ab.measure import Measurement
 from pinprof.ab.worker import ProgramVersion, Record, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError, PinprofError
-from pinprof.processes import available_cores, running
+from pinprof.processes import available_cores
 from pinprof.trace import read_trace
 
 LIMIT_S = 900.0
@@ -48,9 +49,10 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What changed, and how fast the clocks were in each run; `changes` is None if nobody can tell, and `why`."""
+    """What changed, and how fast the clocks were in each run; `causes` is None if nobody can tell, and `why`."""
 
-    changes: RecordedChanges | None
+    causes: tuple[LikelyCause, ...] | None
+    """The likely cause of the difference first; empty if none was found."""
     why: str
     clocks: tuple[Clocks, ...]
     traces: tuple[Path, ...]
@@ -59,7 +61,7 @@ class Recorded:
 def record(
     measurement: Measurement, options: StepOptions, folder: Path, say: Callable[[str], None] = lambda _: None
 ) -> Recorded:
-    """Record each version into a folder, and compare the traces. What fails is told, not raised."""
+    """Record each version into a folder, and compare the traces. What fails, or Ctrl-C ends, is told, not raised."""
     analyses: list[Analysis] = []
     clocks: list[Clocks] = []
     traces: list[Path] = []
@@ -72,13 +74,12 @@ def record(
             clocks.append(of_run)
             traces.append(path)
             analyses.append(analyse(read_trace(str(path))))
-    except PinprofError as error:
-        return Recorded(None, str(error), tuple(clocks), tuple(traces))
+    except (PinprofError, KeyboardInterrupt) as error:
+        return Recorded(None, str(error) or "interrupted", tuple(clocks), tuple(traces))
     more_ns = difference * median(pair.usual_ns[0] for pair in measurement.test.pairs)
     pairs = zip(measurement.programs, measurement.first, strict=True)
     old, new = (VersionFiles(program.folder, timed.imported) for program, timed in pairs)
-    changes = find_changes(analyses[0], analyses[1], more_ns, (old, new))
-    return Recorded(changes, "", tuple(clocks), tuple(traces))
+    return Recorded(find_causes(analyses[0], analyses[1], more_ns, (old, new)), "", tuple(clocks), tuple(traces))
 
 
 class NeverRecordedError(MeasureError):
@@ -116,10 +117,9 @@ def record_one(
 
 
 def _recorded(program: ProgramVersion, task: Record, folder: Path) -> tuple[Path, Clocks]:
-    command = program.worker_command(task, folder / "trace.json.gz")
     watch = ClockWatch()
-    with running(command, program.folder, program.environment) as process:
-        status = None
+    with program.worker(task, folder / "trace.json.gz") as worker:
+        process, status = worker.process, None
         while status is None and watch.seconds < LIMIT_S:
             status = process.wait(EVERY_S)
             watch.look()
@@ -154,8 +154,8 @@ class ClockWatch:
 
     def look(self) -> None:
         """Note the clocks now."""
-        with suppress(OSError, ValueError):
-            self._load.append(float(Path("/proc/loadavg").read_text().split()[0]))
+        with suppress(OSError):
+            self._load.append(os.getloadavg()[0])
         with suppress(OSError, ValueError):
             rows = Path("/proc/cpuinfo").read_text().splitlines()
             self._cpu.append(median(float(row.partition(":")[2]) for row in rows if row.startswith("cpu MHz")))

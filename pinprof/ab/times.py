@@ -1,20 +1,19 @@
 """The times of the steps of a process, as it has written them, and of a pair: a process of each version."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log, sqrt
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
 from pinprof.replay.bound import STARVED
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, run_of_metadata
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, Times, run_of_metadata
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
 EVERY = re.compile(r"every \d+")
@@ -76,10 +75,6 @@ class TimedProcess:
         """The mean of all steps."""
         return float(self.steps.mean())
 
-    def can_take_turns(self, most_memory: float) -> bool:
-        """Return whether it is one process without others, and takes no more of the GPU's memory than this share."""
-        return self.ranks == 1 and not self.children and (self.gpu_memory or 0.0) <= most_memory
-
 
 def read_times(folder: Path) -> TimedProcess:
     """Return what the processes of a run have written into a folder: of several, the one with the longest step.
@@ -95,27 +90,26 @@ def read_times(folder: Path) -> TimedProcess:
 
 
 def _read(path: Path) -> TimedProcess | None:
-    document: dict[str, Any] = json.loads(path.read_bytes())
-    log = run_of_metadata(document.get("pinprof_run"))
+    times = msgspec.json.decode(path.read_bytes(), type=Times)
+    log = run_of_metadata(times.pinprof_run)
     if log is None:
         return None
-    memory, free, children = document.get("gpu_memory"), document.get("gpu_free"), document.get("children", 0)
-    delays = [] if children else document.get("delays_ns", [])  # its own workers have had the CPU, too
+    delays = [] if times.children else times.delays_ns  # its own workers have had the CPU, too
     turns, by_clock, first = _turns(log, delays)
     if not turns:
         return None
     return TimedProcess(
         turns,
         first,
-        document["pinprof"]["marker"],
-        document["pinprof"]["gpu"],
-        tuple(document.get("imported", ())),
+        times.pinprof["marker"],
+        times.pinprof["gpu"],
+        tuple(times.imported),
         ranks=1,
-        children=children,
-        gpu_memory=memory,
+        children=times.children,
+        gpu_memory=times.gpu_memory,
         by_clock=by_clock,
-        gpu_free=1.0 if free is None else free,
-        input_fraction=_input_fraction(log) if children else 0.0,
+        gpu_free=times.gpu_free,
+        input_fraction=_input_fraction(log) if times.children else 0.0,
     )
 
 

@@ -5,21 +5,28 @@ import shlex
 import shutil
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from pinprof.capture.children.commands import PythonCommand, python_command
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
+from pinprof.processes import Running, running
+from pinprof.temporary import temporary_folder
+
+Result = TypeVar("Result")
 
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof."""
 CONFIG = "worker.config"
 """The file with a worker's task, in the folder of its output."""
+OUTPUT = "output.json"
 PINPROF = (
     "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
@@ -97,13 +104,14 @@ class Race(msgspec.Struct, frozen=True):
 
 
 class GuardResult(msgspec.Struct, frozen=True):
-    """What `GuardCopies` finds."""
+    """What `GuardCopies` finds; `why` says why it could not run."""
 
-    copies: int
+    races: tuple[Race, ...] = ()
+    copies: int = 0
     """Asynchronous copies that the guard followed."""
-    has_gpu: bool
-    notes: tuple[str, ...]
-    races: tuple[Race, ...]
+    notes: tuple[str, ...] = ()
+    """What it could not see."""
+    why: str = ""
 
 
 Task: TypeAlias = Record | NoteNumbers | GuardCopies
@@ -133,11 +141,17 @@ class ProgramVersion:
     not_its_own: tuple[str, ...] = ()
     """Folders whose code it must not import: those of the other version, each with a separator at its end."""
 
-    def worker_command(self, task: Task, output: Path) -> list[str]:
-        """Return the command of a worker that does the task and writes `output`; its config goes into the same folder.
+    @contextmanager
+    def worker(self, task: Task, output: Path, descriptors: Sequence[int] = ()) -> Iterator["Worker"]:
+        """Start a worker that does the task and writes `output`; it ends with the block, whatever it has started, too.
 
-        Raises MeasureError if the command is not one of this Python.
+        Its config goes into the folder of `output`. Raises MeasureError if the command is not one of this Python.
         """
+        with running(self.worker_command(task, output), self.folder, self.environment, descriptors) as process:
+            yield Worker(self, output, process)
+
+    def worker_command(self, task: Task, output: Path) -> list[str]:
+        """Return the command of that worker."""
         command = self.python_command()
         work = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
         return worker_command(command.python, work, output.parent)
@@ -159,6 +173,43 @@ class ProgramVersion:
         if not command.module and not (self.folder / command.name).is_file():
             raise MeasureError(f"{self.name}: there is no script {command.name}")
         return command
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A process that does a task of a version."""
+
+    program: ProgramVersion
+    output: Path
+    process: Running
+
+    def finish(self, limit_s: float, end: float | None = None) -> None:
+        """Wait until it has ended. Raises MeasureError if it fails.
+
+        So it does where it has not ended at `end` on the monotonic clock, by default after `limit_s`.
+        """
+        status = self.process.wait(limit_s if end is None else max(end - time.monotonic(), 0.0))
+        if status is None:
+            raise MeasureError(f"{self.program.name}: it has not made its steps after {limit_s:.0f} s")
+        if status:
+            raise MeasureError(f"{self.program.name}: {self.process.why_failed(status)}")
+
+    def read(self, read: Callable[[Path], Result]) -> Result:
+        """Return what `read` reads in the folder of the output. Raises MeasureError with the name of the version."""
+        try:
+            return read(self.output.parent)
+        except MeasureError as error:
+            raise MeasureError(f"{self.program.name}: {error}") from error
+
+
+@contextmanager
+def workers(runs: Iterable[tuple[ProgramVersion, Task]]) -> Iterator[list[Worker]]:
+    """Start workers at the same time, each with a folder of its own; they end with the block."""
+    with ExitStack() as undo:
+        yield [
+            undo.enter_context(program.worker(task, undo.enter_context(temporary_folder("ab")) / OUTPUT))
+            for program, task in runs
+        ]
 
 
 def worker_command(python: Sequence[str], work: WorkerConfig, folder: Path) -> list[str]:

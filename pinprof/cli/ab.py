@@ -15,6 +15,7 @@ import click
 from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, page_options, say, show, write
 from pinprof.streams import is_terminal
 from pinprof.temporary import temporary_folder
+from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.ab import Judgement, Measurement, PairsProgress, ProgramVersion, Recorded, Wishes
@@ -177,7 +178,7 @@ def _versions(
 
     here = Path.cwd()
     if against is not None:
-        other = shlex.split(against)
+        other = _words(against)
         yield (
             ProgramVersion(shlex.join(other), tuple(other), here),
             ProgramVersion(shlex.join(command), tuple(command), here),
@@ -208,6 +209,13 @@ def _versions(
         )
         if repository.state() != state:
             say("Note: the working tree was changed while it was measured")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        fail(f"--against {command!r}: {error}")
 
 
 def _listed(paths: Sequence[str]) -> str:
@@ -310,7 +318,7 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
     commits = repository.between(first, last)
     if not commits:
         fail(f"there is no revision between {good} and {bad}; the good one must be an ancestor of the bad one")
-    say(f"{len(commits)} revisions; at most {len(commits).bit_length() + 1} comparisons")
+    say(f"{counted(len(commits), 'revision')}; at most {len(commits).bit_length() + 1} comparisons")
     compare = _comparing(repository, command, wishes)
 
     def describe(commit: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pinprof.ab.worker import GuardResult, Race
 from pinprof.capture.steps.marks import FirstSteps
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
-from pinprof.races.guard import Guard
+from pinprof.races.guard import NO_GPU, Guard
 from pinprof.races.violation import Violation
 
 
@@ -42,7 +42,8 @@ def run_guarded(
 
 def result_of(guard: Guard) -> GuardResult:
     """Return what a guard found, for the program that started it."""
-    return GuardResult(guard.followed, guard.has_gpu, tuple(guard.notes), tuple(map(_race, guard.violations)))
+    notes = guard.notes if guard.has_gpu else (NO_GPU.removesuffix("."),)
+    return GuardResult(tuple(map(_race, guard.violations)), guard.followed, notes)
 
 
 def _race(violation: Violation) -> Race:

@@ -1,7 +1,9 @@
 """The log of a whole run: how long each step took, and what irregular work was in it. The trace shows a few steps."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -155,6 +157,25 @@ class RunLog:
             and all(0 <= step < steps for step in self.filling)
             and all(0 <= work.step <= steps and NOWHERE <= work.place < len(self.places) for work in self.work)
         )
+
+
+class Times(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The file of a process that only times steps, in place of a trace."""
+
+    pinprof: Mapping[str, Any]
+    """How it was recorded, as in a trace."""
+    pinprof_run: Any = None
+    """The log of the run, which is stored later."""
+    delays_ns: Sequence[int] = ()
+    """The time in each timed step in which the CPU was with others; empty where it was not noted."""
+    imported: Sequence[str] = ()
+    """The files of the user's that it imported, sorted."""
+    children: int = 0
+    """How many processes the program had started that ran: workers of a DataLoader, for one."""
+    gpu_memory: float | None = None
+    """The share of the GPU's memory that the program has taken; None without a GPU."""
+    gpu_free: float = 1.0
+    """The share that no process has taken at the end."""
 
 
 def run_of_metadata(entry: object) -> RunLog | None:

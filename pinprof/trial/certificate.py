@@ -6,13 +6,12 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from pinprof.ab import CANNOT_TELL, FASTER, Judgement, Measurement
-from pinprof.ab.worker import Race
+from pinprof.ab.worker import GuardResult, Race
 from pinprof.analysis import Analysis
 from pinprof.fix import Patches
 from pinprof.prediction.verification import Verification
 from pinprof.trial.numbers import NumbersComparison
 from pinprof.trial.selection import FixOutcome
-from pinprof.trial.versions import Guarded
 
 Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]
 
@@ -22,8 +21,8 @@ class CheckResults:
     """What the checks found: numbers and races."""
 
     numbers: NumbersComparison
-    guard: Guarded
-    guard_before: Guarded | None
+    guard: GuardResult
+    guard_before: GuardResult | None
     """The guard over the original, which runs only where the changed program has races."""
 
     @property
@@ -37,12 +36,21 @@ class CheckResults:
         before = {race.key for race in self.guard_before.races} if self.guard_before else set()
         return tuple(race for race in self.races if race.key not in before)
 
-    def flaws(self) -> Iterator[str]:
-        """Yield why the changed program is not known to do the same as the original."""
-        if self.numbers.verdict in {"different", "cannot_tell"}:
-            yield f"{'other numbers' if self.numbers.verdict == 'different' else 'the numbers'} ({self.numbers.why})"
+    def against(self, *, changes_numbers: bool = False) -> Iterator[str]:
+        """Yield what speaks against the changed program; other numbers may be allowed."""
+        if self.numbers.verdict == "different" and not changes_numbers:
+            yield f"other numbers ({self.numbers.why})"
         if self.new_races:
             yield f"a race ({self.new_races[0].headline})"
+
+    def open(self) -> Iterator[str]:
+        """Yield what nobody knows of it for certain."""
+        unknown = self.numbers.verdict == "cannot_tell"
+        if unknown and self.numbers.why == self.guard.why:
+            yield f"the numbers and races ({self.guard.why})"
+            return
+        if unknown:
+            yield f"the numbers ({self.numbers.why})"
         if self.guard.why:
             yield f"races ({self.guard.why})"
 
@@ -79,30 +87,16 @@ class Certificate:
 
     def against(self) -> Iterator[str]:
         """Yield what speaks against the patch."""
-        judgement, checked = self.judgement, self.checked
-        if judgement and judgement.verdict not in {FASTER, CANNOT_TELL}:
+        if self.judgement and self.judgement.verdict not in {FASTER, CANNOT_TELL}:
             yield "not faster"
-        if checked and checked.numbers.verdict == "different" and not self.changes_numbers:
-            yield f"other numbers ({checked.numbers.why})"
-        if checked and checked.new_races:
-            yield f"a race ({checked.new_races[0].headline})"
+        if self.checked:
+            yield from self.checked.against(changes_numbers=self.changes_numbers)
 
     def open(self) -> Iterator[str]:
         """Yield what nobody knows for certain."""
-        judgement, checked = self.judgement, self.checked
-        if judgement is None or judgement.verdict == CANNOT_TELL:
+        if self.judgement is None or self.judgement.verdict == CANNOT_TELL:
             yield "whether it is faster"
-        if checked is None:
-            yield "whether it computes the same"
-            return
-        compared, guard = checked.numbers, checked.guard
-        if compared.verdict == "cannot_tell" and compared.why == guard.why:
-            yield f"the numbers and races ({guard.why})"
-            return
-        if compared.verdict == "cannot_tell":
-            yield f"the numbers ({compared.why})"
-        if guard.why:
-            yield f"races ({guard.why})"
+        yield from self.checked.open() if self.checked else ["whether it computes the same"]
 
     @property
     def predicted(self) -> tuple[float, float, float] | None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pinprof.ab import (
 )
 from pinprof.ab.recorded import record_one
 from pinprof.ab.times import TimedProcess
-from pinprof.ab.worker import Nudged, StepOptions
+from pinprof.ab.worker import GuardResult, Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
 from pinprof.fix import Chosen, Mend, Patches, ProgramChanges, changes
@@ -31,7 +32,7 @@ from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, CheckResults
 from pinprof.trial.numbers import Numbers, NumbersComparison, compared
 from pinprof.trial.selection import FixOutcome, harmless, quicker, without_idle
-from pinprof.trial.versions import ORIGINAL, Command, Guarded, Versions, for_numbers, guarded, run_all, under_guard
+from pinprof.trial.versions import ORIGINAL, Command, Versions, for_numbers, guarded, run_all, under_guard
 from pinprof.units import counted
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
@@ -75,7 +76,9 @@ class Trial:
     check: Callable[[Patches], None] = lambda _: None
     """Gets the plan before anything is measured; what it raises ends the trial."""
     _first: dict[bool, TimedProcess] = field(default_factory=dict)
-    """The first run of the original (True), and of a version with certain changes."""
+    """The first run of the original (True), and of a version with changes."""
+    _measured: dict[tuple[Path, Path, float], Measurement] = field(default_factory=dict)
+    """By the folders of both versions, and the longest time."""
     _measuring_s: float = 0.0
 
     def run(self) -> Certificate:
@@ -113,7 +116,7 @@ class Trial:
         mends = [patch.mend for patch in nothing.patches.patches]
         shares: tuple[FixOutcome, ...] = tuple(FixOutcome(mend, "kept") for mend in mends)
         original = versions.original()
-        result = self._measured(original, versions.changed(), self.wanted.seconds) if mends else None
+        result = self._measure(original, versions.changed(), self.wanted.seconds) if mends else None
         if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
             shares, result = self._without_idle(versions, mends, result)
         if planned.proposals:
@@ -129,32 +132,28 @@ class Trial:
         verified, why = self._verified(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
-    def _measured(self, before: ProgramVersion, after: ProgramVersion, seconds: float) -> Measurement:
-        """Measure a version with some of the certain changes against one with fewer.
+    def _measure(self, before: ProgramVersion, after: ProgramVersion, seconds: float) -> Measurement:
+        """Measure a version with changes against one with fewer, for at most `seconds`; no two versions twice.
 
         The first run of any version with changes stands for that of all.
         """
+        key = before.folder, after.folder, seconds
+        if key in self._measured:
+            return self._measured[key]
         begun = time.monotonic()
         known = self._first.get(before.name == ORIGINAL), self._first.get(False)
         first = [timed for timed in known if timed is not None]
-        result = self._against((before, after), seconds, first if len(first) == len(known) else None)
-        self._first.setdefault(before.name == ORIGINAL, result.first[0])
-        self._first.setdefault(False, result.first[1])
-        self._measuring_s += time.monotonic() - begun
-        return result
-
-    def _against(
-        self,
-        programs: tuple[ProgramVersion, ProgramVersion],
-        seconds: float,
-        first: Sequence[TimedProcess] | None = None,
-    ) -> Measurement:
-        """Measure the second program against the first one, for at most `seconds`."""
-        self.say(f"measuring: {programs[1].name} against {programs[0].name}, at most {max(seconds, 0) / 60:.1f} min")
+        self.say(f"measuring: {after.name} against {before.name}, at most {max(seconds, 0) / 60:.1f} min")
         wishes = replace(self.wanted.wishes, bounds=replace(self.wanted.wishes.bounds, seconds=seconds))
-        result = measure_versions(programs, wishes, first=first, say=self.say, tell=self.tell)
+        result = measure_versions(
+            (before, after), wishes, first=first if len(first) == len(known) else None, say=self.say, tell=self.tell
+        )
         if result.test.interrupted:
             raise KeyboardInterrupt
+        self._first.setdefault(before.name == ORIGINAL, result.first[0])
+        self._first.setdefault(False, result.first[1])
+        self._measured[key] = result
+        self._measuring_s += time.monotonic() - begun
         return result
 
     def _without_idle(
@@ -163,7 +162,7 @@ class Trial:
         """Leave out the fixes that bring nothing, and measure what is left."""
 
         def measure(without: Sequence[Mend], seconds: float) -> Judgement:
-            return self._measured(versions.changed(without), versions.changed(without[:-1]), seconds).test.judgement
+            return self._measure(versions.changed(without), versions.changed(without[:-1]), seconds).test.judgement
 
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
@@ -172,7 +171,7 @@ class Trial:
         dropped = [share.mend for share in shares if not share.is_kept]
         if not dropped:
             return shares, result
-        return shares, self._measured(versions.original(), versions.changed(dropped), self.wanted.seconds)
+        return shares, self._measure(versions.original(), versions.changed(dropped), self.wanted.seconds)
 
     def _with_proposals(
         self, versions: Versions, proposals: Sequence[Mend], shares: tuple[FixOutcome, ...], result: Measurement | None
@@ -189,11 +188,11 @@ class Trial:
         def flaw(taking: Sequence[Mend]) -> str:
             self.say(f"checking {counted(len(taking), 'proposal')}")
             checked = self._checked(versions, original, versions.changed(out, taking), first, [*kept, *taking])
-            return next(checked.flaws(), "")
+            return next(chain(checked.against(), checked.open()), "")
 
         def measure(taken: Sequence[Mend], mend: Mend) -> Judgement:
-            programs = versions.changed(out, taken), versions.changed(out, [*taken, mend])
-            return self._against(programs, self.wanted.seconds).test.judgement
+            before, after = versions.changed(out, taken), versions.changed(out, [*taken, mend])
+            return self._measure(before, after, self.wanted.seconds).test.judgement
 
         candidates, unsafe = harmless(proposals, flaw)
         tried = quicker(candidates, measure)
@@ -203,7 +202,7 @@ class Trial:
         if idle:
             judgement = idle.test.judgement
             shares = tuple(FixOutcome.measured(share.mend, judgement) for share in shares)
-        whole = self._against((original, versions.changed(out, taken)), self.wanted.seconds)
+        whole = self._measure(original, versions.changed(out, taken), self.wanted.seconds)
         return (*shares, *unsafe, *tried), whole
 
     def _checked(
@@ -216,7 +215,7 @@ class Trial:
     ) -> CheckResults:
         """Compare the numbers before and after these changes, and look for races; `first` are runs of both."""
         if any(timed.ranks > 1 for timed in first):
-            return CheckResults(NumbersComparison("cannot_tell", 0, (), SEVERAL), Guarded(why=SEVERAL), None)
+            return CheckResults(NumbersComparison("cannot_tell", 0, (), SEVERAL), GuardResult(why=SEVERAL), None)
         together = bool(first) and all((timed.gpu_memory or 0.0) <= MOST_MEMORY for timed in first)
         steps = self.wanted.steps
         self.say("comparing the numbers of the first steps, and looking for races, some 15 to 60 s")

@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +13,9 @@ import msgspec
 from pinprof.ab import ProgramVersion
 from pinprof.ab.checkout import moved_environment
 from pinprof.ab.copies import copied
-from pinprof.ab.worker import GuardCopies, GuardResult, NoteNumbers, Nudged, Race, Task
+from pinprof.ab.worker import GuardCopies, GuardResult, NoteNumbers, Nudged, Task, Worker, workers
 from pinprof.errors import MeasureError
 from pinprof.fix import Mend, ProgramChanges
-from pinprof.processes import Running, running
-from pinprof.temporary import temporary_folder
 
 ORIGINAL, CHANGED = "original", "changed"
 NO_FILE = "No such file or directory"
@@ -130,55 +128,31 @@ def run_all(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any
 
     They run at the same time, or one after the other; what fails in company runs again alone.
     """
-    results: list[Mapping[str, Any] | MeasureError | None] = [None] * len(runs)
-    if together:
-        with ExitStack() as stack:
-            started = [(run, *stack.enter_context(_started(run))) for run in runs]
-            end = time.monotonic() + LIMIT_S
-            results = [_read(run, process, path, end) for run, process, path in started]
-    return [result if isinstance(result, Mapping) else _alone(run) for run, result in zip(runs, results, strict=True)]
+    results = _at_once(runs) if together else [MeasureError()] * len(runs)
+    return [
+        result if isinstance(result, Mapping) else _at_once([run])[0] for run, result in zip(runs, results, strict=True)
+    ]
 
 
-def _alone(run: TaskRun) -> Mapping[str, Any] | MeasureError:
-    with _started(run) as (process, path):
-        return _read(run, process, path, time.monotonic() + LIMIT_S)
+def _at_once(runs: Sequence[TaskRun]) -> list[Mapping[str, Any] | MeasureError]:
+    with workers(runs) as started:
+        end = time.monotonic() + LIMIT_S
+        return [_result(worker, end) for worker in started]
 
 
-@contextmanager
-def _started(run: TaskRun) -> Iterator[tuple[Running, Path]]:
-    program = run.program
-    with temporary_folder("try") as folder:
-        path = folder / "result.json"
-        command = program.worker_command(run.task, path)
-        with running(command, program.folder, program.environment) as process:
-            yield process, path
-
-
-def _read(run: TaskRun, process: Running, path: Path, end: float) -> Mapping[str, Any] | MeasureError:
-    status = process.wait(max(end - time.monotonic(), 0.0))
-    if status is None:
-        return MeasureError(f"{run.program.name}: it has not made its steps after {LIMIT_S:.0f} s")
-    if status or not path.is_file():
-        return MeasureError(f"{run.program.name}: {process.why_failed(status)}")
-    document: Mapping[str, Any] = json.loads(path.read_bytes())
+def _result(worker: Worker, end: float) -> Mapping[str, Any] | MeasureError:
+    try:
+        worker.finish(LIMIT_S, end)
+        document: Mapping[str, Any] = json.loads(worker.output.read_bytes())
+    except MeasureError as error:
+        return error
+    except FileNotFoundError:
+        return MeasureError(f"{worker.program.name}: {worker.process.why_failed(0)}")
     return document
 
 
-@dataclass(frozen=True)
-class Guarded:
-    """What the guard saw of a version; `why` says why it could not run."""
-
-    races: tuple[Race, ...] = ()
-    copies: int = 0
-    notes: tuple[str, ...] = ()
-    why: str = ""
-
-
-def guarded(document: Mapping[str, Any] | MeasureError) -> Guarded:
+def guarded(document: Mapping[str, Any] | MeasureError) -> GuardResult:
     """Return what the guard has written."""
-    if isinstance(document, MeasureError):
-        return Guarded(why=str(document))
-    result = msgspec.convert(document, GuardResult)
-    if not result.has_gpu:
-        return Guarded(notes=("torch sees no GPU, so there was no copy to follow",))
-    return Guarded(result.races, result.copies, result.notes)
+    return (
+        GuardResult(why=str(document)) if isinstance(document, MeasureError) else msgspec.convert(document, GuardResult)
+    )

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from pinprof.ab import runs
+from pinprof.ab import worker
 from pinprof.processes import Running, end_process
 
 LOOK_S = 0.01
@@ -31,7 +31,7 @@ def fork_from_now_on() -> None:
     """Let `pinprof ab` start its processes by forks; this process must have a single thread."""
     for name in LOADED:
         import_module(name)
-    runs.running = running  # type: ignore[attr-defined]
+    worker.running = running  # type: ignore[attr-defined]
 
 
 class Child:

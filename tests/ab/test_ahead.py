@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from pinprof.ab import Bounds, ProgramVersion, Wishes, measure_versions
-from pinprof.ab.plan import Plan, beside_workers, in_one_turn, of_known_steps
-from pinprof.ab.runs import Run, pairs_at_once, take_turns
+from pinprof.ab.pairs import Run, take_turns
+from pinprof.ab.plan import Plan, Turns, beside_workers, in_one_turn, of_known_steps, pairs_at_once
 from pinprof.ab.times import Pair, TimedProcess, read_times
-from pinprof.ab.versions import Turns
 from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
 from pinprof.report.ab.text import how_measured
@@ -31,8 +30,8 @@ for step in range(400):
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinprof.ab.runs.available_cores", lambda: 16)
-    monkeypatch.setattr("pinprof.ab.runs.machine_memory", lambda: (2000 * GIB, 2000 * GIB))
+    monkeypatch.setattr("pinprof.ab.plan.available_cores", lambda: 16)
+    monkeypatch.setattr("pinprof.ab.plan.machine_memory", lambda: (2000 * GIB, 2000 * GIB))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_a_program_with_workers_takes_as_many_turns_as_its_steps_allow(
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_pairs_ahead_tell_which_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
+    monkeypatch.setattr("pinprof.ab.measure.pairs_at_once", lambda *_: 2)
     (tmp_path / "train.py").write_text(PROGRAM)
     slow, fast = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("0.004", "0.001"))
     made = measure_versions((slow, fast), Wishes(Bounds(0.02, 200.0, 0.6), 0.2, "steps", StepOptions(), 2))
@@ -125,13 +124,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[TimedProcess]:
     """Let two pairs start at once, and return what all processes have timed."""
     timed: list[TimedProcess] = []
 
-    def take(programs: Sequence[ProgramVersion], runs: Sequence[Run], plan: Plan, first: int) -> Pair:
-        pair = take_turns(programs, runs, plan, first)
+    def take(runs: Sequence[Run], plan: Plan, first: int) -> Pair:
+        pair = take_turns(runs, plan, first)
         timed.extend(read_times(run.folder) for run in runs)
         return pair
 
-    monkeypatch.setattr("pinprof.ab.versions.pairs_at_once", lambda *_: 2)
-    monkeypatch.setattr("pinprof.ab.runs.take_turns", take)
+    monkeypatch.setattr("pinprof.ab.measure.pairs_at_once", lambda *_: 2)
+    monkeypatch.setattr("pinprof.ab.pairs.take_turns", take)
     return timed
 
 
@@ -142,7 +141,7 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
     (tmp_path / "train.py").write_text(WITH_WORKER)
     slow, fast = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("0.015", "0.001"))
     made = measure_versions((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", StepOptions(), 2))
-    assert (made.turns, made.why_runs, made.plan.settling) == ("steps", "", 3)
+    assert (made.plan.takes_turns, made.plan.why_runs, made.plan.settling) == (True, "", 3)
     assert made.plan.turns in {2, 4}
     assert [len(run.turns) for run in started] == [made.plan.turns] * len(started)
     assert {len(turn) for run in started for turn in run.turns} == {made.plan.turn_steps}
@@ -165,8 +164,8 @@ def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
     (tmp_path / "train.py").write_text(WITH_WORKER)
     one, other = (ProgramVersion(name, ("train.py", "0"), tmp_path) for name in "ab")
     made = measure_versions((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, StepOptions(), 2))
-    assert made.turns == "runs"
-    assert made.why_runs.endswith(why)
+    assert not made.plan.takes_turns
+    assert made.plan.why_runs.endswith(why)
     assert [len(run.turns) for run in started] == [1] * len(started)
     assert started
     assert f"run after run, {made.plan.turn_steps} steps each" in how_measured(made)

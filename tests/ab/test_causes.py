@@ -1,5 +1,6 @@
 """What changed between two traces: what differs in number first, then what explains the difference by its time."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from host_builder import host_profile
 from trace_builder import TraceBuilder
 
-from pinprof.ab.causes import LikelyCause, RecordedChanges, VersionFiles, find_changes, place_of
+from pinprof.ab.causes import LikelyCause, VersionFiles, find_causes, place_of
 from pinprof.ab.recorded import Clocks, ClockWatch
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
@@ -38,33 +39,31 @@ def before(tmp_path: Path) -> Analysis:
 NO_CODE = VersionFiles(Path(), ()), VersionFiles(Path(), ())
 
 
-def first(changes: RecordedChanges) -> tuple[str, str]:
-    return changes.causes[0].kind, cause(changes.causes[0])
+def first(causes: Sequence[LikelyCause]) -> tuple[str, str]:
+    return causes[0].kind, cause(causes[0])
 
 
 def test_more_kernels_are_the_cause(before: Analysis, tmp_path: Path) -> None:
-    kind, words = first(find_changes(before, traced(tmp_path, "after", kernels=4), 200e3, NO_CODE))
+    kind, words = first(find_causes(before, traced(tmp_path, "after", kernels=4), 200e3, NO_CODE))
     assert kind == "kernel"
     assert words.endswith("2 to 4 a step, 200 µs to 400 µs")
 
 
 def test_a_new_copy_is_the_cause_and_so_is_its_wait(before: Analysis, tmp_path: Path) -> None:
-    changes = find_changes(before, traced(tmp_path, "after", copies=1), 150e3, NO_CODE)
-    assert {change.kind for change in changes.causes if change.is_certain} >= {"copy", "wait"}
-    assert all(change.count and change.count[0] == 0 for change in changes.causes if change.kind in {"copy", "wait"})
+    causes = find_causes(before, traced(tmp_path, "after", copies=1), 150e3, NO_CODE)
+    assert {change.kind for change in causes if change.is_certain} >= {"copy", "wait"}
+    assert all(change.count and change.count[0] == 0 for change in causes if change.kind in {"copy", "wait"})
 
 
 def test_slower_kernels_are_a_cause_by_their_time_alone(before: Analysis, tmp_path: Path) -> None:
-    changes = find_changes(before, traced(tmp_path, "after", each_us=150), 100e3, NO_CODE)
-    assert not changes.causes[0].is_certain
-    assert changes.causes[0].kind == "kernel"
-    assert not find_changes(
-        before, traced(tmp_path, "after2", each_us=150), 1000e3, NO_CODE
-    ).causes  # it explains too little
+    causes = find_causes(before, traced(tmp_path, "after", each_us=150), 100e3, NO_CODE)
+    assert not causes[0].is_certain
+    assert causes[0].kind == "kernel"
+    assert not find_causes(before, traced(tmp_path, "after2", each_us=150), 1000e3, NO_CODE)  # it explains too little
 
 
 def test_the_same_program_has_no_cause(before: Analysis, tmp_path: Path) -> None:
-    assert find_changes(before, traced(tmp_path, "after"), 50e3, NO_CODE).causes == ()
+    assert find_causes(before, traced(tmp_path, "after"), 50e3, NO_CODE) == ()
 
 
 def sampled(analysis: Analysis, *stacks: tuple[int, str]) -> Analysis:
@@ -83,11 +82,11 @@ def test_a_line_in_which_the_host_is_longer_is_the_cause_and_lines_that_moved_ar
         )
     old, new = (90, "train.py:1:main"), (12, "train.py:2:main > torch/nn.py:9:forward")
     one = sampled(before, old, (9, "train.py:2:main"))  # end() is the second line here
-    changes = find_changes(one, sampled(before, old, new, (9, "train.py:3:main")), 200e3, (codes[0], codes[1]))
-    assert [(change.kind, change.what, change.where) for change in changes.causes] == [("line", "work()", "train.py:2")]
-    assert cause(changes.causes[0]).startswith("line: work() (train.py:2): 0 ns to ")
+    causes = find_causes(one, sampled(before, old, new, (9, "train.py:3:main")), 200e3, (codes[0], codes[1]))
+    assert [(change.kind, change.what, change.where) for change in causes] == [("line", "work()", "train.py:2")]
+    assert cause(causes[0]).startswith("line: work() (train.py:2): 0 ns to ")
     few = sampled(before, old, (6, "train.py:2:main"), (9, "train.py:3:main"))
-    assert find_changes(one, few, 200e3, (codes[0], codes[1])).causes == ()
+    assert find_causes(one, few, 200e3, (codes[0], codes[1])) == ()
 
 
 def test_a_number_that_explains_a_part_comes_before_other_numbers_and_these_before_times() -> None:
@@ -100,8 +99,8 @@ def test_a_number_that_explains_a_part_comes_before_other_numbers_and_these_befo
 
 
 def test_what_makes_it_faster_is_not_the_cause_of_a_slow_down(before: Analysis, tmp_path: Path) -> None:
-    changes = find_changes(before, traced(tmp_path, "after", kernels=1, copies=1), 100e3, NO_CODE)
-    kinds = [(change.kind, change.more_ns > 0) for change in changes.causes]
+    causes = find_causes(before, traced(tmp_path, "after", kernels=1, copies=1), 100e3, NO_CODE)
+    kinds = [(change.kind, change.more_ns > 0) for change in causes]
     assert kinds[0][1]
     assert ("kernel", False) in kinds
 

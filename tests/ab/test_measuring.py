@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from pinprof.ab.measure import Wishes, measure_versions
 from pinprof.ab.plan import Plan
 from pinprof.ab.sequential_test import Bounds
 from pinprof.ab.times import Difference, OtherStepsError, Pair, TimedProcess, read_times, refuse_other_steps
-from pinprof.ab.versions import Wishes, measure_versions
 from pinprof.ab.worker import NoteNumbers, ProgramVersion, StepOptions, WorkerConfig
 from pinprof.errors import MeasureError
 from pinprof.processes import running
@@ -95,7 +95,6 @@ def test_the_slowest_rank_tells_the_step_of_a_job(tmp_path: Path) -> None:
         write_times(tmp_path / f"times.rank{rank}.json", run_log([(PLAIN, 3)], [step] * 3), children=rank)
     read = read_times(tmp_path)
     assert (read.usual_ns, read.ranks, read.children) == (9, 2, 1)
-    assert not read.can_take_turns(1.0)
 
 
 def test_a_run_without_steps_is_an_error(tmp_path: Path) -> None:
@@ -297,12 +296,12 @@ def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, mo
     quick, slow = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("1", "30"))
     told: list[str] = []
     made = measure_versions((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
-    assert made.turns == "steps"
+    assert made.plan.takes_turns
     assert len(made.test.pairs) == 1
     assert made.test.judgement.ratio > 2
     assert all("not counted" in text for text in told)
     assert made.first[0].imported == (str(tmp_path / "train.py"),)
-    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [made.first[0]])
+    monkeypatch.setattr("pinprof.ab.measure.time_first", lambda *_: [made.first[0]])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):
         measure_versions(
             (replace(quick, not_its_own=(f"{tmp_path}{os.sep}",)), slow), Wishes(Bounds(seconds=60), seconds=0.1)
@@ -326,16 +325,16 @@ def test_a_pair_with_other_steps_is_measured_again(
         return Pair(first, (1e6, 1e6), (1e6, 1e6), Difference(0.0), Difference(0.0))
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [timed([1e6] * 50)])
-    monkeypatch.setattr("pinprof.ab.versions.StartedPairs.pair", measure)
-    monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
+    monkeypatch.setattr("pinprof.ab.measure.time_first", lambda *_: [timed([1e6] * 50)])
+    monkeypatch.setattr("pinprof.ab.measure.StartedPairs.pair", measure)
+    monkeypatch.setattr("pinprof.ab.measure.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", StepOptions(), 1)
     if measured is None:
         with pytest.raises(MeasureError, match="another one"):
             measure_versions(programs, wishes)
     else:
-        assert measure_versions(programs, wishes).turns == "steps"
+        assert measure_versions(programs, wishes).plan.takes_turns
     assert len(made) == (measured or 3)
 
 
@@ -345,7 +344,7 @@ def test_a_pair_with_other_steps_is_measured_again(
 def test_a_program_with_few_steps_takes_fewer_turns_and_with_too_few_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_turns: int, turns: int, why: str
 ) -> None:
-    def started(_: object, __: object, plan: Plan, ___: int) -> Any:
+    def started(_: object, __: object, plan: Plan) -> Any:
         def pair(first: int) -> Pair:
             if plan.turns > most_turns:
                 raise MeasureError("it ended")
@@ -354,13 +353,13 @@ def test_a_program_with_few_steps_takes_fewer_turns_and_with_too_few_none(
         return SimpleNamespace(pair=pair, close=lambda: None)
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr("pinprof.ab.versions.time_first", lambda *_: [timed([1e6] * 300)])
-    monkeypatch.setattr("pinprof.ab.versions.StartedPairs", started)
-    monkeypatch.setattr("pinprof.ab.versions.one_after_the_other", lambda *_: None)
-    monkeypatch.setattr("pinprof.ab.versions.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
+    monkeypatch.setattr("pinprof.ab.measure.time_first", lambda *_: [timed([1e6] * 300)])
+    monkeypatch.setattr("pinprof.ab.measure.StartedPairs", started)
+    monkeypatch.setattr("pinprof.ab.measure.one_after_the_other", lambda *_: None)
+    monkeypatch.setattr("pinprof.ab.measure.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     made = measure_versions(programs, Wishes(Bounds(seconds=1.0), 3.0, "auto", StepOptions(), 1))
-    assert (made.turns, made.plan.turns, made.why_runs) == ("runs" if why else "steps", turns, why)
+    assert (made.plan.takes_turns, made.plan.turns, made.plan.why_runs) == (not why, turns, why)
 
 
 def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +371,7 @@ def test_first_runs_with_other_steps_are_made_again(tmp_path: Path, monkeypatch:
         return [replace(timed([1e6] * 50), marker=ROUNDS if program.name == "new" else "optimizer step (Adam)")]
 
     (tmp_path / "train.py").write_text("")
-    monkeypatch.setattr("pinprof.ab.versions.time_first", first)
+    monkeypatch.setattr("pinprof.ab.measure.time_first", first)
     programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     with pytest.raises(MeasureError, match=f"of new one {re.escape(ROUNDS)}"):
         measure_versions(programs, Wishes(Bounds(seconds=1.0), 0.1, "steps", StepOptions(), 1))

@@ -2,10 +2,12 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pinprof.ab.recorded import NeverRecordedError, record_one
+from pinprof.ab.recorded import NeverRecordedError, Recorded, record, record_one
 from pinprof.ab.worker import AUTO, ProgramVersion, StepOptions
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import PLAIN
@@ -37,6 +39,16 @@ def test_the_first_epoch_is_taken_for_the_last_only_if_it_is(
     run = read_trace(str(path)).run
     assert run is not None
     assert fewest <= sum(count for window, count in run.windows if window == PLAIN) <= most
+
+
+def test_an_interruption_leaves_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pinprof.ab.recorded.record_one", interrupted)
+    test = SimpleNamespace(judgement=SimpleNamespace(ratio=1.1))
+    measurement: Any = SimpleNamespace(programs=[ProgramVersion(name, (), tmp_path) for name in "ab"], test=test)
+    assert record(measurement, AUTO, tmp_path) == Recorded(None, "interrupted", (), ())
 
 
 def test_a_program_that_fails_runs_once(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Fake:
 
         test = run_test(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
         first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-        return Measurement(programs, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), test)
+        return Measurement(programs, (first[0], first[1]), Plan.of(first, 1.0, 1.0), test)
 
     def record(self, _made: Measurement, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
         self.kept_in = folder
@@ -200,6 +200,7 @@ def test_files_that_git_does_not_know_are_named(project: Path, fake: Fake) -> No
         (["--", "train.py"], "the same as HEAD"),
         (["--base", "v9", "--", "train.py"], "git knows no such revision"),
         (["--patch", "none.diff", "--", "train.py"], "no such patch"),
+        (["--against", "train.py 'a", "--", "train.py"], '--against "train.py \'a": No closing quotation'),
         ([], "Missing argument"),
         (["--limit-percent", "0", "--", "train.py"], "limit-percent"),
         (["--json", "train.py", "--", "train.py"], "exists already"),

@@ -8,13 +8,12 @@ import pytest
 
 from pinprof.ab import Judgement
 from pinprof.ab.times import Difference, Pair
-from pinprof.ab.worker import Race
+from pinprof.ab.worker import GuardResult, Race
 from pinprof.report.trial.text import lines, of_share, sentence
 from pinprof.rules.rule import Saving
 from pinprof.trial.certificate import Certificate, CheckResults
 from pinprof.trial.numbers import NumbersComparison
 from pinprof.trial.selection import FixOutcome
-from pinprof.trial.versions import Guarded
 
 EQUAL = NumbersComparison("equal", 10, ("loss",), "")
 RACE = Race("PIN503", "PIN503: aten::fill_ writes at train.py:3", certain=True, key=("a",))
@@ -24,8 +23,8 @@ FASTER = Judgement(8, 0.73, 0.70, 0.76, 0.02)
 
 def certificate(
     judgement: Judgement = FASTER,
-    guard: Guarded | None = None,
-    before: Guarded | None = None,
+    guard: GuardResult | None = None,
+    before: GuardResult | None = None,
     numbers: NumbersComparison = EQUAL,
     fates: tuple[Any, ...] = ("kept",),
     gpu: str | None = "H200",
@@ -39,14 +38,14 @@ def certificate(
     pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))
     test = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
     measurement: Any = SimpleNamespace(
-        test=test, first=(first, first), turns="steps", why_runs="", has_workers=False, plan=None
+        test=test, first=(first, first), has_workers=False, plan=SimpleNamespace(takes_turns=True, why_runs="")
     )
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubt=doubts.__contains__)),  # type: ignore[arg-type]
         patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
         shares=tuple(FixOutcome(mend, fate) for fate in fates),
         measurement=measurement,
-        checked=CheckResults(numbers, guard or Guarded(copies=60), before),
+        checked=CheckResults(numbers, guard or GuardResult(copies=60), before),
         verified=None,
         why_not_verified="not asked for",
         changes_numbers=False,
@@ -70,11 +69,15 @@ def test_a_proven_patch_is_to_be_taken() -> None:
     ("changed", "verdict", "said"),
     [
         ({"gpu": None}, "take_it", "faster by 27 % (24 to 30 %) without a GPU, numbers equal"),
-        ({"guard": Guarded()}, "take_it", "no copy that could race: take it"),
-        ({"guard": Guarded((PERHAPS,), 60)}, "take_it", "no certain race: take it"),
-        ({"guard": Guarded((RACE,), 60)}, "leave_it", "a race (PIN503): leave it"),
-        ({"guard": Guarded((RACE,), 60), "before": Guarded((RACE,), 60)}, "take_it", "no new race: the original has"),
-        ({"guard": Guarded(why="no memory")}, "cannot_tell", "open: races (no memory)"),
+        ({"guard": GuardResult()}, "take_it", "no copy that could race: take it"),
+        ({"guard": GuardResult((PERHAPS,), 60)}, "take_it", "no certain race: take it"),
+        ({"guard": GuardResult((RACE,), 60)}, "leave_it", "a race (PIN503): leave it"),
+        (
+            {"guard": GuardResult((RACE,), 60), "before": GuardResult((RACE,), 60)},
+            "take_it",
+            "no new race: the original has",
+        ),
+        ({"guard": GuardResult(why="no memory")}, "cannot_tell", "open: races (no memory)"),
         ({"fates": ("kept", "kept_unmeasured", "dropped_no_gain")}, "take_it", "1 of its 2 fixes may bring nothing"),
         ({"judgement": Judgement(8, 0.8, 0.6, 1.1, 0.02)}, "cannot_tell", "cannot tell: perhaps faster: saves 20 %"),
         ({"judgement": Judgement(8, 1.0, 0.99, 1.01, 0.02)}, "leave_it", "not faster: no difference above 2 %"),
@@ -89,12 +92,12 @@ def test_the_verdict_claims_no_more_than_was_seen(changed: dict[str, Any], verdi
 
 def test_what_may_be_a_race_is_named() -> None:
     assert "PERHAPS, look at it: PIN506: a view at train.py:4" in "\n".join(
-        lines(certificate(guard=Guarded((PERHAPS,), 60)))
+        lines(certificate(guard=GuardResult((PERHAPS,), 60)))
     )
 
 
 def test_one_reason_for_numbers_and_races_is_said_once() -> None:
-    made = certificate(guard=Guarded(why="two ranks"), numbers=NumbersComparison("cannot_tell", 0, (), "two ranks"))
+    made = certificate(guard=GuardResult(why="two ranks"), numbers=NumbersComparison("cannot_tell", 0, (), "two ranks"))
     assert sentence(made).count("two ranks") == 1
 
 

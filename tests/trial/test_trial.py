@@ -90,9 +90,13 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
 
     def made_up(speed: Speeds) -> list[tuple[str, str]]:
         compared: list[tuple[str, str]] = []
+        measured: set[tuple[Path, Path]] = set()
 
         def measure_versions(versions: tuple[ProgramVersion, ProgramVersion], wishes: Wishes, **_: Any) -> Measurement:
             compared.append((versions[0].name, versions[1].name))
+            folders = versions[0].folder, versions[1].folder
+            assert folders not in measured, "no two versions are measured twice"
+            measured.add(folders)
             steps = [1e6 * speed(text_of(version)) for version in versions]
             number = 0
 
@@ -105,7 +109,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
 
             test = run_test(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
             first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-            return Measurement(versions, (first[0], first[1]), "steps", "", Plan.of(first, 1.0, 1.0), test)
+            return Measurement(versions, (first[0], first[1]), Plan.of(first, 1.0, 1.0), test)
 
         monkeypatch.setattr(trial, "measure_versions", measure_versions)
         return compared
@@ -237,7 +241,7 @@ def test_a_race_is_refused_if_the_original_does_not_have_it(
 ) -> None:
     def with_race(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
         seen = known_runs(runs, together=together)
-        races = {"copies": 60, "has_gpu": True, "notes": [], "races": [RACE]}
+        races = {"copies": 60, "notes": [], "races": [RACE]}
         none = {**races, "races": []}
         return [
             one

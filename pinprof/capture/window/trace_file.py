@@ -1,6 +1,5 @@
 """torch's profiler, and the file of a recording: how it is written, and what pinprof stores in it."""
 
-import json
 import shutil
 import sys
 import warnings
@@ -23,6 +22,7 @@ from pinprof.outputs import unfinished
 from pinprof.processes import OWN, children_of
 from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.program.user_program import HOME, INSTALLED
+from pinprof.trace.run_log import Times
 from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20
@@ -199,37 +199,19 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     }
 
 
-IMPORTED_KEY = "imported"
-"""Key of the imported files, as a sorted list."""
-
-DELAYS_KEY = "delays_ns"
-"""Key of the time in each timed step in which the CPU was with others; empty where it was not noted."""
-
-CHILDREN_KEY = "children"
-"""Key of the number of processes that the program had started and that ran: workers of a DataLoader, for one."""
-
-GPU_MEMORY_KEY = "gpu_memory"
-"""Key of the share of the GPU's memory that the program has taken; None without a GPU."""
-
-GPU_FREE_KEY = "gpu_free"
-"""Key of the share that no process has taken at the end."""
-
-
 def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
     """Write a file like that of a trace, without events; the log of the run is stored in it later."""
-    with as_capture_error("the times could not be written"):
-        text = json.dumps({"pinprof": description, DELAYS_KEY: list(delays_ns), **_situation()})
-        with trace_file(path, "wb") as file:
-            file.write(text.encode())
-
-
-def _situation() -> dict[str, object]:
-    return {
-        IMPORTED_KEY: sorted(set(_imported())),
-        CHILDREN_KEY: len(children_of("self")),
-        GPU_MEMORY_KEY: _gpu_memory() if uses_cuda() else None,
-        GPU_FREE_KEY: _gpu_free() if uses_cuda() else None,
-    }
+    on_gpu = uses_cuda()
+    times = Times(
+        pinprof=description,
+        delays_ns=delays_ns,
+        imported=sorted(set(_imported())),
+        children=len(children_of("self")),
+        gpu_memory=_gpu_memory() if on_gpu else None,
+        gpu_free=_gpu_free() if on_gpu else 1.0,
+    )
+    with as_capture_error("the times could not be written"), trace_file(path, "wb") as file:
+        file.write(msgspec.json.encode(times))
 
 
 def _gpu_memory() -> float:

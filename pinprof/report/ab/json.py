@@ -134,23 +134,23 @@ class Bisect(Document, kw_only=True, tag_field="schema", tag="pinprof.bisect/1")
 
 def to_json(measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]) -> str:
     """Return what came out as JSON text; ratios are of the step after to the step before."""
-    test = measurement.test
-    changes = recorded.changes if recorded else None
+    test, plan = measurement.test, measurement.plan
+    causes = recorded.causes if recorded else None
     document = Ab(
         before=_side(measurement, 0),
         after=_side(measurement, 1),
         **asdict(judgement(test.judgement)),
         mean=AbRatio(test.mean.ratio, _range(test.mean)),
-        turns=measurement.turns,
-        turns_reason=measurement.why_runs or None,
-        turn_count=measurement.plan.turns,
-        turn_steps=measurement.plan.turn_steps,
+        turns="steps" if plan.takes_turns else "runs",
+        turns_reason=plan.why_runs or None,
+        turn_count=plan.turns,
+        turn_steps=plan.turn_steps,
         compared_by=compared_by(test.pairs),
         seconds=round(test.seconds, 3),
         interrupted=test.interrupted,
         pairs=pairs(test.pairs),
         remarks=remarks,
-        causes=None if changes is None else [_cause(cause) for cause in changes.causes],
+        causes=None if causes is None else [_cause(cause) for cause in causes],
         causes_reason=recorded.why or None if recorded else "not recorded",
         clocks=clocks(recorded.clocks) if recorded else [],
     )

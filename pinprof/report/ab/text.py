@@ -91,7 +91,7 @@ def advice(measurement: Measurement) -> str:
 def how_measured(measurement: Measurement) -> str:
     """Return how many processes were timed, and how."""
     by = compared_by(measurement.test.pairs)
-    why = f" ({measurement.why_runs})" if measurement.why_runs else ""
+    why = f" ({measurement.plan.why_runs})" if measurement.plan.why_runs else ""
     rng = f"the order of each pair at random; {measurement.test.seconds:.0f} s"
     pairs = counted(len(measurement.test.pairs), "fresh process", "fresh processes")
     return f"{pairs} of each, {_way(measurement, by)}{why}{BY[by]}; {rng}"
@@ -99,7 +99,7 @@ def how_measured(measurement: Measurement) -> str:
 
 def _way(measurement: Measurement, by: ComparedBy) -> str:
     plan = measurement.plan
-    if measurement.turns == "runs":
+    if not plan.takes_turns:
         return f"run after run, {plan.turn_steps} steps each"
     if measurement.has_workers:
         whole = plan.settling + plan.turn_steps
@@ -182,10 +182,10 @@ def _parts(measurement: Measurement, recorded: Recorded | None, remarks: Sequenc
 
 def _changes(recorded: Recorded) -> Iterator[RenderableType]:
     yield section("What changed, in a recorded run of each")
-    if recorded.changes is None:
+    causes = recorded.causes
+    if causes is None:
         yield bullet(f"unknown: {printable(recorded.why)}")
         return
-    causes = recorded.changes.causes
     if not causes:
         yield bullet("no difference beyond the noise of one run of each: the same ops, kernels, copies and waits")
     for number, change in enumerate(causes):

@@ -5,6 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
+from pinprof.ab.worker import GuardResult
 from pinprof.document import (
     Count,
     Document,
@@ -27,7 +28,6 @@ from pinprof.trial import selection
 from pinprof.trial.certificate import Certificate, CheckResults, Verdict
 from pinprof.trial.numbers import NumbersComparison
 from pinprof.trial.numbers import Verdict as NumbersVerdict
-from pinprof.trial.versions import Guarded
 from pinprof.version import VERSION
 
 
@@ -193,5 +193,5 @@ def _guard(checked: CheckResults) -> TryGuard:
     )
 
 
-def _original(guarded: Guarded) -> TryGuardOriginal:
+def _original(guarded: GuardResult) -> TryGuardOriginal:
     return TryGuardOriginal(ran=not guarded.why, reason=guarded.why or None, races=len(guarded.races))

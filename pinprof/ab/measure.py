@@ -5,34 +5,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from pinprof.ab.plan import (
-    FEWEST_BESIDE,
-    LONGEST_START_S,
-    Plan,
-    beside_workers,
-    in_one_turn,
-    of_known_steps,
-    without_turns,
-)
-from pinprof.ab.runs import StartedPairs, one_after_the_other, pairs_at_once, time_first
+from pinprof.ab.pairs import StartedPairs, one_after_the_other, time_first
+from pinprof.ab.plan import LONGEST_START_S, Plan, Turns, pairs_at_once, plans
 from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest, run_test
 from pinprof.ab.statistics import FEWEST_PAIRS
 from pinprof.ab.times import OtherStepsError, Pair, TimedProcess, refuse_other_steps
 from pinprof.ab.worker import AUTO, ProgramVersion, StepOptions
 from pinprof.errors import MeasureError
 
-Turns = Literal["auto", "steps", "runs"]
-"""Whether the versions take turns of some steps, both in memory, or run after run."""
 Result = TypeVar("Result")
 TRIES = 3
 """How often a pair is measured whose steps are not alike."""
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """What the drivers of NVIDIA, of WSL and of AMD make. Where no GPU works, two programs at the same time take the cores
 from each other: a step of 1 ms took 150 ms on two cores, and would be planned with."""
-MOST_GPU_MEMORY = 0.4
-"""The share of a GPU's memory up to which two processes may hold theirs at once."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +42,6 @@ class Measurement:
 
     programs: tuple[ProgramVersion, ProgramVersion]
     first: tuple[TimedProcess, TimedProcess]
-    turns: Turns
-    why_runs: str
-    """Why they ran after each other although nobody asked for that; empty where they did not."""
     plan: Plan
     """The steps that each process made, all in one turn if they ran after each other."""
     test: SequentialTest
@@ -87,11 +72,10 @@ def measure_versions(
     _refuse_wrong_code(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
-    ways = _ways(wishes.turns, first, plan, pairs_at_once(wishes.at_once, first))
-    with closing(_Pairs(programs, wishes.options, ways)) as pairs:
+    possible = plans(wishes.turns, first, plan, pairs_at_once(wishes.at_once, first))
+    with closing(_Pairs(programs, wishes.options, possible)) as pairs:
         test = run_test(pairs.pair, wishes.bounds, is_ready=lambda: pairs.is_ready, tell=tell)
-        way = pairs.way
-    return Measurement(programs, (first[0], first[1]), way.turns, way.why_runs, way.plan, test)
+        return Measurement(programs, (first[0], first[1]), pairs.plan, test)
 
 
 def _with_like_steps(measure: Callable[[], Result]) -> Result:
@@ -123,27 +107,17 @@ def _run_first(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callable
     return first
 
 
-@dataclass(frozen=True)
-class _Way:
-    """How pairs are measured: `pairs` of them start at once, or, with 0, process after process."""
-
-    pairs: int
-    turns: Turns
-    why_runs: str
-    plan: Plan
-
-
 class _Pairs:
-    """Measures pairs by the first of these ways by which the first pair can be measured."""
+    """Measures pairs by the first of these plans by which the first pair can be measured."""
 
-    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, ways: Sequence[_Way]) -> None:
-        self._programs, self._options, self._ways = programs, options, list(ways)
+    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, possible: Sequence[Plan]) -> None:
+        self._programs, self._options, self._plans = programs, options, list(possible)
         self._started: StartedPairs | None = None
 
     @property
-    def way(self) -> _Way:
+    def plan(self) -> Plan:
         """How the next pair is measured."""
-        return self._ways[0]
+        return self._plans[0]
 
     @property
     def is_ready(self) -> bool:
@@ -151,7 +125,7 @@ class _Pairs:
         return self._started is not None and self._started.is_ready
 
     def pair(self, first: int) -> Pair:
-        """Measure a pair. Raises MeasureError if that cannot be done in any way."""
+        """Measure a pair. Raises MeasureError if that cannot be done by any plan."""
         return _with_like_steps(lambda: self._pair(first))
 
     def close(self) -> None:
@@ -166,69 +140,22 @@ class _Pairs:
         except OtherStepsError:
             raise
         except MeasureError as error:  # as where the program has fewer steps than it is asked for, or no room
-            if len(self._ways) == 1:
+            if len(self._plans) == 1:
                 raise
             self.close()
-            failed = self._ways.pop(0)
-            if failed.pairs == 1 and not self.way.pairs:
-                self._ways[0] = replace(self.way, why_runs=f"taking turns failed: {error}")
+            failed = self._plans.pop(0)
+            if failed.at_once == 1 and not self.plan.at_once:
+                self._plans[0] = replace(self.plan, why_runs=f"taking turns failed: {error}")
             return self._pair(first)
-        del self._ways[1:]
+        del self._plans[1:]
         return pair
 
     def _measured(self, first: int) -> Pair:
-        if not self.way.pairs:
-            return one_after_the_other(self._programs, self._options, self.way.plan, first)
+        if not self.plan.at_once:
+            return one_after_the_other(self._programs, self._options, self.plan, first)
         if self._started is None:
-            self._started = StartedPairs(self._programs, self._options, self.way.plan, self.way.pairs)
+            self._started = StartedPairs(self._programs, self._options, self.plan)
         return self._started.pair(first)
-
-
-def _ways(wanted: Turns, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[_Way]:
-    """Return how to measure, the best way first: several pairs at once, one in turns, process after process.
-
-    A program that ends before it has made the steps of all turns takes fewer turns.
-    """
-    turns, why_runs = _turns(wanted, first)
-    workers = _workers(first)
-    ways = [_way_at_once(wanted, first, plan, at_once)] if at_once > 1 else []
-    if turns == "steps":
-        plans = [beside_workers(plan, workers, FEWEST_BESIDE)] if workers else [plan, of_known_steps(plan)]
-        ways += [_Way(1, "steps", "", turned) for turned in dict.fromkeys(plans)]
-    if wanted != "steps":
-        ways.append(_Way(0, "runs", why_runs, without_turns(plan)))
-    return ways
-
-
-def _way_at_once(wanted: Turns, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> _Way:
-    """Return the way of pairs that start at once: there, programs with workers may take turns, too."""
-    turns, why_runs = _turns(wanted, first)
-    workers = _workers(first)
-    if turns == "steps" and not workers:
-        return _Way(at_once, turns, "", of_known_steps(plan))
-    if wanted == "runs" or not workers:
-        return _Way(at_once, "runs", why_runs, in_one_turn(plan, workers))
-    turned = beside_workers(plan, workers, FEWEST_BESIDE if wanted == "steps" else 1)
-    if turned.turns > 1:
-        return _Way(at_once, "steps", "", turned)
-    return _Way(at_once, "runs", f"{why_runs}, and too few steps in --seconds for turns beside them", turned)
-
-
-def _workers(first: Sequence[TimedProcess]) -> int:
-    return max(timed.children for timed in first)
-
-
-def _turns(wanted: Turns, first: Sequence[TimedProcess]) -> tuple[Turns, str]:
-    if wanted != "auto":
-        return wanted, ""
-    for timed in first:
-        if timed.ranks > 1:
-            return "runs", "the program has several ranks"
-        if timed.children:
-            return "runs", "the program has processes of its own, as workers of a DataLoader"
-        if not timed.can_take_turns(MOST_GPU_MEMORY):
-            return "runs", f"the program takes more than {MOST_GPU_MEMORY:.0%} of the GPU's memory"
-    return "steps", ""
 
 
 def _refuse_wrong_code(programs: Sequence[ProgramVersion], first: Sequence[TimedProcess]) -> None:

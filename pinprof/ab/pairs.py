@@ -1,10 +1,9 @@
-"""Runs two versions of a program in fresh processes: one after the other, or in turns of a few steps.
+"""Measures pairs of fresh processes, one of each version: one after the other, or in turns of a few steps.
 
 To start takes a process some ten seconds: imports, the GPU's context, the warm-up. So the processes of several pairs
 may start at once; while a pair is measured, all others wait between two steps.
 """
 
-import resource
 import socket
 import time
 from collections.abc import Sequence
@@ -16,25 +15,13 @@ from typing import final
 
 from pinprof.ab.plan import Plan
 from pinprof.ab.times import Pair, TimedProcess, read_times, refuse_other_steps
-from pinprof.ab.worker import ANY_CORES, CORES, ProgramVersion, Record, StepOptions, Turns
+from pinprof.ab.worker import ANY_CORES, CORES, OUTPUT, ProgramVersion, Record, StepOptions, Turns, workers
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
-from pinprof.processes import Running, available_cores, machine_memory, running
 from pinprof.temporary import temporary_folder
 
 LONGEST_PLAIN_S = 20.0
 """How long a first run times steps at least, where they are so long that it makes fewer than it should."""
-TIMES = "times.json"
-MOST_GPU_MEMORY = 0.8
-"""The share of a GPU's memory that all processes may hold at once, of what other programs leave."""
-CONTEXT = 0.006
-"""The share of a GPU's memory that a process takes for itself, without tensors: some 600 MB of 80 GB and more."""
-MOST_MEMORY = 0.6
-"""The share of the host's free memory that they may hold."""
-STARTING_PER_CORE = 1.25
-"""Processes of programs that start at once: nine pairs on 16 cores."""
-PROCESSES_PER_CORE = 4
-"""Processes of programs and their workers: nearly all of them wait."""
 
 
 def time_first(
@@ -64,31 +51,11 @@ def one_after_the_other(programs: Sequence[ProgramVersion], options: StepOptions
 
 def _timed(programs: Sequence[ProgramVersion], task: Record, limit_s: float) -> list[TimedProcess]:
     """Return the runs of versions that start at the same time."""
-    with ExitStack() as stack:
-        started = []
-        for program in programs:
-            folder = stack.enter_context(temporary_folder("ab"))
-            command = program.worker_command(task, folder / TIMES)
-            process = stack.enter_context(running(command, program.folder, program.environment))
-            started.append((program, folder, process))
+    with workers((program, task) for program in programs) as started:
         end = time.monotonic() + limit_s
-        for program, _, process in started:
-            _check(program, process, process.wait(max(end - time.monotonic(), 0.0)), limit_s)
-        return [_read(program, folder) for program, folder, _ in started]
-
-
-def _check(program: ProgramVersion, process: Running, status: int | None, limit_s: float) -> None:
-    if status is None:
-        raise MeasureError(f"{program.name}: it has not made its steps after {limit_s:.0f} s")
-    if status:
-        raise MeasureError(f"{program.name}: {process.why_failed(status)}")
-
-
-def _read(program: ProgramVersion, folder: Path) -> TimedProcess:
-    try:
-        return read_times(folder)
-    except MeasureError as error:
-        raise MeasureError(f"{program.name}: {error}") from error
+        for worker in started:
+            worker.finish(limit_s, end)
+        return [worker.read(read_times) for worker in started]
 
 
 def _pair(programs: Sequence[ProgramVersion], first: int, timed: Sequence[TimedProcess]) -> Pair:
@@ -106,10 +73,10 @@ def _fixed(plan: Plan) -> RecordingOptions:
 
 @final
 class StartedPairs:
-    """Pairs whose processes take turns, and start `at_once` pairs at a time. `close` ends them."""
+    """Pairs whose processes take turns; the plan says how many pairs start at once. `close` ends them."""
 
-    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, plan: Plan, at_once: int) -> None:
-        self._programs, self._options, self._plan, self._at_once = programs, options, plan, at_once
+    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, plan: Plan) -> None:
+        self._programs, self._options, self._plan = programs, options, plan
         self._undo = ExitStack()
         self._runs: list[Run] = []
         self._ready: list[list[Run]] = []
@@ -124,7 +91,7 @@ class StartedPairs:
         if not self._ready:
             self.close()
             self._start()
-        return take_turns(self._programs, self._ready.pop(), self._plan, first)
+        return take_turns(self._ready.pop(), self._plan, first)
 
     def close(self) -> None:
         """End all processes that there still are."""
@@ -140,7 +107,7 @@ class StartedPairs:
         All load torch at the same time, and wait before they start the program.
         """
         folder = self._undo.enter_context(temporary_folder("ab"))
-        places = [(pair, number) for pair in range(self._at_once) for number in (0, 1)]
+        places = [(pair, number) for pair in range(self._plan.at_once) for number in (0, 1)]
         Random().shuffle(places)  # noqa: S311  no secret
         started: dict[tuple[int, int], Run] = {}
         for pair, number in places:
@@ -149,14 +116,14 @@ class StartedPairs:
             self._runs.append(run)
         for run in self._runs:
             run.start()
-            if self._at_once == 1 and not self._plan.start_together:
+            if self._plan.at_once == 1 and not self._plan.start_together:
                 run.await_turn()
         for run in self._runs:
             run.await_turn()
-        self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._at_once)]
+        self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._plan.at_once)]
 
 
-def take_turns(programs: Sequence[ProgramVersion], runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:
+def take_turns(runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:
     """Let two processes that have started take turns, and end; return what they have measured.
 
     They take turns as A B B A A B B A ..., or with B first. The second one of each two turns runs on the cores on which
@@ -171,7 +138,7 @@ def take_turns(programs: Sequence[ProgramVersion], runs: "Sequence[Run]", plan: 
         run.go()
     for run in order:
         run.await_end()
-    return _pair(programs, first, [read_times(run.folder) for run in runs])
+    return _pair([run.program for run in runs], first, [read_times(run.folder) for run in runs])
 
 
 @final
@@ -179,8 +146,8 @@ class Run:
     """A process that takes turns with another one, until it has made all its steps or `end` ends it."""
 
     def __init__(self, program: ProgramVersion, options: StepOptions, plan: Plan, folder: Path) -> None:
-        self.folder = folder
-        self._program, self._plan = program, plan
+        self.program, self.folder = program, folder
+        self._plan = plan
         self._limit = time.monotonic() + plan.limit_s
         self._cores = b""
         """Those on which it ran last; empty while it has not said that it waits."""
@@ -193,9 +160,7 @@ class Run:
                     options=_fixed(plan),
                     turns=Turns(theirs.fileno(), plan.settling, plan.turn_steps, plan.turns),
                 )
-                command = program.worker_command(task, folder / TIMES)
-                process = running(command, program.folder, program.environment, (theirs.fileno(),))
-                self._process = undo.enter_context(process)
+                self._worker = undo.enter_context(program.worker(task, folder / OUTPUT, (theirs.fileno(),)))
             self._undo = undo.pop_all()
 
     def end(self) -> None:
@@ -211,8 +176,9 @@ class Run:
         """Wait until it waits for its turn. Raises MeasureError if it ends before."""
         if self._cores:
             return
-        limit_s, is_late = self._plan.limit_s, False
-        self._socket.settimeout(max(self._limit - time.monotonic(), 1e-3))
+        plan, now = self._plan, time.monotonic()
+        is_late = False
+        self._socket.settimeout(max(self._limit - now, 1e-3))
         try:
             self._cores = self._socket.recv(CORES.size)
         except TimeoutError:
@@ -220,11 +186,10 @@ class Run:
         except OSError:  # it has ended
             self._cores = b""
         if not self._cores:
-            _check(self._program, self._process, self._process.wait(0.0 if is_late else limit_s), limit_s)
-            plan = self._plan
+            self._worker.finish(plan.limit_s, now if is_late else None)
             needed = plan.warmup + plan.turns * (plan.settling + plan.turn_steps)
             raise MeasureError(
-                f"{self._program.name}: it ended before it had made all its steps; it needs {needed} of them"
+                f"{self.program.name}: it ended before it had made all its steps; it needs {needed} of them"
             )
 
     def take_turn(self, cores: bytes) -> bytes:
@@ -242,22 +207,4 @@ class Run:
 
     def await_end(self) -> None:
         """Wait until it has ended. Raises MeasureError if it fails."""
-        limit_s = self._plan.limit_s
-        _check(self._program, self._process, self._process.wait(limit_s), limit_s)
-
-
-def pairs_at_once(wanted: int, first: Sequence[TimedProcess]) -> int:
-    """Return how many pairs may start at once, by what the first run of each version took; 0 or 1: none."""
-    if any(timed.ranks > 1 for timed in first):
-        return 0
-    cores = available_cores()
-    processes = 1 + max(timed.children for timed in first)
-    limits = [wanted, int(STARTING_PER_CORE * cores / 2), PROCESSES_PER_CORE * cores // (2 * processes)]
-    memory = max(timed.gpu_memory or 0.0 for timed in first)
-    if any(timed.gpu for timed in first):
-        free = min(min(timed.gpu_free for timed in first) + memory + CONTEXT, 1.0)  # its own share is free again
-        limits.append(int(MOST_GPU_MEMORY * free / (2 * (memory + CONTEXT))))
-    with suppress(OSError, KeyError):
-        largest = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1) * 1024 * processes
-        limits.append(int(MOST_MEMORY * machine_memory()[1] / (2 * largest)))
-    return max(min(limits), 0)
+        self._worker.finish(self._plan.limit_s)
