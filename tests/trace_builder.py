@@ -103,10 +103,15 @@ class TraceBuilder:
         called: str = "allreduce",
         group: str = "[0, 1]",
         stream: int = COMPUTE,
+        message: tuple[str, int, int, int] | None = None,
     ) -> None:
-        """Add the kernel of a collective and the call that launched it; without a name for it as old versions do."""
+        """Add the kernel of a collective and the call that launched it; without a name for it as old versions do.
+
+        A `message` is its type, its elements in and out, and the number of ranks.
+        """
         correlation = self.call("cudaLaunchKernelExC", launch, LAUNCH_US)
-        args = {"Collective name": called, "Process Group Ranks": group} if called else {}
+        args: dict[str, Any] = {"Collective name": called, "Process Group Ranks": group} if called else {}
+        args |= dict(zip(("dtype", "In msg nelems", "Out msg nelems", "Group size"), message or (), strict=False))
         name = "ncclDevKernel_SendRecv" if called in {"send", "recv"} else "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
         self.activity("kernel", name, start, duration, correlation=correlation, device=0, stream=stream, **args)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
+from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import Family, PlacedJson, Saved, SavingFraction, SavingMs, SavingRange, Severity
 from pinprof.verdict import CAUSES, LIMITS
 
@@ -133,6 +133,18 @@ class Collective(Document):
     last: Annotated[Share, doc("of the steps")]
     own_ms: Annotated[Ms, doc("how long it takes after all ranks have come")]
     waited_ms: Annotated[Ms, doc("the longest time that a rank waited")]
+    bytes: Annotated[Bytes | None, doc("its message on each rank")]
+    bus_gbps: Annotated[Gbps | None, doc("its bus bandwidth in `own_ms`, as nccl-tests counts it")]
+
+
+class TrafficJson(Document):
+    """The collectives of one name, per step and rank."""
+
+    name: Annotated[str, doc("what they do")]
+    per_step: Annotated[float, doc("how many there are")]
+    bytes: Annotated[Bytes, doc("their messages")]
+    own_ms: Annotated[Ms, doc("how long they take after all ranks have come")]
+    bus_gbps: Annotated[Gbps, doc("their bus bandwidth in that time, as nccl-tests counts it")]
 
 
 class ByCause(Document):
@@ -191,3 +203,4 @@ class RanksJson(Document):
     rows: Annotated[Sequence[RankRowJson], doc("the ranks")]
     collectives: Annotated[Sequence[Collective], doc("those with the longest waits")]
     findings: Annotated[Sequence[SharedFindingJson], doc("those on most ranks first")]
+    traffic: Annotated[Sequence[TrafficJson], doc("collectives by name, those of most bytes first")]

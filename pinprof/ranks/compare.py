@@ -20,6 +20,7 @@ from pinprof.ranks.rank import (
     Ranks,
     SharedFinding,
     SharedSite,
+    Traffic,
     longest_first,
     number_of,
 )
@@ -27,6 +28,7 @@ from pinprof.rules import Finding, FoundSite
 from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
+from pinprof.trace.tables import NONE
 from pinprof.verdict import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
@@ -50,7 +52,7 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
     tables = [part.profile.communication.collectives for part in parts]
     meetings = match_collectives(tables)
     clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
-    waited, last, collectives = _measure_waits(parts, numbers, meetings, clocks)
+    waited, last, meetings_of = _measure_waits(parts, meetings, clocks)
     rows = [
         _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
@@ -61,13 +63,14 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
     return Ranks(
         tuple(sorted(rows, key=lambda row: row.rank)),
         next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
-        collectives,
+        _longest_awaited(meetings_of, numbers),
         clocks.within_ns,
         slowest,
         skew,
         None if place is None else _reason(parts, rows, place),
         _shared_findings(parts, numbers),
         tuple(choice),
+        _traffic(meetings_of, next((part.profile.steps.divisor for part in parts), 1)),
     )
 
 
@@ -188,9 +191,9 @@ def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
 
 
 def _measure_waits(
-    parts: Sequence[RankPart], numbers: Sequence[int], meetings: Sequence[Meeting], clocks: RankClocks
-) -> tuple[list[float], list[float], tuple[CollectiveRow, ...]]:
-    """Return per rank the time that its collectives waited per step and the share that it reached last, then rows.
+    parts: Sequence[RankPart], meetings: Sequence[Meeting], clocks: RankClocks
+) -> tuple[list[float], list[float], "_Meetings"]:
+    """Return per rank the time that its collectives waited per step and the share that it reached last, and these.
 
     A collective's own time is its time on the last rank, which waits for no other. If the clocks are unknown, the last
     rank is the one with the shortest time, as if the collective ended on all ranks at once.
@@ -202,7 +205,7 @@ def _measure_waits(
         for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
     ]
     waited, last = [0.0] * len(parts), [0] * len(parts)
-    meetings_of: dict[tuple[str, str, int], list[_Meeting]] = defaultdict(list)
+    meetings_of: _Meetings = defaultdict(list)
     count: Counter[tuple[int, int, str]] = Counter()
     for meeting in meetings:
         came = {rank: int(comes[rank][index]) for rank, index in meeting.items()}
@@ -216,14 +219,12 @@ def _measure_waits(
         in_step = (int(table.place[index]), first, table.group[index])
         own_ns = float(times[latest][meeting[latest]])
         meetings_of[table.name[index], table.group[index], count[in_step]].append(
-            _Meeting(latest, own_ns, float(max(waits.values())))
+            _Meeting(latest, own_ns, float(max(waits.values())), int(table.bytes[index]), int(table.bus_bytes[index]))
         )
         count[in_step] += 1
-    rows = [_collective(*key[:2], same, numbers) for key, same in meetings_of.items()]
     steps = [part.profile.steps.divisor for part in parts]
     shares = [number / len(meetings) if meetings else 0.0 for number in last]
-    costliest = sorted(rows, key=lambda row: -row.waited_ns)[:COLLECTIVES_SHOWN]
-    return [time / number for time, number in zip(waited, steps, strict=True)], shares, tuple(costliest)
+    return [time / number for time, number in zip(waited, steps, strict=True)], shares, meetings_of
 
 
 class _Meeting(NamedTuple):
@@ -232,12 +233,50 @@ class _Meeting(NamedTuple):
     latest: int
     own_ns: float
     waited_ns: float
+    bytes: int
+    """As in `Collectives`, as is the next."""
+    bus_bytes: int
+
+
+_Meetings: TypeAlias = dict[tuple[str, str, int], list[_Meeting]]
+"""The meetings of each collective of the step: by its name, its group and its place among those of the group."""
+
+
+def _longest_awaited(meetings_of: _Meetings, numbers: Sequence[int]) -> tuple[CollectiveRow, ...]:
+    rows = [_collective(*key[:2], same, numbers) for key, same in meetings_of.items()]
+    return tuple(sorted(rows, key=lambda row: -row.waited_ns)[:COLLECTIVES_SHOWN])
+
+
+def _traffic(meetings_of: _Meetings, steps: int) -> tuple[Traffic, ...]:
+    of_name: dict[str, list[_Meeting]] = defaultdict(list)
+    for (name, *_), meetings in meetings_of.items():
+        of_name[name] += [meeting for meeting in meetings if meeting.bus_bytes > 0]
+    rows = [
+        Traffic(
+            name,
+            len(meetings) / steps,
+            sum(meeting.bytes for meeting in meetings) / steps,
+            sum(meeting.own_ns for meeting in meetings) / steps,
+            rate,
+        )
+        for name, meetings in of_name.items()
+        if (rate := _bus_gbps(meetings)) is not None
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.bytes))
+
+
+def _bus_gbps(meetings: Sequence[_Meeting]) -> float | None:
+    """Return the bus bandwidth of collectives: what loads a link, by the time from the last rank's arrival on."""
+    load, time_ns = sum(meeting.bus_bytes for meeting in meetings), sum(meeting.own_ns for meeting in meetings)
+    return load / time_ns if load > 0 and time_ns else None
 
 
 def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Sequence[int]) -> CollectiveRow:
     (rank, times), *_ = Counter(meeting.latest for meeting in meetings).most_common(1)
-    own, waited = (float(np.mean(column)) for column in list(zip(*meetings, strict=True))[1:])
-    return CollectiveRow(name, group, numbers[rank], times / len(meetings), own, waited)
+    own = float(np.mean([meeting.own_ns for meeting in meetings]))
+    waited = float(np.mean([meeting.waited_ns for meeting in meetings]))
+    size = meetings[0].bytes if meetings[0].bytes != NONE else None
+    return CollectiveRow(name, group, numbers[rank], times / len(meetings), own, waited, size, _bus_gbps(meetings))
 
 
 # Why a rank is slow

@@ -153,6 +153,23 @@ class CollectiveRow:
     """How long it takes after all ranks have arrived."""
     waited_ns: float
     """The longest time that a rank waited for the others."""
+    bytes: int | None
+    """Its message, on each rank; None where not recorded."""
+    bus_gbps: float | None
+    """The bus bandwidth, as nccl-tests counts it, of `own_ns`."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The collectives of one name, with what they send per step and rank."""
+
+    name: str
+    per_step: float
+    bytes: float
+    own_ns: float
+    """How long they take per step after all ranks have arrived."""
+    bus_gbps: float
+    """Their bus bandwidth in that time."""
 
 
 class SharedSite(NamedTuple):
@@ -195,6 +212,8 @@ class Ranks:
 
     choice: tuple[str, ...] = ()
     """Remarks on the choice of traces: why this run of several, ranks without a trace."""
+    traffic: tuple[Traffic, ...] = ()
+    """Of the collectives whose messages are recorded, those of most bytes first."""
 
     def __repr__(self) -> str:
         return one_line("ranks", [self.summary])

@@ -175,7 +175,7 @@ class _Columns:
         rows = self._gpu
         category = (self._file.category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
-        collective, group = (self._text(rows, name) for name in ("collective", "group"))
+        collective, group, message = (self._text(rows, name) for name in ("collective", "group", "message"))
         return Activities(
             *self._common(rows),
             category=category,
@@ -187,6 +187,7 @@ class _Columns:
             host_memory=host_memory,
             collective=collective,
             group=group,
+            message=message,
             track=self._track[self._file.thread[rows]],
         )
 

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,22 @@ KERNEL_PREFIXES = ("nccl", "rccl")
 """Kernels of collectives in traces that do not name the collective."""
 PAIRWISE = re.compile("^(send|recv)|SendRecv")
 """Names of transfers between two ranks of a group."""
+
+ELEMENT_BYTES: Final = {
+    **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
+    **dict.fromkeys(("Float", "Int"), 4),
+    **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
+    **dict.fromkeys(("Bool", "Byte", "Char", "Float8_e4m3fn", "Float8_e5m2"), 1),
+}
+"""Bytes of an element, by what torch.distributed calls its type."""
+ON_THE_BUS: Final = (
+    (re.compile("^all_?reduce"), 2),
+    (re.compile("gather|scatter|all_?to_?all"), 1),
+)
+"""How often each rank sends and receives the share of every other rank, by the names of collectives.
+
+From https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: the rate is then that of the slowest link.
+"""
 
 Meeting = dict[int, int]
 """One collective on several ranks: by position of the rank, its position in the rank's table."""
@@ -38,6 +55,10 @@ class Collectives:
     """The ranks of its process group as recorded; empty where not recorded."""
     start_ns: Int64s
     end_ns: Int64s
+    bytes: Int64s
+    """What each rank has of the message, before or after; -1 where not recorded."""
+    bus_bytes: Int64s
+    """What that loads the link of a rank with, at least; -1 where not known."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -69,15 +90,30 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     place = place_of[trace.links.activity_step]
     rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (place != NONE))
     rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
-    groups = gpu.group[rows].tolist()
+    groups, names = gpu.group[rows].tolist(), tuple(gpu.names[code] for code in called[rows].tolist())
+    messages = [gpu.names[code] if code != NONE else "" for code in gpu.message[rows].tolist()]
+    sizes = np.array(list(map(_sizes, names, messages)), np.int64).reshape(-1, 2)
     return Collectives(
         rows,
         place[rows],
-        tuple(gpu.names[code] for code in called[rows].tolist()),
+        names,
         tuple(gpu.names[code] if code != NONE else "" for code in groups),
         gpu.start_ns[rows],
         gpu.end_ns[rows],
+        *sizes.T,
     )
+
+
+def _sizes(name: str, message: str) -> tuple[int, int]:
+    """Return the bytes of a message, and what they load a link with; -1 where the trace does not tell."""
+    match message.split():
+        case [dtype, *numbers] if dtype in ELEMENT_BYTES and all(map(str.isdecimal, numbers)):
+            elements_in, elements_out, ranks = map(int, numbers)
+            size = ELEMENT_BYTES[dtype] * max(elements_in, elements_out)
+            times = next((times for names, times in ON_THE_BUS if names.search(name)), None)
+            load = size if times is None else times * size * (ranks - 1) // max(ranks, 1)
+            return (size, load) if size else (NONE, NONE)
+    return NONE, NONE
 
 
 def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:

@@ -158,6 +158,8 @@ class Activities(Table):
     """Of the kernel of a collective, what torch.distributed calls it (`allreduce`); -1 for other work."""
     group: Int32s = field(metadata={"named": True})
     """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
+    message: Int32s = field(metadata={"named": True})
+    """Of the kernel of a collective, its type, elements in and out, and ranks (`Float 64 64 2`); -1 for other work."""
     track: Int32s
     """Index into `Trace.tracks`: where the file shows it."""
 

@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recordings import TRACES, rank_part_of
@@ -26,7 +27,7 @@ def recorded(name: str) -> Ranks:
     return compare_ranks(list(map(rank_part_of, sorted(RECORDED.glob(f"{name}.json.gz")))))
 
 
-def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, group: str = "[0, 1]") -> TraceBuilder:
+def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, **collective: Any) -> TraceBuilder:
     """A step of 1000: `late`, or a wait of as long, then 100 for a kernel, then a collective that ends at 800."""
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
@@ -39,7 +40,7 @@ def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, g
         begin = start + late + 10
         builder.op("aten::mm", begin, 20)
         builder.kernel(begin + 10, 100, launch=begin + 5)
-        builder.collective(begin + 110, start + 800 - (begin + 110), launch=begin + 15, group=group)
+        builder.collective(begin + 110, start + 800 - (begin + 110), launch=begin + 15, **collective)
         builder.call("cudaDeviceSynchronize", begin + 30, start + 805 - (begin + 30))
     return builder
 
@@ -59,6 +60,34 @@ def test_the_rank_that_begins_late_is_named_with_what_it_does(tmp_path: Path) ->
     (collective,) = found.collectives
     assert (collective.name, collective.last_rank, collective.last) == ("allreduce", 1, 1)
     assert (collective.own_ns, collective.waited_ns) == (80_000, 590_000)
+
+
+SENT = [
+    ("allreduce", ("Float", 4_000_000, 4_000_000, 4), 16_000_000, 1.5),
+    ("_allgather_base", ("BFloat16", 1_000_000, 4_000_000, 4), 8_000_000, 0.75),
+    ("reduce_scatter_tensor_coalesced", ("Half", 8_000_000, 1_000_000, 8), 16_000_000, 0.875),
+    ("broadcast", ("Char", 500_000, 500_000, 2), 500_000, 1.0),
+]
+
+
+@pytest.mark.parametrize(("called", "message", "size", "on_the_bus"), SENT)
+def test_the_bus_bandwidth_counts_from_when_all_ranks_have_come(
+    called: str, message: tuple[str, int, int, int], size: int, on_the_bus: float, tmp_path: Path
+) -> None:
+    found = compared(tmp_path, *(rank(at, late, called=called, message=message) for at, late in enumerate((10, 600))))
+    (collective,) = found.collectives
+    assert (collective.own_ns, collective.bytes) == (80_000, size)
+    assert collective.bus_gbps == pytest.approx(on_the_bus * size / 80_000)
+    (traffic,) = found.traffic
+    assert (traffic.name, traffic.per_step, traffic.bytes) == (called, 1, size)
+    assert traffic.bus_gbps == collective.bus_gbps
+
+
+@pytest.mark.parametrize("message", [None, ("Float", 0, 0, 2), ("QInt8", 10, 10, 2), ("Float", 10, 10, 1)])
+def test_without_a_message_there_is_no_bandwidth(message: tuple[str, int, int, int] | None, tmp_path: Path) -> None:
+    found = compared(tmp_path, *(rank(at, 10, message=message) for at in range(2)))
+    assert found.collectives[0].bus_gbps is None
+    assert found.traffic == ()
 
 
 def test_a_wait_that_only_one_rank_has_is_the_reason(tmp_path: Path) -> None:

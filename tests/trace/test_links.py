@@ -51,6 +51,7 @@ def kernels_of(starts: list[int], correlations: list[int]) -> Activities:
         tiny.copy(),
         texts - 1,
         texts - 1,
+        texts - 1,
         texts.copy(),
     )
 

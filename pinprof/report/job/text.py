@@ -19,10 +19,11 @@ from pinprof.report.job.view import (
     notes_on,
     summary,
     title,
+    traffic,
     verdict_line,
     why,
 )
-from pinprof.report.layout import bullet, laid_out, note, section, table
+from pinprof.report.layout import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, begun, printable
 from pinprof.units import counted, duration, milliseconds, percent
@@ -100,6 +101,8 @@ def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
         yield Text(printable(remark))
     yield Text(printable(f"{verdict_line(ranks)}."), "bold")
     yield from _bars(ranks, width)
+    if words := traffic(ranks):
+        yield hanging(Text("  "), Text(f"{begun(words)}."))
     known = doubts_by_rank(ranks, parts)
     for doubt in known[:MAX_DOUBTS]:
         yield note(f"{doubt}.")

@@ -11,7 +11,7 @@ from pinprof.report.elements import Column, number_columns
 from pinprof.report.trace.verdict import why_long
 from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, begun, consequence, place, with_more_sites
-from pinprof.units import between, counted, duration, percent
+from pinprof.units import between, counted, duration, percent, rate, size
 
 LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
@@ -19,6 +19,8 @@ MAX_ROWS = 32
 """More ranks than this are folded on the page; those that need longest alone come first."""
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """More are not listed in a terminal."""
+MAX_TRAFFIC = 3
+"""Names of collectives whose bus bandwidth is told in a line."""
 MAX_RUNS = 6
 """Runs of ranks that are named before the rest is counted."""
 WRONG_CLOCK_NS = 1_000_000
@@ -244,7 +246,7 @@ def notes_on(ranks: Ranks) -> list[str]:
 def collectives(ranks: Ranks) -> Section:
     """Return the collectives that ranks wait for."""
     columns = [Column("collective"), Column("ranks"), Column("came last")]
-    columns += number_columns("of the steps", "takes", "others waited")
+    columns += number_columns("of the steps", "takes", "others waited", "size", "bus")
     rows = [
         (
             row.name,
@@ -253,20 +255,33 @@ def collectives(ranks: Ranks) -> Section:
             percent(row.last),
             duration(row.own_ns),
             duration(row.waited_ns),
+            NOTHING if row.bytes is None else size(row.bytes),
+            NOTHING if row.bus_gbps is None else rate(row.bus_gbps),
         )
         for row in ranks.collectives
     ]
     caption = (
         "Means over the steps. Came last: the rank that came last most often, and in which share of the steps. "
-        "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest"
+        "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest. "
+        "Bus: the bandwidth of a rank's link in that time, as nccl-tests counts it"
     )
     aligned = clocks(ranks)
     return Section(
         "Collectives, the longest awaited",
         tables=[ReportTable(caption, columns, rows, rows[:MAX_COLLECTIVES])] if rows else [],
-        notes=[aligned] if aligned and rows else [],
+        notes=[words for words in (traffic(ranks), aligned) if words and rows],
         name="job-collectives",
     )
+
+
+def traffic(ranks: Ranks) -> str:
+    """Return how much of the communication is hidden, and the bus bandwidth; nothing where neither is known."""
+    time_ns = sum(row.communication_ns for row in ranks.rows)
+    hidden = percent(sum(row.overlapped_communication_ns for row in ranks.rows) / time_ns) if time_ns else ""
+    rates = [f"{row.name} {size(row.bytes)}, {rate(row.bus_gbps)} on the bus" for row in ranks.traffic[:MAX_TRAFFIC]]
+    parts = [f"{hidden} of their time, waiting included, is hidden behind other kernels"] if hidden else []
+    parts += [f"per step {' and '.join(rates)}"] if rates else []
+    return f"collectives: {'; '.join(parts)}" if parts else ""
 
 
 def finding_in(shared: SharedFinding) -> str:

@@ -90,6 +90,7 @@ def ranks_of(ranks: Ranks) -> documents.RanksJson:
         ],
         collectives=[filled(documents.Collective, row) for row in ranks.collectives],
         findings=[_shared(shared) for shared in ranks.findings],
+        traffic=[filled(documents.TrafficJson, row) for row in ranks.traffic],
     )
 
 

@@ -51,6 +51,16 @@ def kinds_in_short(profile: Profile) -> str:
     return f"Kernels: {', '.join([*shares, *([f'rest {percent(rest)}'] if rest >= REST else [])])}"
 
 
+def collectives_in_short(profile: Profile) -> str:
+    """Return how long collectives run, and how much of that is hidden; nothing where there are none."""
+    kernels, sums = given(profile.kernels), profile.communication
+    if kernels is None or not sums.time_ns:
+        return ""
+    hidden = percent(1 - sums.exposed_ns / sums.time_ns)
+    time = duration(sums.time_ns / profile.steps.divisor)
+    return f"Collectives: {time} {profile.steps.per}, waiting included; {hidden} of it behind other kernels"
+
+
 def on_cores(kind: KindTime) -> str:
     """Return whether kernels of this kind run on tensor cores; nothing where they have no use for them."""
     if kind.tensor_core_ns is None or not kind.time_ns:
@@ -86,4 +96,5 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
         for kind in kernels.kinds
     ]
     columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
-    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)])
+    notes = list(filter(None, [collectives_in_short(profile)]))
+    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)], notes=notes)

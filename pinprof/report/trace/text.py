@@ -15,7 +15,7 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, named_again
 from pinprof.report.trace.by_name import FEW
 from pinprof.report.trace.host import named_lines, parts_of_line, time_of_line, way_out
-from pinprof.report.trace.kinds import kind_sections, kinds_in_short, phases_in_short
+from pinprof.report.trace.kinds import collectives_in_short, kind_sections, kinds_in_short, phases_in_short
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
@@ -155,7 +155,7 @@ def to_brief(
 def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
-    for line in (phases_in_short(profile), kinds_in_short(profile)):
+    for line in (phases_in_short(profile), kinds_in_short(profile), collectives_in_short(profile)):
         if line:
             yield hanging(Text("  "), Text(printable(line)))
     rows = actions(profile, findings)

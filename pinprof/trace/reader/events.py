@@ -32,6 +32,10 @@ class Args(msgspec.Struct, gc=False):
     name: Number = ""
     collective: Number = msgspec.field(default="", name="Collective name")
     group: Number = msgspec.field(default="", name="Process Group Ranks")
+    dtype: Number = ""
+    elements_in: Number = msgspec.field(default=NONE, name="In msg nelems")
+    elements_out: Number = msgspec.field(default=NONE, name="Out msg nelems")
+    group_size: Number = msgspec.field(default=NONE, name="Group size")
     copy_kind: Number = msgspec.field(default="", name="copy kind")
     copy_from: Number = msgspec.field(default="", name="src kind")
     copy_to: Number = msgspec.field(default="", name="dst kind")
@@ -42,6 +46,13 @@ class Args(msgspec.Struct, gc=False):
     input_dims: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
     input_type: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Strides")
+
+    @property
+    def message(self) -> str:
+        """What a collective sends: the type, the elements in and out, and the number of ranks; empty of other work."""
+        if self.collective == "":
+            return ""
+        return f"{self.dtype} {self.elements_in} {self.elements_out} {self.group_size}"
 
     @property
     def copy(self) -> str:

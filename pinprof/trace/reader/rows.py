@@ -43,7 +43,7 @@ ALIASES = {
 
 IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
-TEXTS = ("collective", "group", "copy")
+TEXTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
 Key = TypeVar("Key", bound=Hashable)
