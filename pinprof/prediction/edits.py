@@ -54,6 +54,15 @@ class PinnedRates(Struct, frozen=True):
         return float(np.exp(np.interp(np.log(max(size, 1)), np.log(sizes), np.log(sizes / gbps))))
 
 
+class Stop(NamedTuple):
+    """Pauses of the host that a run has, as it was noted, and that need not be in the recorded steps."""
+
+    ns: float
+    """How long one takes."""
+    per_step: float
+    """How many there are: one in each step at most."""
+
+
 LARGE_COPY_BYTES = 1 << 20
 """Copies of at least this size show the rate of the link; the time of smaller ones is mostly latency."""
 ASSUMED_GBPS = 25.0
@@ -86,6 +95,8 @@ class Edits:
     """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
     fused: frozenset[int] = frozenset()
     """Calls of optimizers that become one each."""
+    stops: frozenset[Stop] = frozenset()
+    """Pauses of the run that are removed: they are no rows of the trace."""
     without_pauses: bool = False
     """Whether the host makes no long pauses between ops any more."""
     most_input_ns: float = inf

@@ -176,6 +176,13 @@ class Program:
         ]
         return HostTimes(*np.array(rows, dtype=np.float64).reshape(-1, len(HostTimes._fields)).T)
 
+    def paused(self, pause_ns: float) -> "Program":
+        """Return the program with a pause of the host in its middle."""
+        middle = len(self.calls) // 2
+        call = self.calls[middle]
+        longer = replace(call, own_ns=call.own_ns + pause_ns)
+        return replace(self, calls=(*self.calls[:middle], longer, *self.calls[middle + 1 :]))
+
     @cached_property
     def step_error(self) -> float:
         """The standard error of the host's time in a step, as a share of its mean: how far few steps tell of all."""

@@ -155,6 +155,12 @@ class Replay:
         loses_input = _takes_input(self.programs) and not _takes_input(changed)
         return self.pace_after(after, self.before, batch_ns=0.0 if loses_input else batch_ns)
 
+    def lengthened_ns(self, pause_ns: float) -> float:
+        """Return by how much a pause of one rank's host in the middle of the replayed steps lengthens them together."""
+        first, *others = self.programs
+        after = pace([first.paused(pause_ns), *others], self.steps, self.cost)
+        return max(after.step_ns - self.before.step_ns, 0.0) * self.steps
+
     def pace_after(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
         """Return the step after a change: the step now, less what one replay takes less than the other.
 

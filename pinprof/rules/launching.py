@@ -1,5 +1,6 @@
 """A host that launches too slowly: how long the GPU waits for it, what it does meanwhile, and what to do about it."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ COMPILED = 0.1
 """From this share of a step's launches on, torch.compile is at work on the model: matrix products and attention stay
 library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT, a looping transformer) and of vLLM
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
+COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
+"""How Python names gc.collect()."""
 FUSE = 'Launch many kernels at once: torch.compile fuses them, and with mode="reduce-overhead" launches CUDA graphs'
 COMPILED_ALREADY = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
 OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
@@ -79,9 +82,14 @@ def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | 
 
 
 def pauses(details: Details) -> Intervals:
-    """Return the long pauses of the threads that launch, but for waits for input and the work of compilers."""
+    """Return the long pauses of the threads that launch, but for waits for input, compilers and gc.collect()."""
     idle = subtract(long_pauses(details.trace, launching_threads(details.trace)), details.loader.times)
-    return subtract(idle, compiling(details))
+    return subtract(subtract(idle, compiling(details)), details.trace.functions.times(collecting(details.trace)))
+
+
+def collecting(trace: Trace) -> Bools:
+    """Return for each Python function whether it is gc.collect()."""
+    return trace.functions.named(COLLECT.match)
 
 
 def compiling(details: Details) -> Intervals:

@@ -83,11 +83,19 @@ def test_malformed_stops_are_none(change: dict[str, object]) -> None:
 
 def found(folder: Path, stops: HostStops, *, busy: float = 100) -> list[Finding]:
     """Return what is found of steps of 1000 us in which a GPU is busy for some of it."""
+    return findings_with(folder, builder_of_steps(busy), stops)
+
+
+def builder_of_steps(busy: float = 100) -> TraceBuilder:
     builder = TraceBuilder()
     for start in range(0, 5000, 1000):
         builder.step(start // 1000, start, 1000)
         builder.op("aten::add", start + 5, 990)
         builder.kernel(start + 10, busy, launch=start + 7)
+    return builder
+
+
+def findings_with(folder: Path, builder: TraceBuilder, stops: HostStops) -> list[Finding]:
     path = builder.write(folder / "t.json.gz")
     store(path, {RUN_KEY: replace(LOG, stops=stops)})
     trace = read_trace(path)
@@ -103,7 +111,51 @@ def test_collections_are_a_cause_of_their_own(tmp_path: Path) -> None:
         "100 steps, 5.00 ms each, at most 6.00 ms"
     )
     assert finding.evidence.cost_ns == pytest.approx(200_400)
+    assert finding.saving is not None
+    assert finding.saving.saving_ns == pytest.approx(200_400, rel=0.01)
     assert "gc.freeze()" in finding.fix
+
+
+def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing(tmp_path: Path) -> None:
+    """The host launches a step in 200 us, and the GPU needs 1000: it is ahead by several steps."""
+    builder = TraceBuilder()
+    for number in range(5):
+        builder.step(number, 200 * number, 200)
+        builder.op("aten::add", 200 * number + 5, 190)
+        builder.kernel(1000 * number + 20, 1000, launch=200 * number + 7)
+    builder.call("cudaDeviceSynchronize", 1001, 4100)
+    stops = HostStops(100, 0, (Collections(2, 100, 40_000 * US, 400 * US),))
+    assert findings_with(tmp_path, builder, stops) == []
+
+
+def test_calls_that_were_recorded_are_found_without_a_run(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(5):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        builder.function("train.py(3): train", start + 1, 998)
+        builder.op("aten::add", start + 5, 40)
+        builder.kernel(start + 20, 30, launch=start + 10)
+        builder.function("<built-in function collect>", start + 50, 790)
+        builder.op("aten::add", start + 850, 100)
+        builder.kernel(start + 870, 100, launch=start + 860)
+    trace = read_trace(builder.write(tmp_path / "t.json.gz"))
+    findings = {each.rule.id: each for each in find(measure(trace), trace)}
+    assert "PIN603" not in findings
+    assert findings["PIN608"].evidence.text == (
+        "`gc.collect()` takes 790 µs per step, as traced, called 1 per step in train()"
+    )
+    saving = findings["PIN608"].saving
+    assert saving is not None
+    assert saving.saving_ns == pytest.approx(790 * US, rel=0.05)
+
+
+@pytest.mark.parametrize(("world", "told"), [(1, False), (8, True)])
+def test_all_ranks_wait_for_the_one_that_collects(tmp_path: Path, world: int, told: bool) -> None:
+    builder = builder_of_steps()
+    builder.metadata["distributedInfo"] = {"rank": 0, "world_size": world}
+    (finding,) = findings_with(tmp_path, builder, HostStops(100, 0, (Collections(2, 4, 20_000 * US, 6000 * US),)))
+    assert ("8 ranks wait for the one that collects" in finding.evidence.text) is told
 
 
 def test_where_the_program_asks_for_collections_it_is_told_the_line(tmp_path: Path) -> None:

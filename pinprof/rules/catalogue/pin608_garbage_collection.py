@@ -1,12 +1,17 @@
 from collections.abc import Iterator
 
+import numpy as np
+
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits, Stop
+from pinprof.rules.launching import collecting
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import at
+from pinprof.rules.sums import at, idle_within, in_complete_steps
+from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import Collections, HostStops
-from pinprof.units import counted, duration
+from pinprof.units import counted, duration, how_many
 
 WORTH = 0.03
 """Collections that take a smaller share of the step are not worth a finding: the young generations of a program that
@@ -14,25 +19,66 @@ makes few objects take less than 0.5 %."""
 
 
 def _collecting(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps in which Python's garbage collector takes long, as `pinprof run` noted it without a profiler."""
+    """Look for steps in which Python's garbage collector takes long: called as recorded, or noted by `pinprof run`."""
+    called = _called(details, profile)
+    noted = None if called else _noted(details, profile)
+    yield from (evidence for evidence in (called, noted) if evidence)
+
+
+def _called(details: Details, profile: Profile) -> Evidence | None:
+    """Return what calls of gc.collect() take that were recorded with Python functions."""
+    trace, step, functions = details.trace, profile.step_ns, details.trace.functions
+    rows = np.flatnonzero(collecting(trace))
+    rows = rows[in_complete_steps(trace, functions.start_ns[rows])]
+    time = float(functions.duration_ns[rows].sum()) / profile.steps.divisor
+    if not step or time < WORTH * step:
+        return None
+    columns = functions.thread[rows], functions.start_ns[rows], functions.end_ns[rows]
+    (line, *_), _ = places_of(trace, users_of(trace, rows.astype(np.int32)), details.sources)
+    place = line.place if line else Place()
+    return Evidence(
+        idle_within(details, profile, *columns[1:]),
+        f"`gc.collect()` takes {duration(time)} {profile.steps.per}, as traced, called "
+        f"{how_many(len(rows) / profile.steps.divisor)} {profile.steps.per}{at(place)}{_ranks(details)}",
+        *place,
+        edits=Edits(removed_times=frozenset(zip(*(column.tolist() for column in columns), strict=True))),
+        fix=BY_HAND,
+    )
+
+
+def _noted(details: Details, profile: Profile) -> Evidence | None:
+    """Return what collections take in the steps without a profiler."""
     run, step = details.trace.run, profile.step_ns
     if run is None or not step or not run.stops.steps:
-        return
+        return None
     stops = run.stops
     per_step = sum(of.ns for of in stops.collections) / stops.steps
     if per_step < WORTH * step:
-        return
+        return None
     most_first = sorted(stops.collections, key=lambda of: -of.ns)
     words = [_words(of, stops.steps) for of in most_first if of.ns >= WORTH * per_step * stops.steps]
     asked = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(asked)}" if stops.asked_at else ""
-    yield Evidence(
+    return Evidence(
         _cost_ns(stops, step, profile.steps.busy_ns),
         f"Python's garbage collector takes {duration(per_step)} per step on average, without the profiler: "
-        f"{', '.join(words)}{by_hand}",
+        f"{', '.join(words)}{by_hand}{_ranks(details)}",
         *asked,
+        edits=Edits(stops=frozenset(_stop(of, stops.steps) for of in stops.collections if of.ns)),
         fix=BY_HAND if stops.asked_at else "",
     )
+
+
+def _stop(of: Collections, steps: int) -> Stop:
+    """Return a generation's collections as pauses; of several in a step all together."""
+    per_step = min(of.count / steps, 1.0)
+    return Stop(of.ns / (per_step * steps), per_step)
+
+
+def _ranks(details: Details) -> str:
+    """Return what collections of several ranks cost, to follow those of one."""
+    ranks = details.trace.info.world_size or 1
+    return f"; {ranks} ranks wait for the one that collects, each at another time" if ranks > 1 else ""
 
 
 def _cost_ns(stops: HostStops, step_ns: float, busy_ns: float | None) -> float:
@@ -62,7 +108,8 @@ RULE = Rule(
     rests_on=("step",),
     answers=("python", "host"),
     numbers="equal",
-    looks_at="Collections of Python's garbage collector in the steps without a profiler, as `pinprof run` noted them.",
+    looks_at="Calls of gc.collect() that were recorded with Python functions; else collections of Python's garbage "
+    "collector in the steps without a profiler, as `pinprof run` noted them.",
     why="While the collector looks at all objects, no thread of the process runs Python, so nothing is launched. On "
     "several ranks each collects at another time, and all wait for the one that does.",
     fix="After the warm-up call `gc.freeze()`, so that what lives by then is not looked at again. Then collect every N "
