@@ -10,11 +10,16 @@ was made.
 import json
 import statistics
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from pinprof.details import Details
 from pinprof.prediction import Scenario, predict_scenario, replay_of
+from pinprof.prediction.scenarios import edits_of
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
 
@@ -41,11 +46,19 @@ class Score(NamedTuple):
     after: float
     held: bool
     """Whether the range of the prediction holds the measured step."""
+    waits: float
+    """How long the host waits per step in the calls that the fix spares; of ranks, the longest."""
+    idle: float
+    """How long the GPU is idle in the step before."""
 
     @property
     def error(self) -> float:
         """Of the predicted step, as a share of the measured one."""
         return self.predicted / self.after - 1
+
+    def points(self, saving: float) -> float:
+        """Return the error of a saving in ms, in points of the step before; positive where it promises too much."""
+        return (saving - (self.before - self.after)) / self.before * 100
 
     @property
     def estimate_error(self) -> float:
@@ -66,7 +79,9 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     changes: dict[str, Any] = {
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
-    prediction = predict_scenario(measured, Scenario(**changes))
+    scenario = Scenario(**changes)
+    prediction = predict_scenario(measured, scenario)
+    busy = max(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
         name,
@@ -77,11 +92,23 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         (replay.step.step_ns or 0.0) / MS,
         low / MS,
         high / MS,
-        max(rank.steps.busy_ns or 0.0 for rank in replay.ranks) < NS_BOUND * before * MS,
+        busy < NS_BOUND * before * MS,
         prediction.predicted_ns / MS,
         after,
         prediction.range_ns[0] <= after * MS <= prediction.range_ns[1],
+        max(waited_ns(rank, scenario) for rank in replay.ranks) / MS,
+        max(before - busy / MS, 0.0),
     )
+
+
+def waited_ns(details: Details, scenario: Scenario) -> float:
+    """Return how long the host waits per step in the calls whose wait a scenario removes or shortens."""
+    edits, stalls = edits_of(details, scenario), details.syncs.stalls
+    spared = np.isin(np.arange(len(stalls.call)), list(edits.unwaited | edits.unblocked))
+    spared |= np.isin(stalls.copy, list(edits.pinned | edits.ahead))
+    step = details.trace.links.call_step[stalls.call]
+    spared &= details.trace.steps.holds(step)
+    return float(stalls.stall_ns[spared].sum()) / max(int(details.trace.steps.complete.sum()), 1)
 
 
 @lru_cache(maxsize=1)
@@ -105,6 +132,25 @@ def of_errors(errors: list[float]) -> str:
     return f"median {statistics.median(sizes):.1f} %, 90th percentile {percentile:.1f} %, largest {sizes[-1]:.1f} %"
 
 
+FORECASTS: dict[str, Callable[[Score], float]] = {
+    "predicted": lambda pair: pair.before - pair.predicted,
+    "nothing": lambda _: 0.0,
+    "the whole wait": lambda pair: pair.waits,
+    "all idle time of the GPU": lambda pair: pair.idle,
+}
+"""What pinprof forecasts to be saved, and what could be said without a replay; in ms."""
+
+
+def of_points(errors: list[float]) -> str:
+    """Return the mean error in points of the step, with its sign, and its sizes."""
+    sizes = sorted(map(abs, errors))
+    percentile = statistics.quantiles(sizes, n=10, method="inclusive")[8]
+    return (
+        f"mean {statistics.mean(errors):+.1f} points of the step; of the sizes median {statistics.median(sizes):.1f}, "
+        f"90th percentile {percentile:.1f}, largest {sizes[-1]:.1f}"
+    )
+
+
 def main() -> None:
     """Print the table and what it comes to."""
     pairs = scores(Path(sys.argv[1] if len(sys.argv) > 1 else "traces/pairs"))
@@ -121,6 +167,8 @@ def main() -> None:
         print(f"\nPredicted step after the fix, {name}, {len(chosen)} pairs: {of_errors([e.error for e in chosen])}")
         print(f"the range holds the measured step in {sum(pair.held for pair in chosen)} of {len(chosen)}")
         print(f"No change predicted: {of_errors([pair.before / pair.after - 1 for pair in chosen])}")
+        for forecast, saving in FORECASTS.items():
+            print(f"Saving, {forecast}: {of_points([pair.points(saving(pair)) for pair in chosen])}")
     for bound, chosen in (
         ("host", [pair for pair in pairs if pair.host_bound]),
         ("GPU", [pair for pair in pairs if not pair.host_bound]),

@@ -12,7 +12,7 @@ from pinprof.details import Details
 from pinprof.document import doc
 from pinprof.intervals import Intervals, union
 from pinprof.links import link_of_gpus
-from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, in_graphs
+from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
 from pinprof.replay.program import (
     AHEAD,
     DEFAULT_LATENCY_NS,
@@ -151,7 +151,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
         calls = fused(calls, edits.fused - edits.graphed, fused_ns(details.trace, edits.fused))
     if edits.graphed:
         longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
-        calls = in_graphs(calls, edits.graphed, longer)
+        calls = in_graphs(calls, edits.graphed, longer, handed_on(details.trace, edits.graphed))
     return replace(program, calls=tuple(calls))
 
 

@@ -8,8 +8,9 @@ from trace_builder import TraceBuilder
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.graphs import GAP_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of
+from pinprof.prediction.graphs import GAP_NS, HANDED_ON_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of
 from pinprof.trace import Trace, read_trace
+from pinprof.trace.phases import NODE, TO_WEIGHT
 
 US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30
@@ -108,6 +109,32 @@ def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing(tmp_path: P
     trace = with_adam(tmp_path)
     both = predicted_us(trace, 1000, cuda_graph="step", fused_optimizer=True, host_speed=100.0)
     assert both == pytest.approx(plain, abs=12)
+
+
+def with_gradients(folder: Path, *, handed_on: int) -> Trace:
+    """Six steps: ten ops forward, ten backward, one of SGD; behind each op of backward, a part of the gradients."""
+    builder = TraceBuilder()
+    for number in range(6):
+        start = 3000 * number
+        builder.step(number, start, 2990)
+        for launch in range(20):
+            at = start + 10 + 100 * launch
+            builder.op("aten::mul" if launch < 10 else f"{NODE}MulBackward0", at, 40)
+            builder.kernel(at + 24, KERNEL_US, launch=at + 20)
+            for gradient in range(handed_on // 10 if launch >= 10 else 0):
+                builder.op(TO_WEIGHT, at + 42 + 8 * gradient, 4)
+        builder.event("user_annotation", "Optimizer.step#SGD.step", start + 2400, 100)
+        builder.op("aten::_foreach_add_", start + 2410, 60)
+        builder.kernel(start + 2440, KERNEL_US, launch=start + 2430)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+@pytest.mark.parametrize(("region", "handed_on_us"), [("model", 60 * HANDED_ON_NS / US), ("step", 0.0)])
+def test_gradients_of_a_graph_are_handed_on_by_the_host(tmp_path: Path, region: str, handed_on_us: float) -> None:
+    """One by one to an optimizer outside of the graph; to one in the graph, not at all."""
+    without = predicted_us(with_gradients(tmp_path, handed_on=0), 3000, cuda_graph=region)
+    after = predicted_us(with_gradients(tmp_path, handed_on=60), 3000, cuda_graph=region)
+    assert after - without == pytest.approx(handed_on_us, abs=40)
 
 
 def test_a_fused_optimizer_without_an_optimizer_changes_nothing(tmp_path: Path) -> None:
