@@ -74,6 +74,7 @@ MISSES = {
         "w = torch.tensor([  #? PIN209\n    1.,  # the first\n], device=DEVICE)",
         "comments stand in the call",
     ),
+    "numbers of another list": ("w = torch.tensor([*(1., 1.)], device=DEVICE)  #? PIN209", "is not one number"),
     "random numbers": ("x = torch.rand(3).to(DEVICE)  #? PIN104", "no name of a batch"),
     "a batch and ones": ("x = y.to(DEVICE) * torch.ones(3).to(DEVICE)  #? PIN104", ""),
     "pinned ones": ("x = torch.ones(3).pin_memory().to(DEVICE)  #? PIN104", ""),

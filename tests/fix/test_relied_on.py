@@ -321,6 +321,113 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "more than a DataLoader",
     ),
     "a batch that may be looked at": (drawn(COPIED + "augment(**locals())"), PINNED, "locals() may look at x"),
+    # what a number is
+    "a loss that means a count when it is read": (
+        steps(LOSS + "loss = (x > y).sum()\ntotal += loss.item()  #? PIN201"),
+        {},
+        "not show whether loss is a whole number",
+    ),
+    "the mean of complex numbers": (steps("total += (x * 1j).mean().item()  #? PIN201"), {}, "whole number"),
+    "a loss of each sample": (
+        steps("total += F.mse_loss(x, y, reduction='none').item()  #? PIN201"),
+        {},
+        "whole number",
+    ),
+    "a criterion of each sample": (
+        steps("total += c(x, y).item()  #? PIN201", before="c = torch.nn.MSELoss(reduction='none')"),
+        {},
+        "whole number",
+    ),
+    "an array of the program's own": (
+        steps("total += host(x).mean().item()  #? PIN201", before="def host(x): return x.cpu().numpy()"),
+        {},
+        "may be no tensor",
+    ),
+    "an array of another file": (
+        steps("total += host(x).mean().item()  #? PIN201", before="from other import host"),
+        {},
+        "whole number",
+    ),
+    "an object of the program's own": (
+        steps("m = Meter(x)\nv.append(m.item())  #? PIN201", "print(v)", "v = []", "class Meter: pass"),
+        {},
+        "may be no tensor",
+    ),
+    "a size of an object of the program's own": (
+        steps("total += F.mse_loss(x, y).item() * Batch(x).size(0)  #? PIN201", before="class Batch: pass"),
+        {},
+        "may not be a number on the host",
+    ),
+    "a property that computes": (
+        steps("if self.loss.isnan() and step % 50 == 0:  #? PIN202\n    print(x)"),
+        {},
+        "may change something",
+    ),
+    "an object that compares": (
+        steps("b = Best()\nif b > x.mean() and step % 50 == 0:  #? PIN202\n    print(x)", before="class Best: pass"),
+        {},
+        "may change something",
+    ),
+    # what else sees a variable, or what is in the place of torch
+    "locals by another name": (
+        steps(SUM, before="look = locals").replace("total = 0", "at = locals; total = 0"),
+        {},
+        "locals",
+    ),
+    "locals of builtins": (steps(SUM + "print(builtins.locals())", before="import builtins"), {}, "locals() may look"),
+    "a sum of a module that other code sees by its frame": (
+        (
+            "import torch.nn.functional as F\nfrom frames import f_globals\ntotal = 0.0\nfor x in loader:\n"
+            "    total += F.mse_loss(x, x).item()  #? PIN201\nprint(total)\n"
+        ),
+        {},
+        "f_globals may look at total",
+    ),
+    "a sum that is the same object": (steps(SUM, "last = total\nreturn last is total"), {}, "is the same object"),
+    "a number that is the same object": (
+        steps(NUMBER.replace("log(v)", "u = v; print(u is v)"), ""),
+        {},
+        "is the same object",
+    ),
+    "an error that a manager of the program's own may catch": (
+        steps("with quiet():\n" + indent(SUM, "    "), before="def quiet(): pass"),
+        {},
+        "may catch an error",
+    ),
+    "an error that is caught in the loop that fills a list": (
+        (
+            "import torch\nfor _ in epochs:\n    seen = []\n    for pair in loader:\n        try:\n"
+            "            for x in pair:\n                seen.append(x.item())  #? PIN201\n"
+            "        except RuntimeError:\n            print(1)\n    print(seen)\n"
+        ),
+        {},
+        "may catch an error",
+    ),
+    "a function in the place of torch's": (
+        emptied(EMPTY, "torch.cuda.empty_cache = count\n"),
+        {},
+        "by its imported name",
+    ),
+    "a mock in the place of torch's": (
+        emptied(EMPTY, "setattr(torch.cuda, 'empty_cache', count)\n"),
+        {},
+        "by its imported name",
+    ),
+    "a batch that is asked whether it is pinned": (
+        drawn("print(x.is_pinned())\na = x.to(device)  #? PIN104\nmodel(a)", "num_workers=2"),
+        {},
+        "or asks for them",
+    ),
+    "gradients that the program makes sparse": (
+        OPTIMIZED.format("p[0].grad = p[0].grad.to_sparse()"),
+        {},
+        "gradients are sparse",
+    ),
+    "an optimizer that updates one parameter after the other": (
+        "import torch\nopt = torch.optim.Adafactor(p, foreach=False)  #! optimizer\nf()  #? PIN602\n",
+        {"optimizer": replace(OPTIMIZER, kind="torch.optim._adafactor.Adafactor", foreach=False)},
+        "no certain fused form",
+    ),
 }
 """What is left, and why."""
 HITS: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -313,11 +313,9 @@ def check_pinnable(loader: MadeLoader) -> None:
 
 
 def _refuse_later_changes(source: SourceFile, call: cst.Call, options: Mapping[str, str]) -> None:
-    """Raise Refusal where the program sets these options afterwards, as attributes of a DataLoader."""
+    """Raise Refusal where the program sets these options afterwards or asks for them, as attributes."""
     if "multiprocessing_context" in {arg.keyword.value for arg in call.args if arg.keyword}:
         raise NotSafe("it has a multiprocessing_context of its own")
-    targets = [
-        source.parent(node) for node in source.nodes if isinstance(node, cst.Attribute) and node.attr.value in options
-    ]
-    if any(isinstance(target, cst.AssignTarget | cst.AugAssign) for target in targets):
-        raise NotSafe("the program sets attributes of DataLoaders itself")
+    asked = {*options, "is_pinned"} if "pin_memory" in options else {*options}
+    if any(isinstance(node, cst.Attribute) and node.attr.value in asked for node in source.nodes):
+        raise NotSafe("the program sets attributes of DataLoaders itself, or asks for them")

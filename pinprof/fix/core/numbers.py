@@ -5,10 +5,10 @@ from typing import NamedTuple
 import libcst as cst
 import libcst.matchers as m
 
-from pinprof.fix.core.calls import last_name
+from pinprof.fix.core.calls import argument, last_name
 from pinprof.fix.core.rewrite import NotSafe, NotThisForm, Refusal, parts_of, walk
 from pinprof.fix.core.source import SourceFile, is_seldom
-from pinprof.fix.core.uses import check_is_builtin, is_builtin, is_target, uses_of
+from pinprof.fix.core.uses import bound_to, check_is_builtin, is_builtin, is_target, uses_of
 
 TENSOR = m.SaveMatchedNode(m.DoNotCare(), "tensor")
 ITEM = m.Call(m.Attribute(TENSOR, m.Name("item")), [])
@@ -19,6 +19,8 @@ TO_HOST = m.Call(m.Attribute(attr=m.Name("detach") | m.Name("cpu")), []) | m.Cal
 )
 """Calls that leave a number as it is, before it is read: `x.detach()`, `x.cpu()`, `x.to(torch.device("cpu"))`."""
 WORDS = {"None", "True", "False"}
+ARRAYS = {"numpy", "tolist", "__array__"}
+"""Methods that bring a tensor to the host as something else."""
 
 
 class Read(NamedTuple):
@@ -70,9 +72,42 @@ def check_is_tensor(source: SourceFile, read: Read) -> None:
             raise NotSafe(f"{code} is on the host before it is read")
         if isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.IfExp | cst.BooleanOperation):
             raise NotSafe(f"{code} may be no tensor")
-    may_be_number = isinstance(read.tensor, cst.Name) and _may_be_number(source, read.tensor)
-    if may_be_number or (read.function != "item" and not _is_tensor(source, read.tensor, read.node)):
+    is_other = may_be_foreign(source, read.tensor)
+    if isinstance(read.tensor, cst.Name):
+        is_other = is_other or _may_be_number(source, read.tensor)
+    if is_other or (read.function != "item" and not _is_tensor(source, read.tensor, read.node)):
         raise NotSafe(f"{code} may be no tensor")
+
+
+def may_be_foreign(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether an expression may be an array, or an object of a class of the program: not by its methods."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not source.qualified(node.func):
+        node = node.func.value
+    match node:
+        case cst.Name():
+            values = [value for value in values_of(source, node) if isinstance(value, cst.Call)]
+            return any(may_be_foreign(source, value) for value in values if node.value not in source.names_in(value))
+        case cst.BinaryOperation():
+            return may_be_foreign(source, node.left) or may_be_foreign(source, node.right)
+        case cst.Call():
+            named = source.meanings(node.func)
+            return any(not name.startswith("torch") for name in named) or _makes_other(source, last_name(node))
+    return False
+
+
+def _makes_other(source: SourceFile, function: str) -> bool:
+    """Return whether a function of the file makes arrays, or a class of the file objects of its own."""
+    for node in source.nodes:
+        if isinstance(node, cst.ClassDef) and node.name.value == function:
+            return True
+        if isinstance(node, cst.FunctionDef) and node.name.value == function:
+            names = [inner for inner in walk(node) if isinstance(inner, cst.Name | cst.Attribute)]
+            return any(source.code(name) in ARRAYS or _is_of_numpy(source, name) for name in names)
+    return False
+
+
+def _is_of_numpy(source: SourceFile, node: cst.CSTNode) -> bool:
+    return any(name.startswith("numpy") for name in source.meanings(node))
 
 
 def _may_be_number(source: SourceFile, name: cst.Name) -> bool:
@@ -138,12 +173,13 @@ METHODS = COMPARING | REAL | {"sum", "all", "any", "argmax", "argmin", "count_no
 """Methods of tensors that return tensors."""
 LOSSES = "torch.nn.functional."
 """What is called there for a loss returns real numbers."""
+OF_ALL = m.SimpleString(m.MatchRegex("['\"](mean|sum|batchmean)['\"]"))
 CRITERIA = "torch.nn."
 """And what is made there for one: `nn.CrossEntropyLoss()`."""
 PLACED = {"to", "cuda", "cpu"}
 SIZES = {"numel", "nelement"}
 WAYS_OUT = (cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Yield)
-MANY_PARTS = ("complex", "fft", "stft")
+MANY_PARTS = ("complex", "fft", "stft", "polar", "cfloat", "cdouble")
 """Words of programs whose means may be complex numbers."""
 
 
@@ -153,7 +189,8 @@ def is_real(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> 
     `at` is a node of the function in which it is read.
     """
     if isinstance(tensor, cst.Name):
-        return any(_backward_of(source, tensor.value, at)) or _only_has_losses(source, tensor)
+        calls = _backward_of(source, tensor.value, at)
+        return any(_means_the_same(source, tensor, call) for call in calls) or _only_has_losses(source, tensor)
     return isinstance(tensor, cst.Call) and _returns_real(source, tensor)
 
 
@@ -162,9 +199,26 @@ def _returns_real(source: SourceFile, call: cst.Call) -> bool:
     if isinstance(call.func, cst.Name) and not named:
         return _is_criterion(source, call.func)
     if named.startswith(LOSSES):
-        return "loss" in named or named.endswith("entropy")
+        return ("loss" in named or named.endswith("entropy")) and _has_one_number(call)
     is_method = isinstance(call.func, cst.Attribute) and not named and last_name(call) in REAL
-    return is_method and not (last_name(call) == "mean" and source.mentions(MANY_PARTS))
+    return is_method and not (last_name(call) == "mean" and _has_complex_numbers(source))
+
+
+def _has_one_number(loss: cst.Call) -> bool:
+    """Return whether a loss is one number for all samples: `reduction="none"` has one for each."""
+    reduction = argument(loss, "reduction")
+    return (reduction is None or m.matches(reduction.value, OF_ALL)) and not argument(loss, "reduce")
+
+
+def _has_complex_numbers(source: SourceFile) -> bool:
+    return bool(source.mentions(MANY_PARTS)) or any(isinstance(node, cst.Imaginary) for node in source.nodes)
+
+
+def _means_the_same(source: SourceFile, tensor: cst.Name, call: cst.Call) -> bool:
+    """Return whether a variable that is read has no other value than where gradients are taken of it."""
+    first, last = sorted((source.line(tensor), source.line(call)))
+    bound = [node for node in source.named[tensor.value] if first < source.line(node) < last]
+    return not any(bound_to(source, node) or is_target(source, node) for node in bound)
 
 
 def _backward_of(source: SourceFile, name: str, at: cst.CSTNode) -> list[cst.Call]:
@@ -217,8 +271,10 @@ def _is_criterion(source: SourceFile, name: cst.Name) -> bool:
 def _makes_criterion(source: SourceFile, value: cst.BaseExpression) -> bool:
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in PLACED:
         value = value.func.value
-    named = source.qualified(value.func) or "" if isinstance(value, cst.Call) else ""
-    return named.startswith(CRITERIA) and named.endswith("Loss")
+    if not isinstance(value, cst.Call):
+        return False
+    named = source.qualified(value.func) or ""
+    return named.startswith(CRITERIA) and named.endswith("Loss") and _has_one_number(value)
 
 
 def is_count(source: SourceFile, tensor: cst.BaseExpression) -> bool:
@@ -242,7 +298,8 @@ def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Call):
         is_size = last_name(node) in SIZES or (last_name(node) == "size" and len(node.args) == 1)
         is_length = isinstance(node.func, cst.Name) and node.func.value == "len" and is_builtin(source, "len")
-        return is_length or (isinstance(node.func, cst.Attribute) and is_size)
+        is_of_tensor = isinstance(node.func, cst.Attribute) and not may_be_foreign(source, node.func.value)
+        return is_length or (is_of_tensor and is_size)
     if isinstance(node, cst.Name):
         values = values_of(source, node)
         return bool(values) and all(not isinstance(part, cst.Name) and is_host_number(source, part) for part in values)

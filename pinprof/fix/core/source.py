@@ -106,7 +106,20 @@ class SourceFile:
     def qualified(self, node: cst.CSTNode) -> str | None:
         """Return what an imported name stands for, `torch.optim.AdamW`; None unless it is that alone."""
         named = self._named(node)
-        return next(iter(self.meanings(node)), None) if len(named) == 1 else None
+        meaning = next(iter(self.meanings(node)), None) if len(named) == 1 else None
+        return None if meaning and self._replaced(meaning) else meaning
+
+    @cached_property
+    def _assigned(self) -> frozenset[str]:
+        """What the source may replace: attributes of modules that it sets, and its texts, for `setattr` and mocks."""
+        targets = [node.target for node in self.nodes if isinstance(node, cst.AssignTarget)]
+        names = {name for target in targets if isinstance(target, cst.Attribute) for name in self.meanings(target)}
+        texts = (node for node in self.nodes if isinstance(node, cst.SimpleString))
+        return frozenset(names | {str(text.evaluated_value) for text in texts})
+
+    def _replaced(self, name: str) -> bool:
+        """Return whether the source may put a function of its own in the place of one of a library."""
+        return name in self._assigned or (name.rpartition(".")[2] in self._assigned and "setattr" in self.named)
 
     def meanings(self, node: cst.CSTNode) -> set[str]:
         """Return all imports that a name may stand for: two behind `try: import a as x`, `except: import b as x`."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
+import libcst.matchers as m
 from libcst.metadata import Assignment, ComprehensionScope, FunctionScope
 from libcst.metadata import Scope as MetadataScope
 
@@ -47,8 +48,12 @@ def uses_in(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.
 
 
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
+OF_FRAMES = ("f_locals", "f_globals", "__globals__", "__main__", "__dict__")
+"""Names by which other code sees the variables of a function or, but for the first, of a module."""
 SHOWS = {"ic", "pp"}
 """Functions of libraries that show the code of what they are given."""
+SAME = m.ComparisonTarget(m.Is() | m.IsNot())
+IDENTITY = m.Comparison(comparisons=[m.ZeroOrMore(), SAME, m.ZeroOrMore()]) | m.Call(m.Name("id"))
 
 
 @dataclass
@@ -120,21 +125,23 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
     if isinstance(scope, cst.Module) and "__all__" in source.named:
         raise NotSafe(f"__all__ may name {name}: other code may read it")
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _looks_inside(node, node.func, scope):
-            raise NotSafe(f"{node.func.value}() may look at {name}")
+        if isinstance(node, cst.Name) and node.value in LOOK_INSIDE and _looks_inside(source, node, scope):
+            raise NotSafe(f"{node.value}() may look at {name}")
         if isinstance(node, cst.SimpleString) and f"@{name}" in node.value:
             raise NotSafe(f"a text in line {source.line(node)} names {name}")
-    if source.mentions(("f_locals",)):
-        raise NotSafe(f"f_locals may look at {name}")
+    frames = OF_FRAMES if isinstance(scope, cst.Module) else OF_FRAMES[:1]
+    if frame := next((word for word in frames if word in source.named), None):
+        raise NotSafe(f"{frame} may look at {name}")
 
 
-def _looks_inside(call: cst.Call, function: cst.Name, scope: cst.CSTNode) -> bool:
-    """Return whether a call may look at the variables of a scope: `vars(args)` looks at an object alone."""
-    if function.value == "vars" and call.args and not call.args[0].star:
+def _looks_inside(source: SourceFile, function: cst.Name, scope: cst.CSTNode) -> bool:
+    """Return whether a function may look at the variables of a scope: `vars(args)` looks at an object alone."""
+    if not _is_use(source, function) and "builtins" not in source.named:
+        return False  # model.eval()
+    call = source.parent(function)
+    if function.value == "vars" and isinstance(call, cst.Call) and call.args and not call.args[0].star:
         return False
-    if function.value == "globals" and not isinstance(scope, cst.Module):
-        return False
-    return function.value in LOOK_INSIDE
+    return function.value != "globals" or isinstance(scope, cst.Module)
 
 
 def _is_use(source: SourceFile, node: cst.Name) -> bool:
@@ -208,5 +215,7 @@ def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
             raise NotSafe(f"line {source.line(node)} shows its own code")
         if isinstance(outer, cst.Call) and isinstance(outer.func, cst.Name) and outer.func.value in SHOWS:
             raise NotSafe(f"line {source.line(node)} shows its own code")
+        if m.matches(outer, IDENTITY):
+            raise NotSafe(f"line {source.line(node)} asks whether it is the same object")
         if isinstance(outer, cst.BaseStatement):
             return

@@ -20,8 +20,14 @@ HOST = CPU | m.Call(m.Attribute(attr=m.Name("device")) | m.Name("device"), [m.Ar
 def catches(source: SourceFile, node: cst.CSTNode) -> bool:
     """Return whether a statement may catch the errors of what is in it."""
     if isinstance(node, cst.With):
-        return any("suppress" in source.code(item.item) for item in node.items)
+        names = [name for item in node.items for name in source.names_in(item.item)]
+        return "suppress" in names or any(_is_defined(source, name) for name in names)
     return isinstance(node, cst.Try | cst.TryStar)
+
+
+def _is_defined(source: SourceFile, name: str) -> bool:
+    """Return whether a name is a function or a class of the file."""
+    return any(isinstance(node, cst.FunctionDef | cst.ClassDef) and node.name.value == name for node in source.nodes)
 
 
 def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:

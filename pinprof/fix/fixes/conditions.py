@@ -6,6 +6,7 @@ import libcst.matchers as m
 from pinprof.fix.core.calls import method
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
+from pinprof.fix.core.numbers import may_be_foreign
 from pinprof.fix.core.rewrite import NotSafe, NotThisForm, PlaceChange, Waits, walk
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.uses import binds, check_is_builtin, is_target, uses_in
@@ -15,6 +16,7 @@ from pinprof.trace.lines import Place
 DECIDES = "a decision in each step depends on the value"
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
 """Methods and functions of torch that only look."""
+CHANGING = cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda
 FLOAT = m.Call(m.Name("float"), [m.Arg()])
 NUMBER = m.Integer(m.MatchRegex("[1-9][0-9]*"))
 COUNT = m.BinaryOperation(m.Name() | m.BinaryOperation(m.Name(), m.Add() | m.Subtract(), NUMBER), m.Modulo(), NUMBER)
@@ -104,8 +106,16 @@ def _check_only_looks(source: SourceFile, test: cst.BaseExpression) -> None:
             is_of_torch = named is None or named.startswith(("torch.", "math."))
             if not (method(node) in PURE and is_of_torch):
                 raise NotSafe(f"{source.code(test)} may change something")
-        elif isinstance(node, cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda):
+        elif isinstance(node, CHANGING) or _may_compute(source, node):
             raise NotSafe(f"{source.code(test)} may change something")
+
+
+def _may_compute(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Return whether a name may run code of the program: a property, or the comparison of an object."""
+    if isinstance(node, cst.Attribute):
+        is_method = m.matches(source.parent(node) or node, m.Call(func=m.Attribute()))
+        return not (is_method or source.meanings(node))
+    return isinstance(node, cst.Name) and may_be_foreign(source, node)
 
 
 def _swapped(node: cst.CSTNode) -> cst.CSTNode:

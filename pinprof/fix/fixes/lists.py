@@ -13,6 +13,7 @@ from pinprof.fix.core.read_later import Held, ReadLater
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Rewrite, Waits, atom, parts_of
 from pinprof.fix.core.source import Loop, Scope, SourceFile, comes_after
 from pinprof.fix.core.uses import check_is_builtin
+from pinprof.fix.core.waits import check_errors_pass
 
 LIST, NUMBER = (m.SaveMatchedNode(m.DoNotCare(), name) for name in ("list", "number"))
 APPENDS = m.Call(func=m.Attribute(LIST, m.Name("append")), args=[m.Arg(NUMBER, keyword=None, star="")])
@@ -78,6 +79,8 @@ class ListOnGpu(ReadLater):
     def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
         """Return the change that keeps the tensors of a list, and reads them behind its loop. Raises Refusal."""
         loop = _filling(source, held)
+        with work.condition():
+            check_errors_pass(source, held.read.node, loop)
         with work.condition():
             _check_memory(source, loop, held.loop)
         _check_uses(source, held, loop)

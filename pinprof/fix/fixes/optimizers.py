@@ -24,6 +24,10 @@ FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SG
 """Classes that have a fused form on GPUs."""
 FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
+UPDATES_SINGLY = "Adafactor"
+"""The class that updates one parameter after the other unless it is told otherwise."""
+SPARSE = ("to_sparse", "sparse_coo")
+"""Words of programs that make gradients sparse themselves."""
 MOST_POSITIONAL = 5
 """The number of positional arguments before the options, at least."""
 MOST_OF_FUSED = 6
@@ -135,7 +139,7 @@ def _fewer_launches(optimizer: MadeOptimizer, work: Work) -> list[Rewrite]:
         if argument(call, "fused") is not None:
             raise NotSafe("the source says both fused and foreach")
         return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
-    if said == "False":
+    if said == "False" and name != UPDATES_SINGLY:
         return [_without(source, call, "foreach")]
     raise NotSafe(f"{name} has no certain fused form, and already updates all parameters at once")
 
@@ -160,7 +164,7 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
 
 
 def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
-    if facts.has_sparse_gradients:
+    if facts.has_sparse_gradients or source.mentions(SPARSE):
         raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
     library = next((library for library in LIBRARIES if library in source.named), None)
     if library:
