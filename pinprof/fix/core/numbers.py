@@ -20,7 +20,7 @@ TO_HOST = m.Call(m.Attribute(attr=m.Name("detach") | m.Name("cpu")), []) | m.Cal
 """Calls that leave a number as it is, before it is read: `x.detach()`, `x.cpu()`, `x.to(torch.device("cpu"))`."""
 WORDS = {"None", "True", "False"}
 ARRAYS = {"numpy", "tolist", "__array__"}
-"""Methods that bring a tensor to the host as something else."""
+"""Methods that turn a tensor into an object of the host."""
 
 
 class Read(NamedTuple):
