@@ -66,7 +66,7 @@ def git(folder: Path, *words: str, as_the_user: bool = False) -> str:
     settings = SETTINGS if as_the_user else (*SETTINGS, *_no_filters(folder, words[0]))
     options = PLAIN.get(words[0], ())
     given = [word for setting in settings for word in ("-c", setting)]
-    return _run(folder, (*given, words[0], *options, *words[1:]), {} if as_the_user else NO_FETCHING)
+    return _run_git(folder, (*given, words[0], *options, *words[1:]), {} if as_the_user else NO_FETCHING)
 
 
 def environment_of_folders() -> dict[str, str]:
@@ -78,7 +78,7 @@ def _no_filters(folder: Path, command: str) -> Iterator[str]:
     if command not in CONVERTING:
         return
     try:
-        names = _run(folder, ("config", "--null", "--name-only", "--get-regexp", FILTERS), NO_FETCHING)
+        names = _run_git(folder, ("config", "--null", "--name-only", "--get-regexp", FILTERS), NO_FETCHING)
     except GitError:  # there is none
         return
     for name in sorted(set(names.split("\0")) - {""}):
@@ -87,7 +87,7 @@ def _no_filters(folder: Path, command: str) -> Iterator[str]:
         yield f"{name}={'false' if name.endswith('.required') else ''}"
 
 
-def _run(folder: Path, words: tuple[str, ...], variables: Mapping[str, str]) -> str:
+def _run_git(folder: Path, words: tuple[str, ...], variables: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(  # noqa: S603  git, with words of our own
             [_program(), "--no-pager", "--no-optional-locks", *words],

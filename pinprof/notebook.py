@@ -346,14 +346,14 @@ def profile_step(
     """
     options = {"on_progress": _say_window, **options, "steps": steps}
     if path is not None:
-        return analyze(_recorded(fn, args, Path(path), options))
+        return analyze(_record_calls(fn, args, Path(path), options))
     with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
-        trace = _recorded(fn, args, Path(folder) / "trace.json", options)
+        trace = _record_calls(fn, args, Path(folder) / "trace.json", options)
     name = getattr(fn, "__qualname__", type(fn).__name__)
     return analyze(with_fields(trace, path=name))  # the path of a removed file would say nothing
 
 
-def _recorded(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:
+def _record_calls(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:
     from pinprof.capture.window.recording import profile  # noqa: PLC0415  loads torch, which reading does not need
 
     with profile(path, **options) as recording:

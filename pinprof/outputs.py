@@ -41,19 +41,19 @@ def check_outputs(
     """
     for one, other in combinations(outputs, 2):
         if one == other or _identity(one, 1) == _identity(other, 1):
-            raise PinprofError(f"{_named(one)}: names two outputs; give each its own name")
+            raise PinprofError(f"{_display_name(one)}: names two outputs; give each its own name")
     read = {_identity(path, 0) for path in inputs} if outputs else set()
     for path in outputs:
         if path != STANDARD:
             _check_place(path)
         if _identity(path, 1) in read and not _passes_on(path):
-            raise PinprofError(f"{_named(path)}: is also an input; choose another name")
+            raise PinprofError(f"{_display_name(path)}: is also an input; choose another name")
         is_there = path != STANDARD and os.path.exists(path)  # noqa: PTH110  never raises
         if is_there and not is_stream(Path(path)) and not force:
             raise PinprofError(f"{path}: exists already; choose another name, or {way}")
 
 
-def _named(path: str) -> str:
+def _display_name(path: str) -> str:
     return "standard output" if path == STANDARD else path
 
 

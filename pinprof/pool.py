@@ -94,7 +94,7 @@ def _outcome(path: str, machine: Pinning | None) -> RankPart | PinprofError:
     except MemoryError:
         raise  # ends the process, so that another one tries
     except Exception as error:  # noqa: BLE001  an unexpected error must not cost the other files
-        return PinprofError(f"{shown(path)}: pinprof itself failed ({_line(error)}); please report this")
+        return PinprofError(f"{shown(path)}: pinprof itself failed ({_one_line(error)}); please report this")
 
 
 def _death(path: str) -> TraceError:
@@ -113,7 +113,7 @@ def _on_cluster(paths: Sequence[str], client: Any, machine: Pinning | None) -> I
             if error is None:
                 yield path, future.result()
             else:
-                yield path, TraceError(f"{shown(path)}: its worker failed ({_line(error)})")
+                yield path, TraceError(f"{shown(path)}: its worker failed ({_one_line(error)})")
     finally:
         client.cancel(list(futures))
 
@@ -126,7 +126,7 @@ def _check_workers(client: Any) -> None:
         raise PinprofError(f"the Dask cluster has no workers; none came within {WORKER_SECONDS} s") from error
     for worker, version in client.run(_version, on_error="return").items():
         if version != VERSION:
-            answer = f"({_line(version)})" if isinstance(version, Exception) else f"but {version}"
+            answer = f"({_one_line(version)})" if isinstance(version, Exception) else f"but {version}"
             raise PinprofError(
                 f"the Dask worker {worker} does not have pinprof {VERSION} {answer}; install it on all workers"
             )
@@ -136,7 +136,7 @@ def _version() -> str:
     return VERSION
 
 
-def _line(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -149,4 +149,4 @@ def cluster(address: str) -> Any:
     try:
         return Client(address, timeout=ANSWER_SECONDS)
     except (OSError, ValueError) as error:
-        raise PinprofError(f"{address}: no Dask scheduler answers there ({_line(error)})") from error
+        raise PinprofError(f"{address}: no Dask scheduler answers there ({_one_line(error)})") from error

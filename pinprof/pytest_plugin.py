@@ -103,7 +103,7 @@ class Watched:
         if self._allowing or threading.get_ident() != self._thread:
             return
         caller = sys._getframe(1)  # noqa: SLF001  the only way to a caller without building a whole stack
-        line = self._calling_line(caller, also=str(self._item.path)) or _place(self._item)
+        line = self._calling_line(caller, also=str(self._item.path)) or _test_place(self._item)
         if not self.allow.covers(line):
             self._waits.append(line)
 
@@ -181,7 +181,7 @@ def _noticing_of_torch() -> Noticing | None:
         return partial(noticing, linger=True) if has_gpu() else None
 
 
-def _place(item: pytest.Item) -> "SourceLine":
+def _test_place(item: pytest.Item) -> "SourceLine":
     """Return where a test begins: the place of waits without a line of a file."""
     from pinprof.trace.lines import SourceLine  # noqa: PLC0415  slow to load, see above
 
@@ -216,17 +216,17 @@ def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
     """Yield the reasons why a test fails: the name of the check, and its text."""
     watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
     if watch and watch.too_many:
-        yield MARKER, _text(watch, item.config)
+        yield MARKER, _waits_text(watch, item.config)
     if guard and not guard.is_clean:
         yield GUARD_FIXTURE, str(guard)
 
 
-def _text(watch: Watched, config: pytest.Config) -> str:
+def _waits_text(watch: Watched, config: pytest.Config) -> str:
     """Return how often and where the test waited, one paragraph per place."""
     places = Counter((line.file, line.line, line.function, _within(line)) for line in watch.waits)
-    parts = [f"the host waited for the GPU {_times(places.total())}; allowed: {watch.allow.times or 'never'}"]
+    parts = [f"the host waited for the GPU {_how_often(places.total())}; allowed: {watch.allow.times or 'never'}"]
     for (file, number, function, within), times in places.items():
-        rows = [f"{file}:{number} in {function}, {_times(times)}"]
+        rows = [f"{file}:{number} in {function}, {_how_often(times)}"]
         if source := _source(config.invocation_params.dir, file, number):
             rows.append(f"    {source}")
         rows += [f"      {frame}" for frame in within]
@@ -237,7 +237,7 @@ def _text(watch: Watched, config: pytest.Config) -> str:
     return "\n\n".join(parts)
 
 
-def _times(count: int) -> str:
+def _how_often(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 

@@ -98,10 +98,10 @@ def find_causes(
     every = [
         *_input(comparison),
         *_waits(comparison),
-        *_copies(comparison),
+        *_copy_causes(comparison),
         *_kernels(before, after),
         *_ops(before, after),
-        *_lines(before, after, codes),
+        *_line_causes(before, after, codes),
     ]
     kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
     kept.sort(key=lambda cause: place_of(cause, more_ns))
@@ -142,18 +142,18 @@ def _waits(comparison: Comparison) -> Iterator[LikelyCause]:
     for change in comparison.waits:
         if change.status != SAME:
             yield LikelyCause(
-                "wait", change.members[0].cause, _place(change), _sides(change.count), _sides(change.stall)
+                "wait", change.members[0].cause, _wait_place(change), _sides(change.count), _sides(change.stall)
             )
 
 
-def _place(change: WaitChange) -> str:
+def _wait_place(change: WaitChange) -> str:
     """Return where a wait is: the user's line, and the path from it to the call."""
     site = change.members[0]
     own = f"{site.place.file}:{site.place.line}" if site.place.file and site.place.line else ""
     return " in ".join(filter(None, (site.place.function or "", own))) or (site.op or site.call)
 
 
-def _copies(comparison: Comparison) -> Iterator[LikelyCause]:
+def _copy_causes(comparison: Comparison) -> Iterator[LikelyCause]:
     for change in comparison.copies:
         if change.status != SAME:
             memory = "" if change.host_memory == "none" else f", {change.host_memory}"
@@ -165,38 +165,38 @@ Sums = dict[str, tuple[float, float, str]]
 
 
 def _kernels(before: Analysis, after: Analysis) -> Iterator[LikelyCause]:
-    old, new = (_sums(side, given(side.profile.kernels)) for side in (before, after))
-    yield from _named("kernel", old, new)
+    old, new = (_sums_by_name(side, given(side.profile.kernels)) for side in (before, after))
+    yield from _name_causes("kernel", old, new)
     counts = [sum(count for count, _, _ in names.values()) for names in (old, new)]
     if any(counts) and _differs(counts[0], counts[1], CERTAIN):
         yield LikelyCause("launches", "kernels launched", "", (counts[0], counts[1]), None)
 
 
 def _ops(before: Analysis, after: Analysis) -> Iterator[LikelyCause]:
-    yield from _named("op", *(_sums(side, given(side.profile.ops)) for side in (before, after)))
+    yield from _name_causes("op", *(_sums_by_name(side, given(side.profile.ops)) for side in (before, after)))
 
 
-def _sums(side: Analysis, sums: KernelSums | OpSums | None) -> Sums:
+def _sums_by_name(side: Analysis, sums: KernelSums | OpSums | None) -> Sums:
     steps, names = max(side.profile.steps.count, 1), Sums()
     for row in sums.rows if sums else ():
         time_ns = row.own_ns if isinstance(row, OpTime) else row.time_ns
-        names[row.name] = row.count / steps, time_ns / steps, _line(row.origin)
+        names[row.name] = row.count / steps, time_ns / steps, _file_and_line(row.origin)
     return names
 
 
-def _named(kind: Kind, old: Sums, new: Sums) -> Iterator[LikelyCause]:
+def _name_causes(kind: Kind, old: Sums, new: Sums) -> Iterator[LikelyCause]:
     nothing = (0.0, 0.0, "")
     for name in {**new, **old}:
         one, other = old.get(name, nothing), new.get(name, nothing)
         yield LikelyCause(kind, name, other[2] or one[2], (one[0], other[0]), (one[1], other[1]))
 
 
-def _line(place: object) -> str:
+def _file_and_line(place: object) -> str:
     file, line = getattr(place, "file", None), getattr(place, "line", None)
     return f"{file}:{line}" if file and line else ""
 
 
-def _lines(before: Analysis, after: Analysis, codes: tuple[VersionFiles, VersionFiles]) -> Iterator[LikelyCause]:
+def _line_causes(before: Analysis, after: Analysis, codes: tuple[VersionFiles, VersionFiles]) -> Iterator[LikelyCause]:
     """Yield the lines of the program in which the host was found more or less often, without the profiler.
 
     Lines are matched by their text, for they move. A share may be off by what sampling leaves open.

@@ -70,11 +70,11 @@ class Repository:
 
     def untracked(self) -> list[str]:
         """Return the files that git does not know and does not ignore."""
-        return _lines(_git(self.top, "ls-files", "--others", "--exclude-standard", "--directory", "-z"))
+        return _paths(_git(self.top, "ls-files", "--others", "--exclude-standard", "--directory", "-z"))
 
     def ignored(self) -> list[str]:
         """Return the files and folders that git ignores, as data or results, without caches."""
-        paths = _lines(_git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
+        paths = _paths(_git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
         return [
             path for path in paths if not MADE & set(Path(path).parts) and not path.endswith((".pyc", ".egg-info/"))
         ]
@@ -169,7 +169,7 @@ def _moved_path(top: Path, place: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(moved)}
 
 
-def _lines(text: str) -> list[str]:
+def _paths(text: str) -> list[str]:
     return [path for path in text.split("\0") if path]
 
 

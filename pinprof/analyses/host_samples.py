@@ -184,7 +184,7 @@ def _below(frames: list[HostFrame]) -> list[HostFrame]:
     return frames[last + 1 :]
 
 
-def _parts(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
+def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
     """Return the samples of stacks by phase of the step; those of none by the function in which they part."""
     parts: Counter[str] = Counter()
     others: Counter[tuple[str, ...]] = Counter()
@@ -250,7 +250,7 @@ def _called(
             *place,
             kinds=tuple(kinds.most_common()),
             libraries=tuple(libraries.get(place, Counter()).most_common()),
-            parts=_parts(below.get(place, {})),
+            parts=_phase_samples(below.get(place, {})),
             imports=imports.get(place, 0),
         )
         for place, kinds in counts.items()

@@ -53,15 +53,15 @@ def rank_in_group() -> Rank | None:
 
 def path_of_rank(path: Path, rank: int | str) -> Path:
     """Return the path of a rank's own trace: out.json.gz becomes out.rank3.json.gz; "*" stands for all ranks."""
-    return _named(path, f"rank{rank}")
+    return _with_name(path, f"rank{rank}")
 
 
 def path_of_child(path: Path, number: int) -> Path:
     """Return the path of the trace of a child without a rank: out.json.gz becomes out.child3.json.gz."""
-    return _named(path, f"child{number}")
+    return _with_name(path, f"child{number}")
 
 
-def _named(path: Path, name: str) -> Path:
+def _with_name(path: Path, name: str) -> Path:
     stem, dot, suffixes = path.name.partition(".json")
     return path.with_name(f"{stem}.{name}{dot}{suffixes}")
 

@@ -141,7 +141,7 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     """Return the baseline's figure of a quantity; `now` is the current figure."""
     figure = LIMITED[quantity.key]
     if figure is STEP_MS:
-        return _step(before.steps)
+        return _step_bounds(before.steps)
     if figure is OVERLAP_FRACTION:
         share = before.overlap.fraction
         return Bounded(0.0, ALL, SHARE.noise, NO_COPIES) if share is None else Bounded(share, share, SHARE.noise)
@@ -152,7 +152,7 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     return Bounded(value, math.inf if perhaps else value, now.noise, UNKNOWN_BEFORE if perhaps else "")
 
 
-def _step(steps: documents.StepsJson) -> Bounded:
+def _step_bounds(steps: documents.StepsJson) -> Bounded:
     if steps.step_ms is not None and steps.step_source != "estimated":
         return Bounded(steps.step_ms, steps.step_ms, MS.noise)
     low, high = steps.range_ms or (0.0, math.inf)

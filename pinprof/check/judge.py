@@ -118,10 +118,10 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
     if status != "kept" and before is not None:
         change = _change(quantity, now, before, tolerance)
         if change == "worse":
-            sentence += f", and worse than in the baseline ({_shown(quantity, before)})"
+            sentence += f", and worse than in the baseline ({_figure_text(quantity, before)})"
         elif change == "same":
             status = "tolerated"
-            sentence += f", but not worse than in the baseline ({_shown(quantity, before)}), so it does not fail"
+            sentence += f", but not worse than in the baseline ({_figure_text(quantity, before)}), so it does not fail"
         elif status == "exceeded" and before.value is None:
             sentence += "; the baseline cannot tell whether it was so before"
     return _verdict(quantity, now, limit, before, status, sentence)
@@ -133,9 +133,9 @@ def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: floa
     status: Status = "kept" if change == "same" else change
     if change == "unknown" and before.value is None:
         status = "not compared"
-    sentence = f"{quantity.phrase(_shown(quantity, now))}, {_shown(quantity, before)} in the baseline"
+    sentence = f"{quantity.phrase(_figure_text(quantity, now))}, {_figure_text(quantity, before)} in the baseline"
     if status == "not compared":
-        sentence = f"{quantity.phrase(_shown(quantity, now))}; {before.note or 'the baseline does not know it'}"
+        sentence = f"{quantity.phrase(_figure_text(quantity, now))}; {before.note or 'the baseline does not know it'}"
     elif status == "worse":
         sentence += f": worse by more than the tolerance of {100 * tolerance:.3g} %"
     return _verdict(quantity, now, None, before, status, _with_note(sentence, now))
@@ -188,7 +188,7 @@ def _change(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float)
 
 def _against_limit(quantity: Quantity, now: Bounded, limit: float) -> str:
     if now.value is None:
-        value, bound = _shown(quantity, now), quantity.unit.show(limit)
+        value, bound = _figure_text(quantity, now), quantity.unit.show(limit)
     else:
         value, bound = quantity.shown(now.value, limit)
     wanted = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
@@ -199,7 +199,7 @@ def _with_note(sentence: str, now: Bounded) -> str:
     return f"{sentence}: {now.note}" if now.note else sentence
 
 
-def _shown(quantity: Quantity, figure: Bounded) -> str:
+def _figure_text(quantity: Quantity, figure: Bounded) -> str:
     """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.unit.show(figure.value)

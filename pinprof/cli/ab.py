@@ -133,7 +133,7 @@ def ab(
         recorded = None
         if not no_trace and not measurement.test.interrupted:
             folder = kept or stack.enter_context(temporary_folder("ab"))
-            recorded = _recorded(measurement, wishes, folder)
+            recorded = _record_versions(measurement, wishes, folder)
         _print(measurement, recorded, remarks, json_file)
     judgement = measurement.test.judgement
     if kept and recorded and len(recorded.traces) > 1:
@@ -230,7 +230,7 @@ def _measured(programs: "tuple[ProgramVersion, ProgramVersion]", wishes: "Wishes
         return measure_versions(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
 
 
-def _recorded(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded":
+def _record_versions(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded":
     from pinprof.ab import record
 
     with telling() as tell:

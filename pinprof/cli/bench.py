@@ -86,12 +86,12 @@ def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.workloads.runner import run_bench
 
-    with _shown() as tell:
+    with _progress() as tell:
         return run_bench(experiments, quick=quick, on_progress=tell)
 
 
 @contextmanager
-def _shown() -> "Iterator[OnProgress]":
+def _progress() -> "Iterator[OnProgress]":
     with progress("starting the GPU") as tell:
 
         def show(far: str, known: Experiment, last: str) -> None:
@@ -189,7 +189,7 @@ def _command(known: Experiment) -> click.Command:
     return click.Command(
         known.name,
         params=[*map(_option, known.sizes), *options],
-        callback=lambda **chosen: _run(known, **chosen),
+        callback=lambda **chosen: _run_experiment(known, **chosen),
         help=_help(known),
         short_help=known.summary,
     )
@@ -217,11 +217,11 @@ def _help(known: Experiment) -> str:
     parts = (
         f"{number}: {known.summary}.",
         *(_claim(claim) for claim in known.claims),
-        _lines("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
+        _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {known.changed}." if known.changed else "",
-        _lines("Cases that --record records:", known.cases),
-        _lines("Examples:", [f"pinprof workload {example}" for example in examples]),
+        _paragraph("Cases that --record records:", known.cases),
+        _paragraph("Examples:", [f"pinprof workload {example}" for example in examples]),
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -230,12 +230,12 @@ def _claim(claim: Claim) -> str:
     return f"Claim ({', '.join(claim.sources)}): {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
 
 
-def _lines(title: str, lines: Sequence[str]) -> str:
+def _paragraph(title: str, lines: Sequence[str]) -> str:
     """Return a paragraph that click leaves as it is."""
     return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
 
 
-def _run(
+def _run_experiment(
     known: Experiment, *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
     chosen = resized(known, {name: value for name, value in sizes.items() if value is not None})

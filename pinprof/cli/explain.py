@@ -58,7 +58,7 @@ def explain(topic: str | None) -> None:
         return
     texts = {guide.name: guide for guide in guides()}
     rules = {rule.id: rule for rule in RULES}
-    name = _named(topic, rules, texts)
+    name = _topic(topic, rules, texts)
     if name in rules:
         _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
     else:
@@ -74,7 +74,7 @@ def _changes(rule: "Rule") -> list[tuple[str, str]]:
     return [change for fix in fixes_of(rule.id) for change in fix.guide]
 
 
-def _named(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str:
+def _topic(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str:
     """Return the rule or guide that is meant: by its name, its number alone, or a word of a rule's title or causes."""
     known, word = [*rules, *texts], f"PIN{topic}" if topic.isdigit() else topic
     if not meant(word, known):
@@ -113,15 +113,15 @@ def chosen(name: str, known: Iterable[str], what: str) -> str:
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that this one may mean: one, unless several begin like it."""
-    names = {_plain(original): original for original in known}
-    asked = _plain(name)
+    names = {_normalized(original): original for original in known}
+    asked = _normalized(name)
     if asked in names:
         return [names[asked]]
     beginnings = [plain for plain in names if asked and plain.startswith(asked)]
     return [names[plain] for plain in beginnings or get_close_matches(asked, names, n=1, cutoff=SIMILAR)]
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
 
 

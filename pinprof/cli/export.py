@@ -85,7 +85,7 @@ def _export(file: str, name: str, output: str) -> None:
         remarks = notes(analysis)
     with open_trace(file) as stream:
         text = WithEvents(Unpacked(stream), lambda first: events(analysis, remarks, first))
-        _write(_naming(name, text), output)
+        _write_text(_naming(name, text), output)
     for sentence in remarks:
         say(begun(sentence))
     if text.cut:
@@ -102,7 +102,7 @@ def _naming(name: str, text: Iterable[bytes]) -> Iterator[bytes]:
         raise PinprofError(f"{name}: {error}") from error
 
 
-def _write(text: Iterable[bytes], output: str) -> None:
+def _write_text(text: Iterable[bytes], output: str) -> None:
     """Write a text whole or not at all, packed if the name says so; to standard output as it is."""
     from pinprof.errors import PinprofError
     from pinprof.outputs import opened

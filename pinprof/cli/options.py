@@ -178,7 +178,7 @@ class MachineFile(NamedTuple):
         return f" --machine {shlex.quote(self.path)}"
 
 
-def _read(context: click.Context, option: click.Parameter, path: str | None) -> MachineFile | None:
+def _read_machine(context: click.Context, option: click.Parameter, path: str | None) -> MachineFile | None:
     if path is None:
         return None
     from pinprof.bench.rates import read_machine
@@ -197,7 +197,7 @@ machine_option = click.option(
     envvar=MACHINE_VARIABLE,
     show_envvar=True,
     type=click.Path(),
-    callback=_read,
+    callback=_read_machine,
     help="A file of pinprof bench --json: how fast copies that become pinned are, and whether pinning pays.",
 )
 

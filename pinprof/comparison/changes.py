@@ -184,11 +184,13 @@ def _lines_apart(match: Match) -> Iterator[Match]:
     if not one_place or len(match.before) != len(match.after):
         yield match
         return
-    old, new = (sorted(sites, key=lambda counted: _line(counted[0].line)) for sites in (match.before, match.after))
+    old, new = (
+        sorted(sites, key=lambda counted: _line_or_none(counted[0].line)) for sites in (match.before, match.after)
+    )
     yield from (Match((one,), (other,)) for one, other in zip(old, new, strict=True))
 
 
-def _line(line: int | None) -> int:
+def _line_or_none(line: int | None) -> int:
     return NONE if line is None else line
 
 
@@ -199,7 +201,9 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
     """Yield how the copies of each direction and host memory changed."""
     kinds, kinds_after = _copy_kinds(before), _copy_kinds(after)
     for kind in sorted({*kinds, *kinds_after}):
-        values = zip(COPY_FIGURES, _copies(before, kinds.get(kind)), _copies(after, kinds_after.get(kind)), strict=True)
+        values = zip(
+            COPY_FIGURES, _copy_values(before, kinds.get(kind)), _copy_values(after, kinds_after.get(kind)), strict=True
+        )
         figures = (
             ComparedFigure(name, unit, old, new, more_is_better=unit == "gbps") for (name, unit), old, new in values
         )
@@ -215,7 +219,7 @@ def _copy_kinds(side: Side) -> dict[CopyKind, Int64s]:
     return {(int(kind[0]), int(kind[1])): inside[group.ravel() == number] for number, kind in enumerate(different.T)}
 
 
-def _copies(side: Side, position: Int64s | None) -> tuple[Value, ...]:
+def _copy_values(side: Side, position: Int64s | None) -> tuple[Value, ...]:
     """Return count, bytes, time, exposed time and rate of the copies at positions of `Overlap.row`, per step."""
     overlap, gpu = side.details.overlap, side.trace.gpu
     position = np.empty(0, np.int64) if position is None else position
@@ -260,8 +264,8 @@ def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
     """
     old, new = before.analysis.findings, after.analysis.findings
     both = {finding.rule.id for finding in old} & {finding.rule.id for finding in new}
-    yield from (_finding((one,), ()) for one in old if one.rule.id not in both)
-    yield from (_finding((), (one,)) for one in new if one.rule.id not in both)
+    yield from (_finding_change((one,), ()) for one in old if one.rule.id not in both)
+    yield from (_finding_change((), (one,)) for one in new if one.rule.id not in both)
     yield from _site_changes(*([one for one in findings if one.rule.id in both] for findings in (old, new)))
 
 
@@ -275,27 +279,27 @@ def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterat
         if not (old and new):
             left[place[0]].append((old, new))
         elif len(old) == len(new):
-            yield from (_finding((one,), (other,)) for one, other in zip(old, new, strict=True))
+            yield from (_finding_change((one,), (other,)) for one, other in zip(old, new, strict=True))
         else:
-            yield _finding(old, new)
+            yield _finding_change(old, new)
     for alone in left.values():
         gone, new_ones = ([one for pair in alone for one in pair[side]] for side in (0, 1))
         if len(gone) == len(new_ones) == 1:
             moved = None not in {gone[0].evidence.function, new_ones[0].evidence.function}
-            yield _finding((gone[0],), (new_ones[0],), moved=moved)
+            yield _finding_change((gone[0],), (new_ones[0],), moved=moved)
         else:
-            yield from (_finding((one,), ()) for one in gone)
-            yield from (_finding((), (one,)) for one in new_ones)
+            yield from (_finding_change((one,), ()) for one in gone)
+            yield from (_finding_change((), (one,)) for one in new_ones)
 
 
 def _by_place(findings: Sequence[Finding]) -> dict[tuple[str, str | None, str | None], list[Finding]]:
     grouped: dict[tuple[str, str | None, str | None], list[Finding]] = defaultdict(list)
-    for finding in sorted(findings, key=lambda finding: _line(finding.evidence.line)):
+    for finding in sorted(findings, key=lambda finding: _line_or_none(finding.evidence.line)):
         grouped[finding.rule.id, finding.evidence.file, finding.evidence.function].append(finding)
     return dict(grouped)
 
 
-def _finding(before: tuple[Finding, ...], after: tuple[Finding, ...], *, moved: bool = False) -> FindingChange:
+def _finding_change(before: tuple[Finding, ...], after: tuple[Finding, ...], *, moved: bool = False) -> FindingChange:
     return FindingChange(before, after, moved, ComparedFigure("saving_ms", "ns", _saving(before), _saving(after)))
 
 

@@ -103,7 +103,7 @@ def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
         return Breakdown(
             path=shown(path),
             rank=rank,
-            times=figure_of(_times, None),
+            times=figure_of(_gpu_shares, None),
             overlapped=figure_of(_overlapped, None),
             kernels=figure_of(_kernels, ()),
             streams=figure_of(_streams, ()),
@@ -126,7 +126,7 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _times(analysis: Any, _: int) -> GpuShares | None:
+def _gpu_shares(analysis: Any, _: int) -> GpuShares | None:
     row = analysis.get_temporal_breakdown(visualize=False).iloc[0]
     parts = ("idle", "compute", "non_compute", "kernel")
     return GpuShares(*(float(row[f"{part}_time(us)"]) * US for part in parts))

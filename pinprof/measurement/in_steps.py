@@ -62,10 +62,10 @@ def running_in_steps(trace: Trace, rows: Int64s) -> Floats:
 
 def exposed_in_steps(details: Details) -> Floats:
     """Return how long copies are exposed in each complete step, in ns: of those that count."""
-    return _exposed(details, details.overlap.counts)
+    return _exposed_in_steps(details, details.overlap.counts)
 
 
-def _exposed(details: Details, counts: Bools | slice) -> Floats:
+def _exposed_in_steps(details: Details, counts: Bools | slice) -> Floats:
     overlap = details.overlap
     return sum_in_steps(
         details.trace, details.trace.links.activity_step[overlap.row[counts]], overlap.exposed_ns[counts]
@@ -76,7 +76,7 @@ def overlapped_share_in_steps(details: Details) -> Floats:
     """Return the overlapped share of the copy time in each step with copies, of those with work behind them."""
     trace = details.trace
     copying = with_work_behind(trace, running_in_steps(trace, np.flatnonzero(trace.gpu.category == MEMCPY)))
-    exposed = with_work_behind(trace, _exposed(details, slice(None)))
+    exposed = with_work_behind(trace, _exposed_in_steps(details, slice(None)))
     has_copies = copying > 0
     return np.clip(1 - exposed[has_copies] / copying[has_copies], 0.0, 1.0)
 

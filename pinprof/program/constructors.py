@@ -203,8 +203,8 @@ def _loader(drawn: Mapping[int, int], loader: Any, note: _Construction) -> MadeL
         note.line.line,
         note.line.function,
         direct=note.direct,
-        kind=_named(loader),
-        dataset=_named(loader.dataset),
+        kind=_type_name(loader),
+        dataset=_type_name(loader.dataset),
         iterable=isinstance(loader.dataset, IterableDataset),
         num_workers=int(loader.num_workers),
         pin_memory=bool(loader.pin_memory),
@@ -235,7 +235,7 @@ def _optimizer(optimizer: Any, note: _Construction) -> MadeOptimizer:
         note.line.line,
         note.line.function,
         direct=note.direct,
-        kind=_named(optimizer),
+        kind=_type_name(optimizer),
         fused=_shared(groups, "fused"),
         foreach=_shared(groups, "foreach"),
         differentiable=any(group.get("differentiable") for group in groups),
@@ -261,6 +261,6 @@ def _are_plain_on_gpu(optimizer: Optimizer) -> bool:
     )
 
 
-def _named(thing: object) -> str:
+def _type_name(thing: object) -> str:
     kind = type(thing)
     return shortened(f"{kind.__module__}.{kind.__qualname__}", LONGEST)

@@ -224,7 +224,7 @@ def makers_of(dataset: object) -> Makers:
             name = _name(part)
             if _is_known(part, name):
                 fixed &= _is_fixed(name)
-                parts += _parts(part)
+                parts += _data_sets(part)
             else:
                 foreign[name] = None
         level = parts
@@ -244,7 +244,7 @@ def _is_fixed(name: str) -> bool:
     return not name.startswith((SEEDING, TRANSFORMS)) or name.rsplit(".", 1)[-1] in FIXED
 
 
-def _parts(thing: object) -> Iterator[object]:
+def _data_sets(thing: object) -> Iterator[object]:
     """Yield the data sets and whatever can be called that a thing holds, itself or in lists."""
     values: Iterable[Any] = vars(thing).values() if hasattr(thing, "__dict__") else ()
     for value in values:

@@ -83,7 +83,7 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
     if own is None:
         return None
     folder = _working_folder()
-    places = [(_shown(call.code.co_filename, folder), call.line, call.code.co_name) for call in kept]
+    places = [(_shown_path(call.code.co_filename, folder), call.line, call.code.co_name) for call in kept]
     return SourceLine(*places[kept.index(own)], stack=tuple(f"{file}:{line}:{name}" for file, line, name in places))
 
 
@@ -105,8 +105,8 @@ def is_users(file: str) -> bool:
 
 
 def shown_file(file: str) -> str:
-    """Return a file's path as `_shown` does, for the present working directory."""
-    return _shown(file, _working_folder())
+    """Return a file's path as `_shown_path` does, for the present working directory."""
+    return _shown_path(file, _working_folder())
 
 
 def _working_folder() -> str:
@@ -118,7 +118,7 @@ def _working_folder() -> str:
 
 
 @cache
-def _shown(file: str, working_folder: str) -> str:
+def _shown_path(file: str, working_folder: str) -> str:
     """Return an installed file's path in its folder, another's relative to the working directory, or to `sys.path`."""
     for folder in (*sorted(INSTALLED, key=len, reverse=True), working_folder, *sys.path):
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):

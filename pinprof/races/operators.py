@@ -87,9 +87,9 @@ def seen_without_operators(watch: Watch) -> Iterator[None]:
     """Tell the watch about uses of a tensor's memory without an operator of torch."""
     with ExitStack() as undo:
         for holder, name, kind, action in _others():
-            undo.enter_context(replaced(holder, name, _shown(watch, kind, action)))
+            undo.enter_context(replaced(holder, name, _reporting(watch, kind, action)))
         for name in ("__float__", "__index__", "__complex__"):
-            undo.enter_context(replaced(Tensor, name, _shown(watch, "read", "torch.tensor", only_if=_are_unseen)))
+            undo.enter_context(replaced(Tensor, name, _reporting(watch, "read", "torch.tensor", only_if=_are_unseen)))
         undo.enter_context(_sent_to_processes(watch))
         yield
 
@@ -114,7 +114,9 @@ def _always() -> bool:
     return True
 
 
-def _shown(watch: Watch, kind: Access, action: str, *, only_if: Callable[[], bool] = _always) -> Callable[[Any], Any]:
+def _reporting(
+    watch: Watch, kind: Access, action: str, *, only_if: Callable[[], bool] = _always
+) -> Callable[[Any], Any]:
     def change(function: Any) -> Any:
         @wraps(function)
         def shown(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,7 +148,7 @@ def _sent_to_processes(watch: Watch) -> Iterator[None]:
     """Tell the watch about tensors that go to another process, which have their own way of pickling."""
     reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     before = {kind: reducers[kind] for kind in PLAIN if kind in reducers}
-    show = _shown(watch, "read", "handing over to another process")
+    show = _reporting(watch, "read", "handing over to another process")
     reducers.update({kind: show(reducer) for kind, reducer in before.items()})
     try:
         yield

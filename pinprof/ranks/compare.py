@@ -54,7 +54,7 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
     clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
     waited, last, meetings_of = _measure_waits(parts, meetings, clocks)
     rows = [
-        _row(part, number, waited[place], last[place], clocks.ahead_ns[place])
+        _rank_row(part, number, waited[place], last[place], clocks.ahead_ns[place])
         for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
     rows = _in_lockstep(rows, parts, meetings)
@@ -140,7 +140,7 @@ def _urgency(shared: SharedFinding) -> tuple[float, ...]:
     return -len(shared.ranks), -saving.saving_ns if saving else 0.0, -_cost(shared.finding)
 
 
-def _row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
+def _rank_row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
     profile, communication = part.profile, part.profile.communication
     steps = profile.steps.divisor
     is_stall_known = not (profile.withheld.stalls or profile.withheld.per_step)

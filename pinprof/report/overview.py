@@ -63,7 +63,7 @@ def to_text(
 def _lines(
     measured: Sequence[Analysis | RankPart], skipped: Mapping[str, str], again: str, width: int
 ) -> Iterator[RenderableType]:
-    rows = [_row(part.profile, part.findings) for part in measured]
+    rows = [_trace_row(part.profile, part.findings) for part in measured]
     begin, end = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
     rows += [TraceRow(path, (), reason=_reason(path, reason), is_trace=False) for path, reason in skipped.items()]
     rows.sort(key=lambda row: row.path)
@@ -111,20 +111,20 @@ def _reason(path: str, reason: str) -> str:
     return reason.removeprefix(f"{path}: ")
 
 
-def _row(profile: Profile, findings: Findings) -> TraceRow:
+def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
     first = next(iter(brief_actions(profile, findings)), None)
     saves, change = NOTHING, NOTHING
     if first:
         saves, change = _saves(first.finding, profile), f"{first.finding.rule.id} {uncoded(first.finding.title)}"
     elif lines := named_lines(profile):
         change = f"{percent(share_of(profile, lines[0])[0])} in {place(lines[0].place)}"
-    verdict, reason = _verdict(profile, findings), profile.withheld.reason(("step", "estimate"))
+    verdict, reason = _limit(profile, findings), profile.withheld.reason(("step", "estimate"))
     if verdict == NOTHING and reason:
-        return TraceRow(profile.path, (_step(profile),), reason=f"not known: {reason.what}")
-    return TraceRow(profile.path, (_step(profile), verdict, saves), change)
+        return TraceRow(profile.path, (_step_length(profile),), reason=f"not known: {reason.what}")
+    return TraceRow(profile.path, (_step_length(profile), verdict, saves), change)
 
 
-def _step(profile: Profile) -> str:
+def _step_length(profile: Profile) -> str:
     """Return how long the step is, as far as known: with its range, or as traced."""
     estimate, whole = profile.estimate, WHOLE if profile.steps.source == WHOLE_TRACE else ""
     if estimate.step_ns is not None:
@@ -145,7 +145,7 @@ def _saves(finding: Finding, profile: Profile) -> str:
     return percent(saving.saving_ns / step_ns) + (f" ({low} to {high})" if low != high else "")
 
 
-def _verdict(profile: Profile, findings: Findings) -> str:
+def _limit(profile: Profile, findings: Findings) -> str:
     """Return what limits the step in a word or two, as far as known."""
     verdict = findings.verdict
     if verdict.cause is not None:

@@ -44,8 +44,8 @@ def to_logged(document: str, page: str | None) -> Logged:
     report: dict[str, Any] = json.loads(document)
     ranks = report["ranks"]
     trace = _shown(report)
-    numbers = {name: _at(trace, name) for name in NUMBERS} | _of_findings(trace)
-    words = {name: _at(trace, name) for name in WORDS} | _of_trace(report, trace)
+    numbers = {name: _value_at(trace, name) for name in NUMBERS} | _of_findings(trace)
+    words = {name: _value_at(trace, name) for name in WORDS} | _of_trace(report, trace)
     if ranks:
         numbers |= {f"ranks/{name}": ranks[name] for name in OF_JOB}
         words |= {f"ranks/{name}": ranks[name] for name in WORDS_OF_JOB}
@@ -65,7 +65,7 @@ def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
     return next((trace for trace in traces if trace["path"] == path), traces[0])
 
 
-def _at(trace: Mapping[str, Any], name: str) -> Any:
+def _value_at(trace: Mapping[str, Any], name: str) -> Any:
     """Return the value of this name in the JSON; None where it, or what holds it, is null."""
     value: Any = trace
     for key in name.split("/"):
@@ -104,6 +104,6 @@ def _withheld(trace: Mapping[str, Any]) -> str:
     names_of: dict[str, list[str]] = {}
     for name, kinds in (*NUMBERS.items(), (COUNT, SEARCHED)):
         reason = next((doubt for doubt in trace["missing"] if _invalidates(doubt, kinds)), None)
-        if reason and (name == COUNT or _at(trace, name) is None):
+        if reason and (name == COUNT or _value_at(trace, name) is None):
             names_of.setdefault(f"{reason['what']}; {reason['remedy']}", []).append(name)
     return ". ".join(f"{', '.join(names)}: {why}" for why, names in names_of.items())

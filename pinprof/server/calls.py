@@ -44,10 +44,10 @@ class CallHandler:
             words = tool.command(self.folder, arguments)
             done = await self.runner.run(words, tell, most_s, runs_program=tool.measurements > 0)
         if tool.name == "explain":
-            return _lines(done.output, given.get("first_line", 0))
+            return _whole_lines(done.output, given.get("first_line", 0))
         document = json.loads(done.output)
         if tool.name == "evidence":
-            return _rows(document, given["ids"], given.get("skip", 0), done.remarks)
+            return _rows_by_id(document, given["ids"], given.get("skip", 0), done.remarks)
         return _answer(tool, document, done.remarks)
 
 
@@ -80,7 +80,7 @@ def _answer(tool: Tool, document: Mapping[str, Any], remarks: Sequence[str]) -> 
     return {"document": shorter, "left_out": left_out, "notes": [remark[:200] for remark in remarks[:3]]}
 
 
-def _rows(document: Any, ids: Sequence[str], skip: int, remarks: Sequence[str]) -> dict[str, Any]:
+def _rows_by_id(document: Any, ids: Sequence[str], skip: int, remarks: Sequence[str]) -> dict[str, Any]:
     rows = [{"id": row, "value": _from(pointed_at(document, row), skip)} for row in ids]
     shorter, lost = shortened({"rows": rows}, (), MOST_CHARACTERS - ROOM)
     return {**shorter, "left_out": listed(lost), "notes": [remark[:200] for remark in remarks[:3]]}
@@ -90,7 +90,7 @@ def _from(value: Any, skip: int) -> Any:
     return value[skip:] if isinstance(value, list) else value
 
 
-def _lines(text: str, first: int) -> dict[str, Any]:
+def _whole_lines(text: str, first: int) -> dict[str, Any]:
     """Return the whole lines of a text that have room."""
     lines = text.splitlines()
     kept = lines[first:]

@@ -58,11 +58,11 @@ def server_of(calls: CallHandler) -> Server[Any]:
         try:
             answer = await calls.answer(params.name, params.arguments or {}, tell)
         except (PinprofError, OSError) as error:
-            return _text(one_line(str(error)), is_error=True)
+            return _text_result(one_line(str(error)), is_error=True)
         except Exception as error:  # noqa: BLE001  a call must not end the server
             what = one_line(f"{type(error).__name__}: {error}")
-            return _text(f"pinprof itself failed ({what}); please report this", is_error=True)
-        result = _text(json.dumps(answer, ensure_ascii=False))
+            return _text_result(f"pinprof itself failed ({what}); please report this", is_error=True)
+        result = _text_result(json.dumps(answer, ensure_ascii=False))
         result.structured_content = answer
         return result
 
@@ -89,7 +89,7 @@ def _listed(tool: Tool) -> ListedTool:
     )
 
 
-def _text(text: str, *, is_error: bool = False) -> CallToolResult:
+def _text_result(text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 

@@ -55,7 +55,7 @@ class MadeLoader(Placed):
     @property
     def parts(self) -> tuple[str, ...]:
         """What its batches are made of, without the lists and mappings; `tuple` for each tuple."""
-        return tuple(_parts(self.batch))
+        return tuple(_batch_parts(self.batch))
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ def batches_held(made: Made | None) -> int | None:
     return max(held, default=0) or None
 
 
-def _parts(batch: object) -> Iterator[str]:
+def _batch_parts(batch: object) -> Iterator[str]:
     if isinstance(batch, str):
         yield batch
     elif isinstance(batch, list):
         for element in batch:
-            yield from _parts(element)
+            yield from _batch_parts(element)
     elif isinstance(batch, dict) and "tuple" in batch:
         yield "tuple"
     elif isinstance(batch, dict):
         for element in batch.get("dict", {}).values():
-            yield from _parts(element)
+            yield from _batch_parts(element)

@@ -77,7 +77,7 @@ class NumberNotes:
 
     def read(self) -> tuple[ComputedSums, ...]:
         """Return all notes; this waits for the GPU."""
-        return tuple(map(_read, self.notes))
+        return tuple(map(_computed, self.notes))
 
     def _note(self, kind: Kind, things: Any) -> None:
         if uses_cuda() and torch.cuda.is_current_stream_capturing():
@@ -85,7 +85,7 @@ class NumberNotes:
         with torch.no_grad(), _without_autocast():
             tensors = [tensor for tensor in map(_plain, _tensors(things)) if tensor is not None and tensor.numel()]
             if tensors:
-                self.notes.append(Note(kind, _least_precise(tensors), tuple(_sums(tensors))))
+                self.notes.append(Note(kind, _least_precise(tensors), tuple(_device_sums(tensors))))
 
 
 def run_noted(
@@ -233,7 +233,7 @@ def _least_precise(tensors: Iterable[Tensor]) -> str:
     )
 
 
-def _sums(tensors: Iterable[Tensor]) -> Iterator[TensorSums]:
+def _device_sums(tensors: Iterable[Tensor]) -> Iterator[TensorSums]:
     """Yield the sums of each device."""
     of: dict[torch.device, TensorSums] = {}
     for tensor in tensors:
@@ -247,6 +247,6 @@ def _sums(tensors: Iterable[Tensor]) -> Iterator[TensorSums]:
     yield from of.values()
 
 
-def _read(note: Note) -> ComputedSums:
+def _computed(note: Note) -> ComputedSums:
     values, magnitudes, squares = map(sum, zip(*(sums.floats.tolist() for sums in note.sums), strict=True))
     return ComputedSums(note.kind, note.dtype, sum(int(sums.bits) for sums in note.sums), (values, magnitudes, squares))

@@ -79,8 +79,8 @@ class Versions:
             return self.original()
         key = tuple(number for number, mend in enumerate(everything) if mend in left_out or mend in taken)
         if key not in self._made:
-            name = CHANGED + (f" without {_named(left_out)}" if left_out else "")
-            name += f" with {_named(taken)}" if taken else ""
+            name = CHANGED + (f" without {_rule_ids(left_out)}" if left_out else "")
+            name += f" with {_rule_ids(taken)}" if taken else ""
             self._made[key] = self._program(name, self.changes.patches(left_out, taken).after)
         return self._made[key]
 
@@ -101,7 +101,7 @@ class Versions:
         return ProgramVersion(name, command.moved(place), folder, environment, (f"{command.top}/",))
 
 
-def _named(mends: Sequence[Mend]) -> str:
+def _rule_ids(mends: Sequence[Mend]) -> str:
     return ", ".join(dict.fromkeys(mend.rule.id for mend in mends))
 
 

@@ -99,7 +99,7 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
         except TypeError:
             init(popen, *args, **options)  # it says what is wrong
             return
-        config = contained(_change)(given.arguments)
+        config = contained(_follow)(given.arguments)
         init(*given.args, **given.kwargs)
         if config is not None:
             contained(Notes(config.notes).follow)(popen.pid)
@@ -107,7 +107,7 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
     return initialized
 
 
-def _change(given: dict[str, Any]) -> ChildConfig | None:
+def _follow(given: dict[str, Any]) -> ChildConfig | None:
     """Change the command among the arguments of a `Popen` if it is to be followed; return its config then."""
     words = words_of(given["args"])
     if words is None or given.get("shell") or given.get("executable") is not None:

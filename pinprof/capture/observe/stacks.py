@@ -104,8 +104,8 @@ class _Naming:
         key = id(code), instruction
         if key not in self._known:
             file, origin = self._file(code.co_filename)
-            name = _text(getattr(code, "co_qualname", code.co_name))
-            frame = HostFrame(file, _line(code, instruction), name, origin)
+            name = _storable(getattr(code, "co_qualname", code.co_name))
+            frame = HostFrame(file, _line_at(code, instruction), name, origin)
             self._known[key] = self._index.setdefault(frame, len(self.frames))
             if self._known[key] == len(self.frames):
                 self.frames.append(frame)
@@ -115,7 +115,7 @@ class _Naming:
         if file not in self._files:
             is_torch = file.startswith((TORCH, COMPILED))
             origin: Origin = "torch" if is_torch else "user" if is_users(file) else "library"
-            self._files[file] = _text(shown_file(file)), origin
+            self._files[file] = _storable(shown_file(file)), origin
         return self._files[file]
 
 
@@ -124,7 +124,7 @@ def _is_between_steps(stack: RawStack) -> bool:
     return any(code.co_filename.startswith(WINDOWS) for code in cast(Sequence[CodeType], stack[::2]))
 
 
-def _text(name: str) -> str:
+def _storable(name: str) -> str:
     """Return a name that can be stored: that of a file may have bytes that are no text."""
     return shortened(name.encode(errors="replace").decode(), LONGEST)
 
@@ -153,6 +153,6 @@ def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[Co
             yield code, instruction
 
 
-def _line(code: CodeType, instruction: int) -> int | None:
+def _line_at(code: CodeType, instruction: int) -> int | None:
     lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
     return next(lines, None)

@@ -105,10 +105,10 @@ def diff_of(name: str, before: bytes, after: bytes) -> bytes:
     old, new = ([line.decode("latin-1") for line in _lines(content)] for content in (before, after))
     one, other = (_quoted(f"{side}/{name}") for side in "ab")
     rows = unified_diff(old, new, one, other, n=CONTEXT)
-    return b"".join(_row(row) for row in rows)
+    return b"".join(_diff_row(row) for row in rows)
 
 
-def _row(row: str) -> bytes:
+def _diff_row(row: str) -> bytes:
     encoded = row.encode("latin-1")
     return encoded if encoded.endswith(b"\n") else encoded + NO_NEWLINE
 

@@ -154,10 +154,12 @@ def to_text(
     color: bool = False,
 ) -> str:
     """Return what came out as text for a terminal of this width."""
-    return laid_out(_parts(measurement, recorded, remarks), width=width, color=color)
+    return laid_out(_paragraphs(measurement, recorded, remarks), width=width, color=color)
 
 
-def _parts(measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]) -> Iterator[RenderableType]:
+def _paragraphs(
+    measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]
+) -> Iterator[RenderableType]:
     before, after = measurement.programs
     yield Text(printable(f"{before.name} → {after.name}"), "bold")
     yield Text(f"{sentence(measurement.test.judgement)}.")

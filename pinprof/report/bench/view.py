@@ -69,7 +69,7 @@ def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
 
 def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[ClaimVerdict]) -> Section:
     sizes = sizes_line(known, result)
-    sentences: list[Sentence] = [sentence(known.summary) + (f" Sizes: {sizes}." if sizes else "")]
+    sentences: list[Sentence] = [as_sentence(known.summary) + (f" Sizes: {sizes}." if sizes else "")]
     sentences += [Styled(f"Different from the text: {known.changed}.", "dim")] if known.changed else []
     sentences += [Styled(f"Problem: {result.problem}", "problem")] if result.problem else []
     columns = [Column("figure"), *number_columns("here", "spread", "published")]
@@ -98,10 +98,10 @@ def outcome_of(verdict: ClaimVerdict) -> Styled:
 
 def to_text(bench: Bench, *, width: int = 100, color: bool = False, recorded: bool = False) -> str:
     """Return the bench as text for a terminal of this width; `recorded` marks one that comes with pinprof."""
-    return laid_out(_parts(bench, recorded=recorded), width=width, color=color)
+    return laid_out(_paragraphs(bench, recorded=recorded), width=width, color=color)
 
 
-def _parts(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
+def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     yield Text(printable(machine_line(bench)), "bold")
     if recorded:
         yield Text(printable(recorded_elsewhere(bench)), "bold yellow")
@@ -149,7 +149,7 @@ def recorded_elsewhere(bench: Bench) -> str:
     return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """Return a text of the catalogue as a sentence."""
     return f"{begun(text)}."
 

@@ -87,7 +87,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
     """Return the timeline of one step of a case; `end_ms` is the end of the axis, common to the cases."""
     rows = sorted(dict.fromkeys(bar.row for bar in picture.bars), key=lambda row: (row != HOST, row != STALLS))
     by_kind: dict[int, Bars] = {}
-    for kind, bar in ((_kind(bar), bar) for bar in picture.bars):
+    for kind, bar in ((_kind_of_bar(bar), bar) for bar in picture.bars):
         length_ms = bar.end_ms - bar.start_ms
         bars_of = by_kind.setdefault(kind, Bars(kind, [], [], [], [], []))
         bars_of.row.append(rows.index(bar.row))
@@ -117,7 +117,7 @@ def _caption(picture: Picture) -> str:
     return f"{case}: {picture.why}" if picture.why else case
 
 
-def _kind(bar: Bar) -> int:
+def _kind_of_bar(bar: Bar) -> int:
     if bar.row == STALLS:
         return STALL + CAUSES.index(bar.name if bar.name in CAUSES else "other")
     return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)

@@ -36,9 +36,9 @@ def copy_times_chart(profile: Profile) -> Chart | None:
     ]
     if not groups:
         return None
-    rows = [_named(group.direction, group.host_memory) for group, *_ in groups]
+    rows = [_copy_kind(group.direction, group.host_memory) for group, *_ in groups]
     hover = [
-        f"{row}: {_copies(copied.count)}, {sizes(copied.bytes, group.unsized)}"
+        f"{row}: {_counted_copies(copied.count)}, {sizes(copied.bytes, group.unsized)}"
         + (f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "")
         + f"; {duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
         for row, (group, copied, hidden) in zip(rows, groups, strict=True)
@@ -67,10 +67,10 @@ def copies_chart(trace: Trace) -> Chart | None:
     data, keys = [], []
     for kind in np.unique(kinds).tolist():
         direction, memory = DIRECTIONS[kind // len(HOST_MEMORIES)], HOST_MEMORIES[kind % len(HOST_MEMORIES)]
-        label = _named(direction, memory)
+        label = _copy_kind(direction, memory)
         members = rows[kinds == kind]
         symbol = SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
-        key = Key(f"{label}: {_copies(len(members))}", KINDS[COPY + kind].colour, symbol)
+        key = Key(f"{label}: {_counted_copies(len(members))}", KINDS[COPY + kind].colour, symbol)
         data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_MARKS))
         keys.append(key)
     link = link_of_gpus(device.name for device in trace.info.devices) if crossing.any() else None
@@ -122,12 +122,12 @@ def _copies_caption(rows: Int64s, copies: int, drawable: int, best: float, link:
     without = f" Not drawn: {drawable - len(rows):,} without a recorded size or length." if drawable > len(rows) else ""
     without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
     merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
-    return f"{_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL}{merged}{without}"
+    return f"{_counted_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL}{merged}{without}"
 
 
-def _named(direction: str, memory: str) -> str:
+def _copy_kind(direction: str, memory: str) -> str:
     return direction if memory == "none" else f"{direction} {memory}"
 
 
-def _copies(count: int) -> str:
+def _counted_copies(count: int) -> str:
     return counted(count, "copy", "copies")

@@ -95,7 +95,7 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
     data, marked = [], []
     for key, numbers, lengths in lines:
         unlike = outliers(lengths)
-        data.append(_line(key, numbers, lengths, unlike))
+        data.append(_line_chart(key, numbers, lengths, unlike))
         marked += list(zip(numbers[unlike].tolist(), lengths[unlike].tolist(), strict=True))
     keys = [key for key, _, _ in lines]
     if marked:
@@ -123,7 +123,7 @@ def _host_steps(trace: Trace, count: int) -> Int64s:
     return (followed if len(followed) else np.flatnonzero(trace.steps.complete))[:count]
 
 
-def _line(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, Any]:
+def _line_chart(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, Any]:
     kept = np.zeros(len(numbers), bool)
     kept[:: -(-len(numbers) // MAX_POINTS)] = True
     kept |= unlike

@@ -83,7 +83,7 @@ def timeline_chart(
     trace = analysis.trace
     drawing = arrange(trace, analysis, window, max_bars)
     drawn = in_words(analysis, drawing, part)
-    texts, places = _rows(drawing.lanes)
+    texts, places = _row_texts(drawing.lanes)
     data = series(_bars(trace, analysis, drawing, places))
     axis = row_axis(texts, max(places, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
@@ -128,7 +128,7 @@ def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
     }
 
 
-def _rows(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
+def _row_texts(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
     """Return the texts at the left of the rows, and the row of each lane; groups have a row for their name."""
     places: list[int] = []
     texts: dict[int, str] = {}
@@ -216,7 +216,7 @@ def _layout(
     below = [Markup.escape(line) for text in (verdict, drawn) for line in wrap(text, WRAPPED)]
     legend = LINE * _legend_lines([one["name"] for one in data if one["showlegend"]]) + 12
     plot = round(ROW * (axis["range"][0] - axis["range"][1]))
-    steer = _steps(trace, drawing, plot, legend)
+    steer = _step_menu(trace, drawing, plot, legend)
     top = TITLE + LINE * len(below) + (BUTTONS if steer else 8) + legend
     shape = layout(
         top + plot + AXIS,
@@ -237,7 +237,7 @@ def _layout(
             "groupclick": "togglegroup",
             "tracegroupgap": 0,
         },
-        xaxis={"range": _shown(0, drawing.window.span_ns), "fixedrange": False, "exponentformat": "none"},
+        xaxis={"range": _axis_range(0, drawing.window.span_ns), "fixedrange": False, "exponentformat": "none"},
         yaxis=axis,
         title={
             "text": Markup.escape(name),
@@ -267,12 +267,12 @@ def _since(trace: Trace, window: Window) -> str:
     return f"ms from the beginning of {step_names(trace)[window.first]}"
 
 
-def _shown(start_ns: int, end_ns: int) -> list[float]:
+def _axis_range(start_ns: int, end_ns: int) -> list[float]:
     margin = MARGIN * (end_ns - start_ns)
     return [ms(start_ns - margin), ms(end_ns + margin)]
 
 
-def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[str, Any]:
+def _step_menu(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[str, Any]:
     """Return what chooses one of the drawn steps, if there are several."""
     window = drawing.window
     usable = usable_steps(trace)
@@ -285,7 +285,7 @@ def _steps(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[str, 
         start, end = step_range(trace, step, step)
         views.append((f"step {numbers[step]}", start - zero, end - zero))
     choices = [
-        {"label": label, "method": "relayout", "args": [{"xaxis.range": _shown(start, end)}]}
+        {"label": label, "method": "relayout", "args": [{"xaxis.range": _axis_range(start, end)}]}
         for label, start, end in views
     ]
     menu = {

@@ -71,15 +71,15 @@ def _result(trace: Checked, remark: Remark, index: int, repeats: Counter[tuple[s
         physical["region"] = {"startLine": place.line}
     location: Object = {"physicalLocation": physical}
     if place.function:
-        location["logicalLocations"] = [{"name": _plain(place.function), "kind": "function"}]
+        location["logicalLocations"] = [{"name": _sarif_text(place.function), "kind": "function"}]
     return {
         "ruleId": remark.rule,
         "ruleIndex": index,
         "level": remark.level,
-        "message": {"text": _plain(remark.message)},
+        "message": {"text": _sarif_text(remark.message)},
         "locations": [location],
         "partialFingerprints": {FINGERPRINT: f"{fingerprint}:{repeats[trace.path, fingerprint]}"},
-        "properties": {"trace": _plain(trace.path)},
+        "properties": {"trace": _sarif_text(trace.path)},
     }
 
 
@@ -92,6 +92,6 @@ def uri_of(path: str) -> str:
     return ("file://" if path.startswith("/") else "") + quote(path, errors="replace")
 
 
-def _plain(text: str) -> str:
+def _sarif_text(text: str) -> str:
     """Return a text as a SARIF message: no control characters, and nothing that a viewer takes for a link."""
     return printable(text).replace("](", "] (")

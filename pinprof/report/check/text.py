@@ -57,13 +57,13 @@ def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableTyp
         yield _inset("at the same places as above")
         return
     for at in verdict.places[:MAX_PLACES]:
-        yield from _place(at)
+        yield from _place_lines(at)
     if len(verdict.places) > MAX_PLACES:
         more = counted(len(verdict.places) - MAX_PLACES, "more place")
         yield _inset(f"and {more}; pinprof report TRACE --json has all")
 
 
-def _place(at: CodePlace) -> Iterable[RenderableType]:
+def _place_lines(at: CodePlace) -> Iterable[RenderableType]:
     where = place(at.place) or "place unknown"
     yield _inset(f"{at.rule + ' ' if at.rule else ''}{where}")
     yield Padding(Text(printable(at.message)), (0, 0, 0, INDENT + WHY_INDENT))

@@ -89,9 +89,9 @@ def _brief(comparison: Comparison, document: whole.Compare, room: int) -> Compar
         sentence=cut(document.sentence, LONGEST),
         same_program=document.same_program,
         figures=[filled(BriefStepFigure, document.figures[place], id=f"/figures/{place}") for place in of_step[:room]],
-        waits=[_wait(place, document.waits[place]) for place in waits[:room]],
-        copies=[_copies(place, document.copies[place]) for place in copies[:room]],
-        findings=[_finding(place, document.findings[place]) for place in findings[:room]],
+        waits=[_brief_wait(place, document.waits[place]) for place in waits[:room]],
+        copies=[_brief_copies(place, document.copies[place]) for place in copies[:room]],
+        findings=[_brief_finding(place, document.findings[place]) for place in findings[:room]],
         more_changes=sum(max(len(places) - room, 0) for places in (of_step, waits, copies, findings)),
         cannot_tell=[cut(sentence, LONGEST) for sentence in _untold(comparison)][:room],
     )
@@ -101,22 +101,22 @@ def _side(side: whole.SideJson) -> whole.BriefSide:
     return filled(whole.BriefSide, side, path=cut(side.path, LONGEST))
 
 
-def _wait(place: int, wait: whole.WaitChangeJson) -> BriefWait:
+def _brief_wait(place: int, wait: whole.WaitChangeJson) -> BriefWait:
     stall = filled(whole.BriefFigure, wait.stall_ms)
-    return filled(BriefWait, wait, id=f"/waits/{place}", **_place(wait), stall_ms=stall)
+    return filled(BriefWait, wait, id=f"/waits/{place}", **_place_fields(wait), stall_ms=stall)
 
 
-def _copies(place: int, copies: whole.CopyChangeJson) -> BriefCopies:
+def _brief_copies(place: int, copies: whole.CopyChangeJson) -> BriefCopies:
     return filled(BriefCopies, copies, id=f"/copies/{place}", time_ms=filled(whole.BriefFigure, copies.time_ms))
 
 
-def _finding(place: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
+def _brief_finding(place: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
     title, saving = cut(finding.title, LONGEST), filled(whole.BriefFigure, finding.saving_ms)
-    at = _place(finding)
+    at = _place_fields(finding)
     return filled(BriefFindingChange, finding, id=f"/findings/{place}", title=title, **at, saving_ms=saving)
 
 
-def _place(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:
+def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:
     """Return the place of a change: after, or before if it is gone."""
     at: PlacedJson = (change.after or change.before)[0]
     return {

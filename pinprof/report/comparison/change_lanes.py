@@ -44,7 +44,7 @@ def changed_lanes(comparison: Comparison, sides: Sequence[Analysis], side: int) 
     analysis = sides[side]
     by_label = {
         "waits": _waits(comparison, analysis, side),
-        "copies": _copies(comparison, analysis),
+        "copies": _changed_copies(comparison, analysis),
         "kernels": _kernels(comparison, sides, side),
     }
     return [lane for label, changes in by_label.items() for lane in _lanes(label, changes)]
@@ -69,7 +69,7 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
             yield replace(of_level, label="" if depth else label)
 
 
-def _kind(status: Status, difference: float | None) -> int:
+def _kind_of_change(status: Status, difference: float | None) -> int:
     of_status = {GONE: kinds.GONE, NEW: kinds.NEW}
     return of_status.get(status, kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER)
 
@@ -81,7 +81,7 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
         if change.status in {SAME, MOVED} or not sites:
             continue
         figure = change.bubble if change.bubble.has_changed else change.stall
-        kind = _kind(change.status, figure.difference)
+        kind = _kind_of_change(change.status, figure.difference)
         rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
         what = f"{WAITS[change.members[0].cause].label}{_at(change.members[0])}"
         yield _of_rows(_sentence(kind, what, change.stall, comparison.per), kind, calls, rows)
@@ -91,14 +91,14 @@ def _at(site: Site) -> str:
     return f" at {cut(str(in_short(site.place)))}" if str(site.place) else ""
 
 
-def _copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
+def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
     gpu = analysis.trace.gpu
     for change in comparison.copies:
         direction, memory = DIRECTIONS.index(change.direction), HOST_MEMORIES.index(change.host_memory)
         rows = np.flatnonzero((gpu.direction == direction) & (gpu.host_memory == memory))
         if change.status == SAME or not len(rows):
             continue
-        kind = _kind(change.status, change.time.difference)
+        kind = _kind_of_change(change.status, change.time.difference)
         named = f"{change.direction} {change.host_memory if change.host_memory != 'none' else ''}".strip()
         yield _of_rows(_sentence(kind, named, change.time, comparison.per), kind, gpu, rows)
 
@@ -119,7 +119,7 @@ def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> It
         was, now = old.get(name, 0.0), new.get(name, 0.0)
         if name not in (old, new)[side] or abs(now - was) <= max(least, WORTH * was):
             continue
-        kind = _kind(GONE if not now else CHANGED if was else NEW, now - was)
+        kind = _kind_of_change(GONE if not now else CHANGED if was else NEW, now - was)
         times = f"{duration(was)} {ARROW} {duration(now)}" if was and now else duration(was or now)
         rows = np.flatnonzero((gpu.name == code) & (gpu.category == KERNEL))
         yield _of_rows(f"{kinds.KINDS[kind].label}: {short(name)}, {times} {comparison.per}", kind, gpu, rows)

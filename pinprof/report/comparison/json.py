@@ -199,11 +199,11 @@ def compared(comparison: Comparison) -> Compare:
         figures=[
             filled(StepFigure, _figure(figure), name=figure.name, device=figure.device) for figure in comparison.figures
         ],
-        waits=[_wait(change) for change in comparison.waits],
+        waits=[_wait_change(change) for change in comparison.waits],
         waits_reason=comparison.waits_reason or None,
-        copies=[_copies(change) for change in comparison.copies],
+        copies=[_copy_change(change) for change in comparison.copies],
         copies_reason=comparison.copies_reason or None,
-        findings=[_finding(change) for change in comparison.findings],
+        findings=[_finding_change(change) for change in comparison.findings],
         findings_reason=comparison.findings_reason or None,
     )
 
@@ -250,7 +250,7 @@ def _range(unit: str, value: Value) -> list[float] | None:
     return range_ms(value.spread) if unit == "ns" else value.spread and list(value.spread)
 
 
-def _wait(change: changes.WaitChange) -> WaitChangeJson:
+def _wait_change(change: changes.WaitChange) -> WaitChangeJson:
     before, after = (
         [filled(WaitSiteJson, site, library=library(site.library)) for site in sites]
         for sites in (change.before, change.after)
@@ -260,12 +260,12 @@ def _wait(change: changes.WaitChange) -> WaitChangeJson:
     )
 
 
-def _copies(change: changes.CopyChange) -> CopyChangeJson:
+def _copy_change(change: changes.CopyChange) -> CopyChangeJson:
     memory = None if change.host_memory == "none" else change.host_memory
     return filled(CopyChangeJson, change, change=change.status, host_memory=memory, **_figures(change.figures))
 
 
-def _finding(change: changes.FindingChange) -> FindingChangeJson:
+def _finding_change(change: changes.FindingChange) -> FindingChangeJson:
     finding = change.members[0]
     return FindingChangeJson(
         change=change.status,

@@ -28,10 +28,10 @@ LABEL = 12
 
 def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
     """Return the full comparison as text for a terminal of this width, with ANSI colours if asked for."""
-    return laid_out(_whole(comparison), width=width, color=color)
+    return laid_out(_full(comparison), width=width, color=color)
 
 
-def _whole(comparison: Comparison) -> Iterator[RenderableType]:
+def _full(comparison: Comparison) -> Iterator[RenderableType]:
     yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "bold")
     yield Text(f"{verdict(comparison)}.")
     for section in (*summary(comparison), *events(comparison)):
@@ -40,14 +40,14 @@ def _whole(comparison: Comparison) -> Iterator[RenderableType]:
 
 def to_brief(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
     """Return the short comparison as text for a terminal of this width, with ANSI colours if asked for."""
-    return laid_out(_parts(comparison, width), width=width, color=color)
+    return laid_out(_brief(comparison, width), width=width, color=color)
 
 
-def _parts(comparison: Comparison, width: int) -> Iterator[RenderableType]:
+def _brief(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "dim")
     yield Text(f"{verdict(comparison)}.", "bold")
     yield from _bars(comparison, width)
-    lines = [line for changes in (waits, copies, findings) for line in _lines(changes(comparison))]
+    lines = [line for changes in (waits, copies, findings) for line in _change_lines(changes(comparison))]
     yield Text("\nWhat changed", "bold") if lines else Text("\nNo wait, copy or finding changed beyond noise.")
     yield from lines
     yield from _notes(comparison)
@@ -75,7 +75,7 @@ def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) ->
         yield Padding(Text(line, "dim"), (0, 0, 0, LABEL))
 
 
-def _lines(changes: ChangeTable) -> Iterator[RenderableType]:
+def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
     """Yield what changed of the waits, copies or findings, a line each, and how many more did."""
     for change in changes.differing[:MOST]:
         style = {GONE: "green", NEW: "red"}.get(change.status, "")

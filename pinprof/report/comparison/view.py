@@ -81,7 +81,7 @@ class ChangeTable:
 
 def summary(comparison: Comparison) -> Iterator[Section]:
     """Yield the steps, what to know before one trusts them, all figures, and the findings."""
-    yield Section("Step", facts=list(_steps(comparison)), notes=list(how_sure(comparison)))
+    yield Section("Step", facts=list(_step_facts(comparison)), notes=list(how_sure(comparison)))
     known = [
         f"{side}: {entry.what}: {consequence(entry)}."
         for side, profile in comparison.sides
@@ -99,7 +99,7 @@ def events(comparison: Comparison) -> Iterator[Section]:
     yield from (changes.section for changes in (waits(comparison), copies(comparison)) if changes.rows)
 
 
-def _steps(comparison: Comparison) -> Iterator[Fact]:
+def _step_facts(comparison: Comparison) -> Iterator[Fact]:
     for side, profile in comparison.sides:
         (number, how), limit = step_of(profile), bound(profile)
         yield Fact(f"step {side}", number, "; ".join([how, steps(profile), *([limit.meaning] if limit else [])]))
@@ -143,14 +143,14 @@ def findings(comparison: Comparison) -> ChangeTable:
         "Findings",
         "The same rule in the same function is the same finding; each saving is that of fixing it alone",
         [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")],
-        list(map(_finding, comparison.findings)),
+        list(map(_finding_row, comparison.findings)),
         "finding",
         "findings",
         notes=[] if comparison.findings else ["none in either trace"],
     )
 
 
-def _finding(change: FindingChange) -> ChangeRow:
+def _finding_row(change: FindingChange) -> ChangeRow:
     finding, saved = change.members[0], saving(change)
     worth = f"; fixing it saves {saved}" if saved != NOTHING else ""
     return ChangeRow(
@@ -167,13 +167,13 @@ def waits(comparison: Comparison) -> ChangeTable:
         f"Waits of the host, {comparison.per}",
         "GPU idle after: from the end of the wait to its next work",
         [*columns, *number_columns("count", "stall", "GPU idle after")],
-        [_wait(change, comparison.per) for change in comparison.waits],
+        [_wait_row(change, comparison.per) for change in comparison.waits],
         "wait",
         "waits",
     )
 
 
-def _wait(change: WaitChange, per: str) -> ChangeRow:
+def _wait_row(change: WaitChange, per: str) -> ChangeRow:
     causes = dict.fromkeys(cause_of(site) for site in (*change.before[:1], *change.after[:1]))
     site, place = change.members[0], cut(where(change), MAX_CELL)
     at = f" at {place}" if place != NOTHING else ""
@@ -197,7 +197,7 @@ def copies(comparison: Comparison) -> ChangeTable:
             Column("host memory"),
             *number_columns("count", "bytes", "time", "exposed", "rate"),
         ],
-        [_copies(change, comparison.per) for change in comparison.copies],
+        [_copy_row(change, comparison.per) for change in comparison.copies],
         "kind of copies",
         "kinds of copies",
         notes=[repinning(change, comparison.per) for change in comparison.repinned],
@@ -205,7 +205,7 @@ def copies(comparison: Comparison) -> ChangeTable:
     )
 
 
-def _copies(change: CopyChange, per: str) -> ChangeRow:
+def _copy_row(change: CopyChange, per: str) -> ChangeRow:
     memory = NOTHING if change.host_memory == "none" else change.host_memory
     named = change.direction if memory == NOTHING else f"{change.direction} {memory}"
     return ChangeRow(

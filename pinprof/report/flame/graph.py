@@ -195,7 +195,9 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
     waits, count = profile.waits, profile.steps.count
     if len(waits) < FEWEST or not count:
         return None
-    paths = [Path((*_frames(site), _wait(site)), (cost.stall_ns / count, cost.idle_ns / count)) for site, cost in waits]
+    paths = [
+        Path((*_frames(site), _wait_frame(site)), (cost.stall_ns / count, cost.idle_ns / count)) for site, cost in waits
+    ]
     known = sum(bool(site.stack or site.path) for site, _ in waits)
     if not known or not any(sum(path.values) for path in paths):
         return None
@@ -214,7 +216,7 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
     )
 
 
-def _wait(site: WaitSite) -> FlameFrame:
+def _wait_frame(site: WaitSite) -> FlameFrame:
     cause = WAITS[site.cause]
     return FlameFrame(cut(f"{cause.plain}: {site.op or site.call}"), "", Key(cause.plain, cause.colour))
 

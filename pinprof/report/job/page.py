@@ -94,7 +94,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     unsure = doubts(ranks, parts)
     pieces = [
         Markup('<h2 id="heading-job">{}</h2>').format(title(ranks)),
-        note(_recorded(parts)),
+        note(_recorded_on(parts)),
         *_choice(ranks),
         *(note(f"{begun(reason)}.") for reason in [why(ranks, parts)] if reason),
         _headline(ranks),
@@ -107,7 +107,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     return Markup('<section id="job" aria-labelledby="heading-job">\n{}\n</section>\n').format(lines(pieces))
 
 
-def _recorded(parts: Sequence[RankPart]) -> str:
+def _recorded_on(parts: Sequence[RankPart]) -> str:
     """Return on what the ranks ran, as far as they agree, and how long each was recorded."""
     infos = [part.profile.info for part in parts]
     gpus = sorted({device.name for info in infos for device in info.devices if device.name})

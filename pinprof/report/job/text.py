@@ -44,10 +44,10 @@ NARROW = 104
 
 def to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
     """Return what the ranks of a job show side by side as text for a terminal of this width."""
-    return laid_out(_whole(ranks, parts, width), width=width, color=color)
+    return laid_out(_full(ranks, parts, width), width=width, color=color)
 
 
-def _whole(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
+def _full(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
     yield Text(title(ranks), "bold")
     for remark in ranks.choice:
         yield Text(printable(remark))
@@ -58,7 +58,7 @@ def _whole(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], step))
     yield from _unless_empty(doubts(ranks, parts))
     yield section("Ranks, ms per step")
-    yield from _rows(ranks, width)
+    yield from _rank_rows(ranks, width)
     yield from _unless_empty(collectives(ranks))
     yield from _unless_empty(findings(ranks))
     yield Text(f"\n{below(ranks)}.")
@@ -69,7 +69,7 @@ def _unless_empty(part: Section) -> Iterator[RenderableType]:
         yield from in_terminal(part)
 
 
-def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
+def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     columns = [time for time in columns_of(ranks) if time.title != PAUSED]  # it is in the verdict
     rows = table("rank", *(time.title for time in columns), "came last", text_columns=1)
     if width < NARROW:
@@ -92,10 +92,10 @@ def _rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
 
 def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
     """Return what the ranks of a job show side by side, in short, as text for a terminal of this width."""
-    return laid_out(_parts(ranks, parts, width), width=width, color=color)
+    return laid_out(_brief(ranks, parts, width), width=width, color=color)
 
 
-def _parts(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
+def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
     yield Text(title(ranks), "dim")
     for remark in ranks.choice:
         yield Text(printable(remark))

@@ -31,7 +31,7 @@ def events(analysis: Analysis, missing: Sequence[str], first: int) -> Iterator[b
     encoded, and never evaluated.
     """
     trace = analysis.trace
-    tracks = [*finding_tracks(analysis), *_missing(trace, missing), *_steps(trace)]
+    tracks = [*finding_tracks(analysis), *_missing(trace, missing), *_steps_track(trace)]
     tracks += stall_tracks(analysis)
     for gaps in analysis.details.gaps:
         tracks += bubble_tracks(analysis, gaps.device)
@@ -42,7 +42,7 @@ def events(analysis: Analysis, missing: Sequence[str], first: int) -> Iterator[b
         yield from counter_events(analysis, gaps.device, first)
 
 
-def _steps(trace: Trace) -> Iterator[Track]:
+def _steps_track(trace: Trace) -> Iterator[Track]:
     """Yield the track of the steps: in a trace with Python stacks Perfetto leaves out most of the profiler's marks."""
     steps = trace.steps
     if steps.source == WHOLE_TRACE:

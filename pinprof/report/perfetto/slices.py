@@ -139,13 +139,13 @@ def exposed_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
         chosen = np.flatnonzero(analysis.trace.gpu.direction[row] == direction)
 
         def describe(at: int, chosen: Int64s = chosen) -> Label:
-            return _exposed(analysis, int(number[chosen[at]]))
+            return _exposed_label(analysis, int(number[chosen[at]]))
 
         name = f"GPU {device}: exposed copies {DIRECTIONS[direction]}"
         yield Track(name, start[chosen], end[chosen], describe)
 
 
-def _exposed(analysis: Analysis, number: int) -> Label:
+def _exposed_label(analysis: Analysis, number: int) -> Label:
     gpu, overlap = analysis.trace.gpu, analysis.details.overlap
     row = int(overlap.row[number])
     length = int(gpu.end_ns[row] - gpu.start_ns[row])

@@ -71,7 +71,7 @@ def rows_of(start: Int64s, end: Int64s) -> list[int]:
 
 def track_events(tracks: Sequence[Track], first: int, room: int) -> Iterator[bytes]:
     """Yield the events of a process `first` with these tracks, whose threads have the numbers behind it."""
-    yield from _named("process", first, first, "pinprof", -1)
+    yield from _track_name("process", first, first, "pinprof", -1)
     used = arrows = 0
     for track in tracks:
         rows = rows_of(track.start_ns, track.end_ns)
@@ -80,7 +80,7 @@ def track_events(tracks: Sequence[Track], first: int, room: int) -> Iterator[byt
             raise PinprofError(f"needs more than the {room} tracks that an export can have")
         for row in range(count):
             name = track.name if row == 0 else f"{track.name} ({row + 1})"
-            yield from _named("thread", first, first + 1 + used + row, name, used + row)
+            yield from _track_name("thread", first, first + 1 + used + row, name, used + row)
         times = zip(track.start_ns.tolist(), track.end_ns.tolist(), rows, strict=True)
         for place, (start, end, row) in enumerate(times):
             label, tid = track.describe(place), first + 1 + used + row
@@ -105,7 +105,7 @@ def _arrow(arrow: Arrow, start: int, end: int, pid: int, tid: int, number: int) 
     yield encoded({"ph": "f", **common, "pid": arrow.pid, "tid": arrow.tid, "ts": micros(arrow.time_ns), "bp": "e"})
 
 
-def _named(what: str, pid: int, tid: int, name: str, index: int) -> Iterator[bytes]:
+def _track_name(what: str, pid: int, tid: int, name: str, index: int) -> Iterator[bytes]:
     """Yield the name of a process or a thread, and its place."""
     common = {"ph": "M", "pid": pid, "tid": tid}
     yield encoded({**common, "name": f"{what}_name", "args": {"name": printable(name)}})

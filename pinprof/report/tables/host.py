@@ -143,11 +143,11 @@ def waits(analysis: Analysis) -> Grid | None:
         (np.array([wait.start_ns for wait in longest]), np.array([wait.end_ns for wait in longest])),
         [site.place for site in sites],
         stacks=[site.stack for site in sites],
-        together=_together([analysis.profile.sites[number] for number, _ in numbered]),
+        together=_by_call_line([analysis.profile.sites[number] for number, _ in numbered]),
     )
 
 
-def _together(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
+def _by_call_line(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
     """Return which waits share the line that calls them, and the library function if several lines call one."""
     ways = {"by line": LINE, **({"by library function": LIBRARY} if called_from_several(sites) else {})}
     numbers = {id(site): number for number, site in enumerate(sites)}

@@ -156,7 +156,7 @@ def in_words(
     if blocks:
         full = f"{len(detail.full):,} of them are here in full. Elsewhere " if detail.full else ""
         merged = [f"{full}{blocks}, whose single events are not in this page."]
-    return what_is_drawn(analysis, detail, _shown(trace, detail, view, first_ns), [*merged, *_inside(detail)])
+    return what_is_drawn(analysis, detail, _drawn_steps(trace, detail, view, first_ns), [*merged, *_inside(detail)])
 
 
 def _inside(detail: Detail) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _inside(detail: Detail) -> Iterator[str]:
     yield f"Folded at first: {named}{f'; {blocks}' if blocks else ''}."
 
 
-def _shown(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None) -> str:
+def _drawn_steps(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None) -> str:
     names = [] if trace.steps.source == WHOLE_TRACE else step_names(trace)
     steps = f"{all_steps(len(names))}, {duration(detail.window.span_ns)}"
     if view is None or not names:

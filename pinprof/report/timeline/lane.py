@@ -86,20 +86,20 @@ class Lane:
         return replace(self, start_ns=start, end_ns=end, kind=kind, row=row, count=count, busy_ns=busy)
 
 
-def _named(table: Table, rows: Int64s) -> Names:
+def _names_of(table: Table, rows: Int64s) -> Names:
     return Names(table.names, table.name[rows])
 
 
 def columns_of_events(facts: Facts, lane: Lane) -> Columns:
     """Return the names of events of a thread, and what is around calls."""
     around = {"around": facts.around.call[lane.row]} if lane.source.table == "calls" else {}
-    return {"name": _named(getattr(facts.trace, lane.source.table), lane.row), **around}
+    return {"name": _names_of(getattr(facts.trace, lane.source.table), lane.row), **around}
 
 
 def columns_of_stalls(facts: Facts, lane: Lane) -> Columns:
     """Return the calls of stalls, what is around them, and what the host waits for unless that is withheld."""
     stalls, rows, why = facts.analysis.details.syncs.stalls, lane.row, facts.analysis.profile.withheld
-    columns: Columns = {"name": _named(facts.trace.calls, stalls.call[rows]), "around": facts.around.stall[rows]}
+    columns: Columns = {"name": _names_of(facts.trace.calls, stalls.call[rows]), "around": facts.around.stall[rows]}
     if why.stalls or why.drain:
         return columns
     columns["awaited"] = RowLinks("gpu", facts.awaited(rows))
@@ -113,7 +113,7 @@ def columns_of_work(facts: Facts, lane: Lane) -> Columns:
     """
     gpu, links, rows, why = facts.trace.gpu, facts.trace.links, lane.row, facts.analysis.profile.withheld
     columns: Columns = {
-        "name": _named(gpu, rows),
+        "name": _names_of(gpu, rows),
         "launch": RowLinks("calls", links.launch[rows]),
         "step": links.activity_step[rows] + 1,
         "bytes": gpu.bytes[rows] + 1,

@@ -253,11 +253,11 @@ def _frame_kinds(trace: Trace) -> Int64s:
     functions = trace.functions
     of_name = np.full(len(functions.names), kinds.PACKAGES, np.int64)
     for code in np.unique(functions.name).tolist():
-        of_name[code] = _kind(functions.names[code])
+        of_name[code] = _kind_of_function(functions.names[code])
     return of_name[functions.name]
 
 
-def _kind(name: str) -> int:
+def _kind_of_function(name: str) -> int:
     function = frame(name)
     if function is None:
         is_torch = name.startswith(MODULE_CALL) or " of Tensor object" in name or "torch" in name

@@ -109,10 +109,10 @@ def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
     blocks = in_blocks(drawing.lanes, f"events shorter than {duration(drawing.narrow_ns)}")
     more = f"and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
     merged = [f"{blocks}, {more}"] if blocks else []
-    return what_is_drawn(analysis, drawing, part or _steps(analysis, drawing), merged, "the parts of copies")
+    return what_is_drawn(analysis, drawing, part or _steps_remark(analysis, drawing), merged, "the parts of copies")
 
 
-def _steps(analysis: Analysis, drawing: Drawing) -> str:
+def _steps_remark(analysis: Analysis, drawing: Drawing) -> str:
     trace, window = analysis.trace, drawing.window
     if trace.steps.source == WHOLE_TRACE:
         return f"{all_steps(0)}, {duration(window.span_ns)}."

@@ -101,11 +101,11 @@ def _trace(trace: BriefedTrace, room: Room) -> documents.BriefTrace:
         rank=profile.info.rank,
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
         step=_step(profile),
-        verdict=_verdict(profile, findings, trace.id),
+        verdict=_brief_verdict(profile, findings, trace.id),
         findings=[_finding(action, trace) for action in actions(profile, findings)[: room.findings]],
         more_findings=max(len(findings) - room.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
-        lines=[] if profile.gpus else [_line(line, trace) for line in named_lines(profile)],
+        lines=[] if profile.gpus else [_brief_line(line, trace) for line in named_lines(profile)],
         cannot_tell=[_doubt(f"{trace.id}/missing/{at}", doubt) for at, doubt in enumerate(doubts[: room.doubts])],
         more_cannot_tell=max(len(doubts) - room.doubts, 0),
         next=list(_next(profile, findings, diffs=trace.diffs)),
@@ -118,7 +118,7 @@ def _step(profile: Profile) -> documents.BriefStep:
     return filled(documents.BriefStep, step, profile, profile.steps, step_source=step.source, why_null=why_null)
 
 
-def _verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:
+def _brief_verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:
     verdict = verdict_of(profile, findings)
     return filled(
         documents.BriefVerdict,
@@ -139,24 +139,24 @@ def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
         id=f"{trace.id}/findings/{action.place}",
         rule=finding.rule.id,
         title=_short(finding.title),
-        **_place(finding.evidence.place),
+        **_place_fields(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
         says=begun(action.saves),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
         do=_short(begun(action.do)),
-        evidence=list(_rows(finding, trace)),
+        evidence=list(_evidence_ids(finding, trace)),
     )
 
 
-def _place(at: Place) -> dict[str, Any]:
+def _place_fields(at: Place) -> dict[str, Any]:
     """Return a place as the fields of `Placed`, cut."""
     file, line, function = at
     return {"file": file and cut(file, LONGEST_PATH), "line": line, "function": function and _short(function)}
 
 
-def _rows(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
+def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
     """Yield the ids of what a finding rests on in the whole report: waits at its places, or tables."""
     at, profile = trace.id, trace.profile
     if finding.rule.family == "waits":
@@ -171,13 +171,13 @@ def _rows(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
     yield from (f"{at}/{table}" for table in tables)
 
 
-def _line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
+def _brief_line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
     called = trace.profile.host.called if trace.profile.host else ()
     share, time_ns = share_of(trace.profile, line)
     remedy = way_out(trace.profile, line)
     return documents.BriefLine(
         id=f"{trace.id}/host_profile/called/{called.index(line)}",
-        **_place(line.place),
+        **_place_fields(line.place),
         code=trace.quoting.line(line.place, of_call=False) or None,
         share=share,
         per_step_ms=maybe_ms(time_ns),

@@ -41,7 +41,7 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
         is_last = name == "collective" or not collectives
         cells = [_kernel_cells(profile, sums, row) for row in sums_of]
         if sums_of:
-            yield _named(called, name, columns, cells, most=rows, notes=left if is_last else ())
+            yield _name_section(called, name, columns, cells, most=rows, notes=left if is_last else ())
 
 
 def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[Cell, ...]:
@@ -57,7 +57,7 @@ def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[
     )
 
 
-def _named(
+def _name_section(
     title: str,
     name: str,
     columns: Sequence[str],
@@ -108,7 +108,7 @@ def op_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
         scaled = f"scaled to the {profile.steps.whole} without the profiler"
         notes.append(f"{WITHOUT}: {scaled}; the profiler slows some ops more than others")
     notes += _left_out(profile, sums, "op")
-    yield _named(title, "op", OP_COLUMNS, cells, most=rows, facts=[fact], notes=notes)
+    yield _name_section(title, "op", OP_COLUMNS, cells, most=rows, facts=[fact], notes=notes)
 
 
 def _op_cells(profile: Profile, sums: OpSums, row: OpTime) -> tuple[Cell, ...]:

@@ -43,7 +43,7 @@ def _section(breakdowns: Sequence[Breakdown]) -> Section:
     notes += [f"rank {one.rank}: HTA does not give its {failure}" for one in chosen for failure in one.failed]
     waits = number_columns("waits for the host", "between kernels", "other", "queue", "longest")
     tables = (
-        ReportTable("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_times, chosen))),
+        ReportTable("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_shares_row, chosen))),
         ReportTable("", [Column("rank"), Column("stream"), *waits], streams),
         ReportTable("", [Column("kernel"), Column("kind"), *number_columns("time", "mean", "longest")], kernels),
     )
@@ -55,7 +55,7 @@ def _kernel(kernel: KernelTimes) -> tuple[str, ...]:
     return shortened(kernel.name, MAX_NAME), kernel.kind.lower(), *times
 
 
-def _times(breakdown: Breakdown) -> tuple[str, ...]:
+def _shares_row(breakdown: Breakdown) -> tuple[str, ...]:
     times, launches = breakdown.times, breakdown.launches
     shares = [NOTHING] * 3
     if times and times.span_ns:

@@ -83,7 +83,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
             for mean in profile.parts
         ],
         gpu=[filled(documents.GpuJson, gpu, given(gpu.time)) for gpu in profile.gpus],
-        copies=[_copies(group) for group in profile.copies],
+        copies=[_copies_json(group) for group in profile.copies],
         overlap=_overlap(profile),
         syncs=_syncs(profile),
         idle=[row for gpu in profile.gpus for row in _idle(gpu)],
@@ -161,7 +161,7 @@ def _syncs(profile: Profile) -> waits.SyncsJson:
     """Return where the host waits for the GPU."""
     return filled(
         waits.SyncsJson,
-        _together(profile, (site.total for site in profile.sites if site.is_wait)),
+        _joint_cost(profile, (site.total for site in profile.sites if site.is_wait)),
         per_step=given(SYNCS.of(profile)),
         sites=[_site(profile, site) for site in profile.sites],
         groups=_groups(profile),
@@ -197,12 +197,12 @@ def _groups(profile: Profile) -> list[waits.Group]:
 
 def _group(profile: Profile, number: int, indices: Sequence[int]) -> waits.Group:
     sites = [profile.sites[index] for index in indices]
-    stalled, costs = _together(profile, (site.total for site in sites)), [given(site.total_cost) for site in sites]
+    stalled, costs = _joint_cost(profile, (site.total for site in sites)), [given(site.total_cost) for site in sites]
     idle = None if None in costs else sum(cost.idle_ns for cost in costs if cost)
     return filled(waits.Group, stalled, group=number, sites=indices, bubble_ms=maybe_ms(idle))
 
 
-def _together(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> Stalled | None:
+def _joint_cost(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> Stalled | None:
     """Return what waits cost together; None if that is withheld, also where there is none."""
     if profile.withheld.stalls:
         return None
@@ -210,7 +210,7 @@ def _together(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> St
     return Stalled(sum(cost.count for cost in known), sum(cost.stall_ns for cost in known))
 
 
-def _copies(group: CopySums) -> waits.CopiesJson:
+def _copies_json(group: CopySums) -> waits.CopiesJson:
     return filled(
         waits.CopiesJson,
         group,

@@ -41,7 +41,7 @@ def kinds_figure(profile: Profile) -> Markup:
                 '<tr><th scope="row">{}</th><td class="bar">{}</td><td class="count">{}</td><td>{}</td></tr>'
             ).format(
                 kind.kind,
-                Markup().join(_parts(names, kind, longest)),
+                Markup().join(_kind_bar(names, kind, longest)),
                 unbroken(f"{duration(kind.time_ns / profile.steps.divisor)}, {percent(kind.time_ns / sums.time_ns)}"),
                 _what(names, kind),
             )
@@ -49,7 +49,7 @@ def kinds_figure(profile: Profile) -> Markup:
     return FIGURE.format(profile.steps.per, lines(rows))
 
 
-def _parts(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
+def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
     """Yield a part of the bar for each of the costliest names, and one for all others."""
     part = Markup('<span style="width:{:.2f}%;background:{}" title="{}"></span>')
     hues = shades(KERNEL)

@@ -113,7 +113,7 @@ def where_it_goes(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
     """
     mean, why = busiest(profile), profile.withheld
     if mean is not None:
-        yield from map(partial(_of_part, profile, mean), _named(step_parts(profile, mean, limit), AT_LEAST))
+        yield from map(partial(_of_part, profile, mean), _long_parts(step_parts(profile, mean, limit), AT_LEAST))
     elif profile.gpus and (reason := why_not(why.step, why.per_step, why.busy, why.overlap)):
         yield Fact("where it goes", NOTHING, reason)
         yield from at_work(profile) if why.step else ()
@@ -248,7 +248,7 @@ def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> st
 
 def bar_of(parts: Sequence[Part], width: int) -> str:
     """Return parts side by side, `width` characters together; each that is named has at least one."""
-    shown = _named(parts)
+    shown = _long_parts(parts)
     whole = sum(part.ns for part in shown)
     if not whole:
         return ""
@@ -262,7 +262,7 @@ def legend_of(parts: Sequence[Part], width: int) -> list[str]:
     """Return the names of the parts with their times and shares, as lines of at most this width where they fit."""
     whole = sum(part.ns for part in parts)
     lines: list[str] = []
-    for part in _named(parts):
+    for part in _long_parts(parts):
         more = f" ({part.more})" if part.more else ""
         entry = f"{part.mark} {part.name} {duration(part.ns)}, {percent(part.ns / whole)}{more}"
         if lines and cell_len(lines[-1] + BETWEEN + entry) <= width:
@@ -272,7 +272,7 @@ def legend_of(parts: Sequence[Part], width: int) -> list[str]:
     return lines
 
 
-def _named(parts: Sequence[Part], always: str = "") -> list[Part]:
+def _long_parts(parts: Sequence[Part], always: str = "") -> list[Part]:
     """Return the parts that are long enough to be named, and those whose marks are in `always`."""
     whole = sum(part.ns for part in parts)
     return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= SMALLEST * whole)]

@@ -73,10 +73,10 @@ def to_text(
     Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. The tables
     of waits, lines, kernels and ops have their first `rows`, None for all.
     """
-    return laid_out(_whole(profile, findings, waits_by, width, rows), width=width, color=color)
+    return laid_out(_full(profile, findings, waits_by, width, rows), width=width, color=color)
 
 
-def _whole(
+def _full(
     profile: Profile, findings: Findings, waits_by: str, width: int, rows: int | None
 ) -> Iterable[RenderableType]:
     yield unbroken(profile.path, "bold")
@@ -147,12 +147,12 @@ def to_brief(
     `pinprof report` for the same report, by default the trace; where a page is written, too, the text names no way to
     one.
     """
-    parts = [*_parts(profile, findings, width, code), Text("")]
+    parts = [*_brief(profile, findings, width, code), Text("")]
     footer = _footer(profile, findings, again or named_again(profile), diffs=diffs, has_page=has_page)
     return laid_out([*parts, *(unbroken(line, "dim") for line in footer)], width=width, color=color)
 
 
-def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
+def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
     for line in (phases_in_short(profile), kinds_in_short(profile), collectives_in_short(profile)):
@@ -166,7 +166,7 @@ def _parts(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     if shown:
         yield Text.assemble(("\nWhat to change", "bold"), _of_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
-        yield from _change(number, row, quoting, width)
+        yield from _action(number, row, quoting, width)
     yield from _together(profile, findings, rows)
     yield from _notes(profile, findings)
 
@@ -235,7 +235,7 @@ def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> It
         yield Text(f"\n{printable(first.sentence)}")
 
 
-def _change(number: int, action: Action, quoting: Quoting, width: int) -> Iterator[RenderableType]:
+def _action(number: int, action: Action, quoting: Quoting, width: int) -> Iterator[RenderableType]:
     """Yield one of the findings in up to three lines for a terminal of this width."""
     what, rule = f": {action.finding.title} ", f"({action.finding.rule.id})"
     yield hanging(Text(f"{number:>3}. "), Text.assemble((action.saves, "green"), what, (rule, "dim")))

@@ -83,7 +83,7 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
     if cost is None or not verdict.step_ns or (cause == GPU and mean is None):
         return why
     if cause == GPU and mean:
-        works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it"
+        works = f"{_gpu_name(profile, mean)} works for {of_step(mean.work_ns, mean)} of it"
         return works + (", and waits for the host" if profile.bound == "host" else "")
     if cause == IRREGULAR:
         return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
@@ -95,7 +95,7 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
     """Return between which causes the trace cannot tell, with what each may cost."""
     mean, costs = busiest(profile), verdict.between
-    works = f"{_named(profile, mean)} works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
+    works = f"{_gpu_name(profile, mean)} works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
         works = f"collectives run alone for {of_step(mean.collective_ns, mean)} of it, and "
     what = f"what {LIMITS[costs[0].cause].lost} cost: {between(*costs[0].range_ns)}"
@@ -138,7 +138,7 @@ def lost(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
     idle, whole = while_idle(profile, mean), unit(profile, mean)
     it = "it" if whole == profile.steps.whole else f"the {whole}"
-    is_idle = f"{_named(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}"
+    is_idle = f"{_gpu_name(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}"
     times = [
         (mean.idle_ns, f"{is_idle} ({idle})" if idle else is_idle),
         (mean.copy_ns, f"copies that no kernel overlaps take {of_step(mean.copy_ns, mean)} of {it}"),
@@ -146,7 +146,7 @@ def lost(profile: Profile, mean: MeanStep) -> list[str]:
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
 
 
-def _named(profile: Profile, mean: MeanStep) -> str:
+def _gpu_name(profile: Profile, mean: MeanStep) -> str:
     """Return what the GPU of a mean step is called: by its number where there are several."""
     return "the GPU" if len(profile.parts) == 1 else f"GPU {mean.device}"
 
@@ -207,7 +207,7 @@ def advice(profile: Profile, findings: Findings) -> FirstAction:
     if not profile.gpus:
         line = first_line(profile)
         return _first(line) if line else _remark(way_to_gpu(profile))
-    place = _place(profile, findings)
+    place = _first_finding(profile, findings)
     if place is not None:
         return _first(_change(profile, findings, place), place)
     verdict = findings.verdict
@@ -238,11 +238,11 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     if also:
         costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
         yield f"other causes, each alone (they overlap): {costs}"
-    if _place(profile, findings) is not None:  # else it is what to do
+    if _first_finding(profile, findings) is not None:  # else it is what to do
         yield from way_to_ranks(verdict)
 
 
-def _place(profile: Profile, findings: Findings) -> int | None:
+def _first_finding(profile: Profile, findings: Findings) -> int | None:
     """Return the place of the finding to mend first; None where none saves much and none answers the verdict."""
     least, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
     joint = findings.joint.saving_ns if findings.joint else 0.0

@@ -42,21 +42,21 @@ def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Se
     """
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     if sites:
-        yield _recorded(profile, sites, by, rows)
+        yield _recorded_waits(profile, sites, by, rows)
     elsewhere = seen_elsewhere(profile)
     for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
         if waits := [wait for wait in elsewhere if wait.is_outside == outside]:
             yield _elsewhere(title, waits, rows)
 
 
-def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | None) -> Section:
+def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | None) -> Section:
     listed = [site for site in sites if some_in_steps([site])]
     together = gather(listed, by)
     most = len(together) if rows is None else max(rows, LEAST_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *PARTS.values(), "GPU idle after")
-    all_rows = [row for group in together for row in _rows(profile, group, by, len(sites))]
-    some_rows = [row for group in together[:most] for row in _rows(profile, group, by, MAX_WITHIN)]
+    all_rows = [row for group in together for row in _site_rows(profile, group, by, len(sites))]
+    some_rows = [row for group in together[:most] for row in _site_rows(profile, group, by, MAX_WITHIN)]
     outside, left = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
     left_out = [f"and {counted(left, 'more site')}: --all"] if left else []
     if by == LINE and called_from_several(listed):
@@ -77,7 +77,7 @@ def _recorded(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | 
     )
 
 
-def _rows(profile: Profile, gathered: Gathered, by: str, most: int) -> Iterator[Row]:
+def _site_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> Iterator[Row]:
     """Yield the row of a site; of several their sum, then up to `most` of them, then the sum of the rest."""
     first, *others = gathered.sites
     if not others:
@@ -108,7 +108,7 @@ def surprises(profile: Profile) -> Iterator[str]:
     yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
     for members in by_line(waits, lambda wait: wait[0]):
         sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
-        stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _named(*sites)
+        stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
         if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
             yield f"most of the {duration(stall)} that {named} waits is no loss: the GPU works meanwhile{after}"
@@ -122,7 +122,7 @@ def surprises(profile: Profile) -> Iterator[str]:
     for _, members in sorted(groups.items()):
         if len(members) > 1:
             bubble = sum(cost.idle_ns for _, cost in members) / count
-            names = ", ".join(_named(site) for site, _ in members[:MAX_NAMED])
+            names = ", ".join(_wait_and_place(site) for site, _ in members[:MAX_NAMED])
             names += ", ..." if len(members) > MAX_NAMED else ""
             yield f"one group, {duration(bubble)} idle: if you remove one wait, the next one waits instead ({names})"
 
@@ -148,7 +148,7 @@ def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
         )
 
 
-def _named(*sites: WaitSite) -> str:
+def _wait_and_place(*sites: WaitSite) -> str:
     """Return what waits, and where."""
     site, *others = sites
     if others:

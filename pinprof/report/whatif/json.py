@@ -112,11 +112,11 @@ def to_json(
         filled(RankChange, _change(change), rank=trace.info.rank) for trace, changes in ranks for change in changes
     ]
     usual = [
-        UsualJson(**_step(after), name=name, options=options, scenario=after.scenario)
+        UsualJson(**_step_fields(after), name=name, options=options, scenario=after.scenario)
         for name, options, after in named or ()
     ]
     document = Whatif(
-        **_step(prediction),
+        **_step_fields(prediction),
         path=paths[0],
         paths=paths,
         scenario=prediction.scenario,
@@ -126,7 +126,7 @@ def to_json(
     return encoded(document)
 
 
-def _step(prediction: Prediction) -> dict[str, Any]:
+def _step_fields(prediction: Prediction) -> dict[str, Any]:
     """Return the fields of `Predicted`."""
     before, after = ms(prediction.baseline_ns), ms(prediction.predicted_ns)
     return asdict(filled(Predicted, prediction, baseline_step_ms=before, predicted_step_ms=after))
@@ -151,7 +151,7 @@ def verification(verified: Verification) -> Verify:
     return filled(
         Verify,
         verified,
-        **_step(verified.prediction),
+        **_step_fields(verified.prediction),
         before=verified.before.path,
         after=verified.after.path,
         measured_step_ms=ms(verified.measured_ns),

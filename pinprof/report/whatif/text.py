@@ -50,12 +50,12 @@ def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int 
 
     `ranks` are the traces that were replayed together, each with what changes in it.
     """
-    return laid_out(_parts(ranks, prediction), width=width, color=color)
+    return laid_out(_paragraphs(ranks, prediction), width=width, color=color)
 
 
-def _parts(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
+def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
     traces, scenario = [trace for trace, _ in ranks], prediction.scenario
-    whole, before, after = _whole(traces), prediction.baseline_ns, prediction.predicted_ns
+    whole, before, after = _whole_name(traces), prediction.baseline_ns, prediction.predicted_ns
     certain, bounded = prediction.is_certain, _is_bound(ranks)
     brings = difference(before, after, is_certain=certain, whole=whole, at_most=bounded)
     yield from _title(traces)
@@ -100,7 +100,7 @@ def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[Rende
         yield from map(bullet, lines)
 
 
-def _whole(traces: Sequence[Trace]) -> str:
+def _whole_name(traces: Sequence[Trace]) -> str:
     """Return what counts as a step."""
     return "trace" if any(trace.steps.source == WHOLE_TRACE for trace in traces) else "step"
 
@@ -133,10 +133,10 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
     is_sized = fix.is_sized and change.bytes_per_step != 0
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
-    yield f"{counted(change.per_step, fix.one, fix.several)} {per}{details} {fix.how}{at_rate}{_at(change.sites)}"
+    yield f"{counted(change.per_step, fix.one, fix.several)} {per}{details} {fix.how}{at_rate}{_at_sites(change.sites)}"
     kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
     if kept:
-        yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at(kept)}"
+        yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at_sites(kept)}"
     if change.blockers:
         held = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
         yield f"one graph cannot hold these (--drop-syncs all removes those that are waits): {held}"
@@ -152,7 +152,7 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
     return rate(usual.gbps) + ("" if usual.is_known else ", an assumed rate: the link of this GPU is not known")
 
 
-def _at(sites: Sequence[Site]) -> str:
+def _at_sites(sites: Sequence[Site]) -> str:
     named = list(dict.fromkeys(f"{WAITS[site.cause].label} {where(site)}" for site in sites))
     return f": {listed(named, MAX_SITES)}" if named else ""
 
@@ -207,7 +207,7 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
 def _overview(
     traces: Sequence[Trace], now: Prediction, named: Sequence[tuple[str, str, Prediction]]
 ) -> Iterator[RenderableType]:
-    whole, off = _whole(traces), abs(now.predicted_ns - now.baseline_ns)
+    whole, off = _whole_name(traces), abs(now.predicted_ns - now.baseline_ns)
     rows = []
     for name, options, after in named:
         saving = after.baseline_ns - after.predicted_ns
@@ -246,14 +246,14 @@ def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]
     if not verified.changes:
         yield from _fixed(before, verified)
     yield section("Step after the fix")
-    yield from _steps(verified)
+    yield from _verified_steps(verified)
     if verified.changes:
         yield from _fixed(before, verified)
     if verified.is_same_program and verified.kernels_alike < 1:
         yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step have the same names")
 
 
-def _steps(verified: Verification) -> Iterator[RenderableType]:
+def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
     """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
     predicted, measured = verified.prediction, verified.measured_range_ns
     if verified.changes:

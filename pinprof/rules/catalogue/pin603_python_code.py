@@ -54,7 +54,7 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     python = 1 - code.outside_ns / code.total_ns if code else 1.0
     idle = idle_within(details, profile, *paused) * python
     lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
-    lines = _lines(details, profile)
+    lines = _program_lines(details, profile)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
     if not lasts and shown < PAUSED:
         return
@@ -71,7 +71,9 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         if of_torch >= MOST * total:
             words[-1] += f"; {duration(of_torch)} of it {IN_TORCH}"
     if shown >= PAUSED:
-        words.append(f"without the profiler it is in Python for {percent(shown)} of the step: {_named(profile, lines)}")
+        words.append(
+            f"without the profiler it is in Python for {percent(shown)} of the step: {_lines_text(profile, lines)}"
+        )
     place = lines[0][0].place if shown >= PAUSED else Place()
     place = code.places[0].place if lasts and code and code.places else place
     yield Evidence(
@@ -153,7 +155,7 @@ def _code(code: PauseCode) -> str:
     return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"
 
 
-def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
+def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
     """Return the program's lines with their samples outside of torch, of input and of waits, most first.
 
     A call in C is sampled as the line that makes it, so a line that waits is left what it took besides its waits.
@@ -172,7 +174,7 @@ def _lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]
     return sorted(lines, key=lambda line: -line[1])
 
 
-def _named(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:
+def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:
     assert profile.host is not None
     words = []
     for line, own in lines[:MOST_NAMED]:

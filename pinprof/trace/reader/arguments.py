@@ -250,14 +250,16 @@ def _of_whole(data: bytes) -> list[PlainEvent]:
 
 def _recorded_in(entries: list[msgspec.Raw]) -> list[PlainEvent]:
     """Return the entries of a list that are events."""
-    return [event for event in map(_recorded, entries) if event is not None]
+    return [event for event in map(_plain_event, entries) if event is not None]
 
 
 def _salvaged(text: bytes, *, is_last: bool) -> list[PlainEvent]:
-    return [event for event in salvage(text, is_last=is_last, decode=_recorded).events if isinstance(event, PlainEvent)]
+    return [
+        event for event in salvage(text, is_last=is_last, decode=_plain_event).events if isinstance(event, PlainEvent)
+    ]
 
 
-def _recorded(data: bytes | msgspec.Raw) -> PlainEvent | None:
+def _plain_event(data: bytes | msgspec.Raw) -> PlainEvent | None:
     """Return the event in a JSON text, None if it is not one."""
     try:
         return _EVENT.decode(data)
