@@ -8,7 +8,7 @@ from typing import Any
 from pinprof.errors import PinprofError
 from pinprof.notebook import JobReport, Report, analyze
 from pinprof.report.scalars import to_logged
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.tracking import Logged, active_runs, destinations
 
@@ -38,6 +38,6 @@ def log(report: Report | JobReport | str | os.PathLike[str], *, to: Iterable[Any
 def _logged(report: Report | JobReport | str | os.PathLike[str]) -> Logged:
     if isinstance(report, JobReport):
         parts = [(part.profile, part.findings) for part in report.parts]
-        return to_logged(to_json(parts, report.ranks), None)
+        return to_logged(traces_to_json(parts, report.ranks), None)
     whole = report if isinstance(report, Report) else analyze(report)
-    return to_logged(to_json([(whole.profile, whole.analysis.findings)]), to_html([whole.analysis]))
+    return to_logged(traces_to_json([(whole.profile, whole.analysis.findings)]), to_html([whole.analysis]))

@@ -24,18 +24,18 @@ from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, rank_of
 from pinprof.ranks.runs import checked_pattern
-from pinprof.report.comparison import json as comparison_json
 from pinprof.report.comparison import page as comparison_page
-from pinprof.report.comparison import text as comparison_text
+from pinprof.report.comparison.json import comparison_to_json
+from pinprof.report.comparison.text import comparison_to_text
 from pinprof.report.comparison.words import verdict
-from pinprof.report.job import text as job_text
 from pinprof.report.job.page import page_of_files
+from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
 from pinprof.report.objects import Contents, PageObject
 from pinprof.report.trace import frames
-from pinprof.report.trace.json import to_json, trace_of
+from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
@@ -133,7 +133,7 @@ class Report(PageObject):
         return trace_of(self.profile, self.analysis.findings)
 
     def __str__(self) -> str:
-        return to_text(self.profile, self.analysis.findings)
+        return trace_to_text(self.profile, self.analysis.findings)
 
     def timeline(self, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
@@ -155,7 +155,7 @@ class Report(PageObject):
         return Contents(
             f"report on {self.profile.path!r}: {counted(len(self.analysis.findings), 'finding')}",
             [self.profile],
-            lambda: to_json([(self.profile, self.analysis.findings)]),
+            lambda: traces_to_json([(self.profile, self.analysis.findings)]),
             lambda: to_html([self.analysis]),
         )
 
@@ -218,7 +218,7 @@ class ComparisonReport(PageObject):
         return frames.figures(self.comparison)
 
     def __str__(self) -> str:
-        return comparison_text.to_text(self.comparison)
+        return comparison_to_text(self.comparison)
 
     @property
     def _contents(self) -> Contents:
@@ -226,7 +226,7 @@ class ComparisonReport(PageObject):
         return Contents(
             f"comparison of {old.profile.path!r} and {new.profile.path!r}: {self.comparison.verdict}",
             [old.profile, new.profile],
-            lambda: comparison_json.to_json(self.comparison),
+            lambda: comparison_to_json(self.comparison),
             lambda: comparison_page.to_html(old.analysis, new.analysis, self.comparison),
         )
 
@@ -272,14 +272,14 @@ class JobReport(PageObject):
 
     def __str__(self) -> str:
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
-        return job_text.to_text(self.ranks, self.parts) + to_text(shown.profile, shown.findings)
+        return job_to_text(self.ranks, self.parts) + trace_to_text(shown.profile, shown.findings)
 
     @property
     def _contents(self) -> Contents:
         return Contents(
             f"report on a job: {self.ranks.summary}",
             [part.profile for part in self.parts],
-            lambda: to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
+            lambda: traces_to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
             lambda: page_of_files(self.ranks, self.files, lambda path: analyse(read_trace(path), self.pinning)),
         )
 

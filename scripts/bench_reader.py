@@ -135,16 +135,16 @@ def _pinprof(path: str) -> None:
 
 def _report(path: str) -> None:
     from pinprof.measurement.measure import measure  # noqa: PLC0415
-    from pinprof.report.trace.json import to_json  # noqa: PLC0415
-    from pinprof.report.trace.text import to_text  # noqa: PLC0415
+    from pinprof.report.trace.json import traces_to_json  # noqa: PLC0415
+    from pinprof.report.trace.text import trace_to_text  # noqa: PLC0415
     from pinprof.rules import find  # noqa: PLC0415
     from pinprof.trace import read_trace  # noqa: PLC0415
 
     trace = read_trace(path)
     profile = measure(trace)
     findings = find(profile, trace)
-    to_text(profile, findings)
-    to_json([(profile, findings)])
+    trace_to_text(profile, findings)
+    traces_to_json([(profile, findings)])
 
 
 def _pinprof_hta(path: str) -> None:

@@ -12,7 +12,7 @@ from pinprof.check.figures import TraceFigures, measure_figures
 from pinprof.check.judge import Checked, judge
 from pinprof.check.limits import Limits
 from pinprof.measurement.measure import measure
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
 
@@ -79,7 +79,7 @@ def checked(builder: TraceBuilder, folder: Path, limits: Limits) -> Checked:
 def report_of(builder: TraceBuilder, folder: Path, **changes: Any) -> Path:
     trace = read_trace(builder.write(folder / "before.json"))
     profile = measure(trace)
-    document = fitting(to_json([(profile, find(profile, trace))]))
+    document = fitting(traces_to_json([(profile, find(profile, trace))]))
     trace_fields = document["traces"][0]
     for name, value in changes.items():
         trace_fields[name] = trace_fields[name] | value if isinstance(value, dict) else value

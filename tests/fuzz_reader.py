@@ -19,8 +19,8 @@ import atheris
 with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.errors import TraceError
     from pinprof.measurement.measure import measure
-    from pinprof.report.trace.json import to_json
-    from pinprof.report.trace.text import to_text
+    from pinprof.report.trace.json import traces_to_json
+    from pinprof.report.trace.text import trace_to_text
     from pinprof.rules import find
     from pinprof.trace import read_trace
     from pinprof.trace.reader import blocks
@@ -159,8 +159,8 @@ def try_trace(data: bytes, target: Path) -> None:
         trace = read_trace(target)
         profile = measure(trace)
         findings = find(profile, trace)
-        to_text(profile, findings)
-        to_json([(profile, findings)])
+        trace_to_text(profile, findings)
+        traces_to_json([(profile, findings)])
     except TraceError as error:
         if "\n" in str(error):
             raise ValueError("a refusal of several lines") from error

@@ -15,7 +15,7 @@ from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.replay import Replay
 from pinprof.report.elements import Markup
 from pinprof.report.trace import text
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.trace import Trace, read_trace
 
@@ -87,11 +87,11 @@ def page_of(path: Path) -> Markup:
 @lru_cache(maxsize=2)
 def json_of(path: Path) -> str:
     analysis = analysis_of(path)
-    return to_json([(analysis.profile, analysis.findings)])
+    return traces_to_json([(analysis.profile, analysis.findings)])
 
 
 @lru_cache(maxsize=2)
 def full_text_of(path: Path) -> str:
     """Return the full report in lines that are as long as they like."""
     analysis = analysis_of(path)
-    return text.to_text(analysis.profile, analysis.findings, width=10_000)
+    return text.trace_to_text(analysis.profile, analysis.findings, width=10_000)

@@ -18,7 +18,7 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
-from pinprof.report.explain import ORDER, guides, to_list, to_text
+from pinprof.report.explain import ORDER, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules import RULES
 
@@ -59,14 +59,14 @@ def test_code_fits_a_terminal(path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_guide_looks_plain_in_a_terminal() -> None:
-    shown = {guide.name: to_text(guide, width=90) for guide in guides()}
+    shown = {guide.name: guide_to_text(guide, width=90) for guide in guides()}
     for text in shown.values():
         assert max(map(len, text.splitlines())) <= 90
         assert not re.search(r"```|\]\(|\n\n\n|\*\*|<!--", text)
     assert shown["what-if"].startswith("What if: predict a change, then prove it\n\nWhat the step would take")
     assert "\n    pinprof whatif trace.json.gz --pin --non-blocking" in shown["what-if"]
     assert "another question (pinprof explain accuracy)" in " ".join(shown["what-if"].split())
-    assert "\x1b[1m" in to_text(guides()[0], width=90, color=True)
+    assert "\x1b[1m" in guide_to_text(guides()[0], width=90, color=True)
     assert to_list(guides(), width=90).count("\n") >= len(ORDER)
 
 

@@ -21,7 +21,7 @@ from pinprof.errors import CaptureError, PinprofError, TraceError
 from pinprof.measurement.measure import measure
 from pinprof.notebook import Report, analyze, profile_step
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import find
 from pinprof.trace import read_trace
 
@@ -46,7 +46,7 @@ def test_a_report_holds_what_the_single_functions_return(report: Report) -> None
     trace = read_trace(TRACE)
     profile = measure(trace)
     assert report.analysis.findings == find(profile, trace)
-    assert str(report) == to_text(profile, report.analysis.findings)
+    assert str(report) == trace_to_text(profile, report.analysis.findings)
 
 
 def test_a_trace_that_is_read_already_is_not_read_again(report: Report) -> None:

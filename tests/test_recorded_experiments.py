@@ -13,7 +13,7 @@ from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.scenarios import ALL, edits_of
 from pinprof.report.trace.actions import brief_actions, to_do
-from pinprof.report.whatif.text import to_text
+from pinprof.report.whatif.text import prediction_to_text
 
 RECORDED = TRACES / "experiments"
 
@@ -199,7 +199,7 @@ def test_a_what_if_leaves_a_wait_that_guards_a_copy_and_names_it_where_it_is_ask
     assert not edits_of(details, Scenario(drop_syncs=(ALL,)))
     (site,) = (site for site in details.syncs.sites if site.must_stay)
     asked = Scenario(drop_syncs=(site.place.names[0],))
-    text = to_text([(details.trace, changes_of(details, asked))], predict(details.trace, asked))
+    text = prediction_to_text([(details.trace, changes_of(details, asked))], predict(details.trace, asked))
     assert ", at most.\n" in text
     assert "another wait must come in their place, for they guard copies in flight (PIN216)" in text
 

@@ -14,7 +14,7 @@ from pinprof.comparison import compare
 from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import CopySums, Profile
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.view import copy_cells
 from pinprof.trace import read_trace
 from pinprof.trace.tables import MOST_BYTES, Bytes, total_bytes
@@ -107,7 +107,7 @@ def test_recorded_sizes_are_not_reported(tmp_path: Path) -> None:
 
 def test_json_has_null_for_a_size_that_is_unknown(tmp_path: Path) -> None:
     analysis = analysed(copying(None), tmp_path)
-    document: dict[str, Any] = fitting(to_json([(analysis.profile, analysis.findings)]))
+    document: dict[str, Any] = fitting(traces_to_json([(analysis.profile, analysis.findings)]))
     (copies,) = document["traces"][0]["copies"]
     assert (copies["bytes"], copies["unsized"], copies["bandwidth_gbps"]) == (None, 3, None)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
 from pinprof.replay.bound import STARVED
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, Times, run_of_metadata
+from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, TimesFile, run_of_metadata
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
 EVERY = re.compile(r"every \d+")
@@ -90,7 +90,7 @@ def read_times(folder: Path) -> TimedProcess:
 
 
 def _read(path: Path) -> TimedProcess | None:
-    times = msgspec.json.decode(path.read_bytes(), type=Times)
+    times = msgspec.json.decode(path.read_bytes(), type=TimesFile)
     log = run_of_metadata(times.pinprof_run)
     if log is None:
         return None

@@ -280,14 +280,14 @@ def _print(
     measurement: "Measurement", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None
 ) -> None:
     if json_file != "-":
-        from pinprof.report.ab.text import to_text
+        from pinprof.report.ab.text import ab_to_text
 
         width, color = page_options()
-        show(to_text(measurement, recorded, remarks, width=width, color=color))
+        show(ab_to_text(measurement, recorded, remarks, width=width, color=color))
     if json_file:
-        from pinprof.report.ab.json import to_json
+        from pinprof.report.ab.json import ab_to_json
 
-        write(json_file, to_json(measurement, recorded, remarks))
+        write(json_file, ab_to_json(measurement, recorded, remarks))
 
 
 @click.command(short_help="Find the revision that made a program slower.")

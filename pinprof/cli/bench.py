@@ -67,9 +67,9 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     if "-" not in (json_file, html_file):
         print_bench(results)
     if json_file:
-        from pinprof.report.bench.json import to_json
+        from pinprof.report.bench.json import bench_to_json
 
-        write(json_file, to_json(results))
+        write(json_file, bench_to_json(results))
     if html_file:
         from pinprof.report.bench.page import to_html
 
@@ -102,10 +102,10 @@ def _progress() -> "Iterator[OnProgress]":
 
 def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     """Print the figures, as wide as the terminal; `recorded` marks the figures that pinprof ships."""
-    from pinprof.report.bench.view import to_text
+    from pinprof.report.bench.view import bench_to_text
 
     width, color = page_options()
-    show(to_text(bench, width=width, color=color, recorded=recorded))
+    show(bench_to_text(bench, width=width, color=color, recorded=recorded))
 
 
 def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> None:

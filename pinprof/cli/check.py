@@ -174,10 +174,10 @@ def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> st
         from pinprof.report.check.sarif import to_sarif
 
         return {"github": to_github, "sarif": to_sarif, "junit": to_junit}[form](checked)
-    from pinprof.report.check.text import to_text
+    from pinprof.report.check.text import check_to_text
 
     width, color = page_options() if to_terminal else (PIPED_WIDTH, False)
-    return to_text(checked, width=width, color=color)
+    return check_to_text(checked, width=width, color=color)
 
 
 def _next(checked: "Sequence[Checked]", traces: tuple[str, ...]) -> str:

@@ -60,16 +60,15 @@ def compare(
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
     comparison = compared(old, new)
     if "-" not in (json_file, html_file):
-        from pinprof.report.comparison.text import to_brief as to_brief_text
-        from pinprof.report.comparison.text import to_text
+        from pinprof.report.comparison.text import comparison_to_text, to_brief
 
         width, color = page_options()
-        show((to_text if full else to_brief_text)(comparison, width=width, color=color) + "\n" * (not full))
+        show((comparison_to_text if full else to_brief)(comparison, width=width, color=color) + "\n" * (not full))
     if json_file:
-        from pinprof.report.comparison.brief_json import to_json as to_brief
-        from pinprof.report.comparison.json import to_json
+        from pinprof.report.comparison.brief_json import comparison_to_brief_json
+        from pinprof.report.comparison.json import comparison_to_json
 
-        write(json_file, (to_brief if brief else to_json)(comparison))
+        write(json_file, (comparison_to_brief_json if brief else comparison_to_json)(comparison))
     if html_file:
         from pinprof.report.comparison.page import to_html
 

@@ -48,7 +48,7 @@ def explain(topic: str | None) -> None:
       pinprof explain PIN201
       pinprof explain what-if
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.explain import guides, to_catalogue, to_list, to_page, to_text
+    from pinprof.report.explain import guide_to_text, guides, to_catalogue, to_list, to_page
     from pinprof.rules import RULES
 
     width, color = page_options()
@@ -62,7 +62,7 @@ def explain(topic: str | None) -> None:
     if name in rules:
         _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
     else:
-        _page(to_text(texts[name], width=min(width, WIDEST), color=color))
+        _page(guide_to_text(texts[name], width=min(width, WIDEST), color=color))
 
 
 def _changes(rule: "Rule") -> list[tuple[str, str]]:

@@ -124,15 +124,15 @@ def _again(trace: str, scripts: Sequence[str], wanted: "Chosen") -> str:
 def _tell(patches: "Patches", analysis: "Analysis", json_file: str | None, *, writes: bool, backup: bool) -> None:
     """Write the changed files, if that is wanted, and show what was changed."""
     from pinprof.fix import write_patches
-    from pinprof.report.fix.json import to_json
-    from pinprof.report.fix.text import to_text
+    from pinprof.report.fix.json import fix_to_json
+    from pinprof.report.fix.text import fix_to_text
 
     backups = write_patches(patches, backup=backup) if writes and patches.patches else []
     written = list(patches.after) if writes else []
     if json_file != "-":
-        show(to_text(patches, analysis.profile))
+        show(fix_to_text(patches, analysis.profile))
     if json_file:
-        write(json_file, to_json(patches, analysis.profile, written, backups))
+        write(json_file, fix_to_json(patches, analysis.profile, written, backups))
     for path in written:
         say(f"Wrote {path}")
     for path in backups:

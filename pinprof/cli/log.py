@@ -114,7 +114,7 @@ def _runs(
 def _logged(traces: tuple[str, ...], code: "Code", machine: MachineFile | None, job: JobOptions) -> "Logged":
     """Return what to log of a trace, or of the ranks of a job."""
     from pinprof.report.scalars import to_logged
-    from pinprof.report.trace.json import to_json
+    from pinprof.report.trace.json import traces_to_json
     from pinprof.report.trace.page import to_html
 
     files = [path for argument in expanded(traces) for path in argument.files]
@@ -124,13 +124,13 @@ def _logged(traces: tuple[str, ...], code: "Code", machine: MachineFile | None, 
     say_what_has_no_effect(job)
     with progress("drawing the page"):
         page = to_html([analysis], code)
-    return to_logged(to_json([(analysis.profile, analysis.findings)]), page)
+    return to_logged(traces_to_json([(analysis.profile, analysis.findings)]), page)
 
 
 def _logged_of_job(files: list[str], code: "Code", machine: MachineFile | None, job: JobOptions) -> "Logged":
     from pinprof.ranks.compare import compare_ranks
     from pinprof.report.scalars import to_logged
-    from pinprof.report.trace.json import to_json
+    from pinprof.report.trace.json import traces_to_json
 
     measured_files, skipped = measured_ranks(files, job, machine)
     say_skipped(skipped)
@@ -142,5 +142,5 @@ def _logged_of_job(files: list[str], code: "Code", machine: MachineFile | None, 
         say(remark)
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
-    document = to_json([(part.profile, part.findings) for part in parts], ranks)
+    document = traces_to_json([(part.profile, part.findings) for part in parts], ranks)
     return to_logged(document, job_page(ranks, measured, machine, code))

@@ -193,16 +193,17 @@ class _Wanted(NamedTuple):
         """Write the JSON, if it is wanted; of a job, `shown` is the place of the rank that the brief is about."""
         if not self.json_file:
             return
-        from pinprof.report.trace import brief_json
         from pinprof.report.trace.actions import has_diffs
-        from pinprof.report.trace.json import to_json
+        from pinprof.report.trace.brief_json import traces_to_brief_json
+        from pinprof.report.trace.json import traces_to_json
 
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
             diffs = [place for place, part in enumerate(measured) if has_diffs(part)]
-            write(self.json_file, brief_json.to_json(entries, ranks, self.html.code, shown, diffs), is_said=False)
+            brief = traces_to_brief_json(entries, ranks, self.html.code, shown, diffs)
+            write(self.json_file, brief, is_said=False)
         else:
-            write(self.json_file, to_json(entries, ranks, hta), is_said=False)
+            write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)
 
     def has_overview(self, traces: int) -> bool:
         """Return whether the text of traces that are no job is a line for each."""
@@ -259,17 +260,17 @@ def _report_each(
 
 
 def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
-    from pinprof.report.overview import to_text
+    from pinprof.report.overview import overview_to_text
 
     width, color = page_options()
     reasons = {shown(path): reason for path, reason in skipped.items()}
-    show(to_text(measured, reasons, again, width=width, color=color) + "\n")
+    show(overview_to_text(measured, reasons, again, width=width, color=color) + "\n")
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks.compare import compare_ranks
     from pinprof.ranks.rank import number_of
-    from pinprof.report.job.text import to_brief, to_text
+    from pinprof.report.job.text import job_to_text, to_brief
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
@@ -281,7 +282,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.text:
         width, color = page_options()
-        text = to_text if wanted.of_text.full or wanted.of_text.all_rows else to_brief
+        text = job_to_text if wanted.of_text.full or wanted.of_text.all_rows else to_brief
         show(text(ranks, parts, width=width, color=color) + "\n")
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)
@@ -312,11 +313,11 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
 
 def print_hta(figures: "HtaFigures") -> None:
     """Print HTA's figures, if there are any, as wide as the terminal."""
-    from pinprof.report.trace.hta import to_text
-
     if figures:
+        from pinprof.report.trace.hta import hta_to_text
+
         width, color = page_options()
-        show(to_text(list(figures.values()), width=width, color=color) + "\n")
+        show(hta_to_text(list(figures.values()), width=width, color=color) + "\n")
 
 
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:

@@ -196,13 +196,13 @@ def print_report(
     """
     from pinprof.report.trace.actions import has_diffs
     from pinprof.report.trace.by_name import FEW
-    from pinprof.report.trace.text import to_brief, to_text
+    from pinprof.report.trace.text import to_brief, trace_to_text
 
     width, color = page_options()
     profile, findings = measured.profile, measured.findings
     if text.has_tables:
         waits_by, rows = text.waits_by or "line", None if text.all_rows else FULL_ROWS if text.full else FEW
-        report = to_text(profile, findings, width=width, color=color, waits_by=waits_by, rows=rows)
+        report = trace_to_text(profile, findings, width=width, color=color, waits_by=waits_by, rows=rows)
     else:
         report = to_brief(
             profile,

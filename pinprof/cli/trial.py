@@ -129,9 +129,9 @@ def trial(
     wanted = _wanted(command, options)
     certificate = _certified(wanted, backup=backup if writes else None)
     if json_file != "-":
-        from pinprof.report.trial.text import to_text
+        from pinprof.report.trial.text import trial_to_text
 
-        show(to_text(certificate))
+        show(trial_to_text(certificate))
     for nothing in found_nothing(wanted.chosen, certificate.patches, certificate.analysis):
         say(f"Note: {nothing}")
     if patch and certificate.patches.patches:
@@ -190,9 +190,9 @@ def _write(certificate: "Certificate", json_file: str | None, *, writes: bool, b
     """Apply the patch if that is wanted, write the JSON file, and say which files were written."""
     written, backups, failure = _apply(certificate, backup=backup) if writes else ([], [], "")
     if json_file:
-        from pinprof.report.trial.json import to_json
+        from pinprof.report.trial.json import trial_to_json
 
-        write(json_file, to_json(certificate, written, backups))
+        write(json_file, trial_to_json(certificate, written, backups))
     for path in written:
         say(f"Wrote {path}")
     for path in backups:

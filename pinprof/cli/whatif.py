@@ -121,17 +121,17 @@ def whatif(
     ranks = [(rank.trace, changes_of(rank, prediction.scenario)) for rank in replay.ranks]
     width, color = page_options()
     if json_file != "-":
-        from pinprof.report.whatif.text import to_overview, to_text
+        from pinprof.report.whatif.text import prediction_to_text, to_overview
 
         if named is None:
-            text = to_text(ranks, prediction, width=width, color=color)
+            text = prediction_to_text(ranks, prediction, width=width, color=color)
         else:
             text = to_overview([trace for trace, _ in ranks], prediction, named, width=width, color=color)
         show(text)
     if json_file:
-        from pinprof.report.whatif.json import to_json
+        from pinprof.report.whatif.json import prediction_to_json
 
-        write(json_file, to_json(ranks, prediction, named))
+        write(json_file, prediction_to_json(ranks, prediction, named))
     say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 

@@ -54,7 +54,7 @@ class PinnedRates(Struct, frozen=True):
         return float(np.exp(np.interp(np.log(max(size, 1)), np.log(sizes), np.log(sizes / gbps))))
 
 
-class Stop(NamedTuple):
+class NotedPauses(NamedTuple):
     """Pauses of the host that a run has, as it was noted, and that need not be in the recorded steps."""
 
     ns: float
@@ -95,7 +95,7 @@ class Edits:
     """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
     fused: frozenset[int] = frozenset()
     """Calls of optimizers that become one each."""
-    stops: frozenset[Stop] = frozenset()
+    stops: frozenset[NotedPauses] = frozenset()
     """Pauses of the run that are removed: they are no rows of the trace."""
     without_pauses: bool = False
     """Whether the host makes no long pauses between ops any more."""

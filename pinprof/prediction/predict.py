@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.object_repr import one_line
-from pinprof.prediction.edits import Edits, Stop, edited
+from pinprof.prediction.edits import Edits, NotedPauses, edited
 from pinprof.prediction.scenarios import Scenario, edits_of, places_in
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
@@ -114,7 +114,7 @@ def pace_after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.
     ]
     batch_ns = max(change.batch_ns for change in edits)
     after = replay.run(changed, host_speed=host_speed, gpu_speed=gpu_speed, batch_ns=batch_ns)
-    stops = frozenset[Stop]().union(*(change.stops for change in edits))
+    stops = frozenset[NotedPauses]().union(*(change.stops for change in edits))
     stopped_ns = sum(replay.lengthened_ns(stop.ns) * stop.per_step for stop in stops)
     return Pace(max(after.step_ns - stopped_ns, 0.0), after.busy_ns)
 

@@ -100,7 +100,7 @@ def guides() -> tuple[Guide, ...]:
     return tuple(Guide(name, FRONT.sub("", text)) for name, text in texts)
 
 
-def to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str:
+def guide_to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str:
     """Return a guide for a terminal of this width."""
     return EMPTY.sub("\n\n", laid_out([_Text(guide.text)], width=width, color=color))
 

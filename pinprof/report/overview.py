@@ -44,7 +44,7 @@ class TraceRow(NamedTuple):
     is_trace: bool = True
 
 
-def to_text(
+def overview_to_text(
     measured: Sequence[Analysis | RankPart],
     skipped: Mapping[str, str],
     again: str,

@@ -159,7 +159,7 @@ class RunLog:
         )
 
 
-class Times(msgspec.Struct, kw_only=True, omit_defaults=True):
+class TimesFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The file of a process that only times steps, in place of a trace."""
 
     pinprof: Mapping[str, Any]

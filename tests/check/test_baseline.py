@@ -32,7 +32,7 @@ from pinprof.check.judge import (
 )
 from pinprof.check.limits import QUANTITIES, Limits
 from pinprof.errors import PinprofError
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 
 
 def compared(
@@ -56,7 +56,7 @@ def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) ->
 
     analysis = analysis_of(path)
     report = tmp_path / "baseline.json"
-    report.write_text(to_json([(analysis.profile, analysis.findings)]))
+    report.write_text(traces_to_json([(analysis.profile, analysis.findings)]))
     (baseline,) = read_baseline(report).traces
     assert outcome([judge(measure_figures(analysis), Limits(), baseline)]) == KEPT
 

@@ -17,7 +17,7 @@ from trace_builder import TraceBuilder
 
 from pinprof import analyze
 from pinprof.cli import terminal
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 
 PINPROF = (sys.executable, "-m", "pinprof")
 MARKUP = r"my::op[/][link=https://example.com]click[red]plain:smile:\[/]"
@@ -62,7 +62,7 @@ def test_names_are_shown_as_they_are_and_command_nothing(tmp_path: Path, name: s
         assert not RAW.search(result.stderr)
     assert is_one_line_error(said[-1])
     report = analyze(one)
-    wide = to_text(report.profile, report.analysis.findings, width=400, color=True)
+    wide = trace_to_text(report.profile, report.analysis.findings, width=400, color=True)
     assert (MARKUP in wide) == (name == MARKUP)
     assert not RAW.search(re.sub(r"\x1b\[[0-9;]*m", "", wide))
     assert str(report)

@@ -11,7 +11,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.cli import main
 from pinprof.hta.breakdowns import GpuShares, KernelTimes, LaunchTimes, StreamTimes, breakdown_of
-from pinprof.report.trace.hta import to_text
+from pinprof.report.trace.hta import hta_to_text
 
 
 def two_steps() -> TraceBuilder:
@@ -59,7 +59,7 @@ def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
     builder.op("aten::mm", 0, 10)
     found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
     assert found.failed == ("figures (no GPU work in its steps)",)
-    assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in to_text([found])
+    assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in hta_to_text([found])
 
 
 def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_many_traces_are_not_all_listed() -> None:
     stream = StreamTimes(7, 1000, 0, 0, None, None)
     one = breakdown_of(str(TRACES / "loss_item.json.gz"))
     many = [type(one)("x", rank, one.times, None, (), (stream,), None, ()) for rank in range(20)]
-    assert "these are 16 of 20 traces; the JSON report has all" in to_text(many)
+    assert "these are 16 of 20 traces; the JSON report has all" in hta_to_text(many)
 
 
 def test_without_a_trace_it_fails_as_ever(tmp_path: Path) -> None:

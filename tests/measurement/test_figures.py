@@ -25,7 +25,7 @@ from pinprof.measurement.figures import (
 )
 from pinprof.measurement.known import given
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.units import ms
 
 every_recording = pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
@@ -54,7 +54,7 @@ def at(trace: dict[str, Any], path: str) -> float | None:
 @every_recording
 def test_json_and_comparison_have_the_value_of_the_row(path: Path) -> None:
     analysis = analysis_of(path)
-    (trace,) = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (trace,) = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"]
     compared = {figure.name: figure for figure in compare(analysis, analysis).figures if figure.device is None}
     for figure in FIGURES:
         value = given(figure.of(analysis.profile))

@@ -27,9 +27,9 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import CHECKS, FIGURE_KINDS
 from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, withheld_kinds
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import RULES, unsearched
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.tables import MEMCPY, NONE, Cut
@@ -523,9 +523,9 @@ def copying(*, every_second_is_lost: bool) -> TraceBuilder:
 def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dict[str, Any]]:
     analysis = analyse(read(builder, folder))
     profile, findings = analysis.profile, analysis.findings
-    document = fitting(to_json([(profile, findings)]))["traces"][0]
+    document = fitting(traces_to_json([(profile, findings)]))["traces"][0]
     page = to_html([analysis]).replace("\N{NO-BREAK SPACE}", " ")
-    return profile, to_text(profile, findings, width=140), page, document
+    return profile, trace_to_text(profile, findings, width=140), page, document
 
 
 def withheld(profile: Profile) -> set[str]:

@@ -7,7 +7,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import sentence
 from pinprof.trace import read_trace
 
@@ -74,7 +74,7 @@ def test_where_the_gpu_begins_after_the_host_has_ended_no_limit_and_no_idle_time
 
 def test_the_report_says_for_how_long_the_gpu_works(tmp_path: Path) -> None:
     analysis = analyse(read_trace(apart().write(tmp_path / "trace.json")))
-    text = to_text(analysis.profile, analysis.findings, width=140)
+    text = trace_to_text(analysis.profile, analysis.findings, width=140)
     assert "1.00 ms  GPU work: 100 % of the time from its first work to its last, as traced" in text
     assert "what the host launches" not in text
     assert "the GPU works for 1.00 ms, 100 % of the time" in sentence(analysis.profile, analysis.findings.verdict)

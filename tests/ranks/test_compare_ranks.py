@@ -12,7 +12,7 @@ from trace_builder import TraceBuilder
 from pinprof.measurement.known import Known
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
-from pinprof.report.job.text import to_text
+from pinprof.report.job.text import job_to_text
 from pinprof.trace import read_trace
 
 RECORDED = TRACES / "ranks"
@@ -237,6 +237,6 @@ def test_ranks_recorded_at_different_steps_are_said_to_be(tmp_path: Path) -> Non
     parts = [
         measure_rank(read_trace(builder.write(tmp_path / f"rank{place}.json"))) for place, builder in enumerate(ranks)
     ]
-    text = to_text(compare_ranks(parts), parts)
+    text = job_to_text(compare_ranks(parts), parts)
     assert "recorded at different steps (ranks 0, 2 after 38; rank 1 after 41)" in text
-    assert "different steps" not in to_text(compare_ranks([parts[0], parts[2]]), [parts[0], parts[2]])
+    assert "different steps" not in job_to_text(compare_ranks([parts[0], parts[2]]), [parts[0], parts[2]])

@@ -97,7 +97,7 @@ def disagreements(path: Path, whole: dict[str, Any]) -> list[str]:
     """Return where text, brief and page of a recording say something else than its trace of the JSON report."""
     entry = (analysis_of(path).profile, analysis_of(path).findings)
     short, full = text.to_brief(*entry, width=10_000), full_text_of(path)
-    of_brief = json.loads(brief_json.to_json([entry]))["traces"][0]
+    of_brief = json.loads(brief_json.traces_to_brief_json([entry]))["traces"][0]
     page = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", "", str(page_of(path)))))
     return [
         *_of_sentence(whole["verdict"]["headline"], short, full, of_brief["verdict"]["sentence"], page),

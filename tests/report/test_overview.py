@@ -8,7 +8,7 @@ from recordings import TRACES
 from rich.cells import cell_len
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.overview import common_ends, to_text
+from pinprof.report.overview import common_ends, overview_to_text
 from pinprof.trace import read_trace
 from pinprof.trace.files import trace_files
 
@@ -22,7 +22,7 @@ def analyses() -> list[Analysis]:
 
 
 def lines_of(analyses: list[Analysis], skipped: dict[str, str] | None = None, width: int = 100) -> list[str]:
-    return to_text(analyses, skipped or {}, AGAIN, width=width).splitlines()
+    return overview_to_text(analyses, skipped or {}, AGAIN, width=width).splitlines()
 
 
 def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analyses: list[Analysis]) -> None:

@@ -11,7 +11,7 @@ from pinprof.documents.report import ReportJson
 from pinprof.measurement.figures import FIGURES
 from pinprof.report.scalars import ENDS, NUMBERS, OF_JOB, WORDS, WORDS_OF_JOB, to_logged
 from pinprof.report.schema import to_schema
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 
 PATH = next(path for path in GUIDES if path.stem == "logging")
 GUIDE = PATH.read_text()
@@ -74,7 +74,7 @@ RECORDED = TRACES / "overlap_side_pinned.stack.json.gz"
 
 def document() -> str:
     analysis = analysis_of(RECORDED)
-    return to_json([(analysis.profile, analysis.findings)])
+    return traces_to_json([(analysis.profile, analysis.findings)])
 
 
 def test_a_saving_that_no_replay_tells_is_not_zero() -> None:

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from recordings import ROOT, TRACES
 
 from pinprof.bench.results import from_json
-from pinprof.report.bench.json import to_json
+from pinprof.report.bench.json import bench_to_json
 from pinprof.report.schema import DEFINED, DOCUMENTS, to_schema
 
 GUIDES = ROOT / "pinprof" / "guides"
@@ -114,11 +114,11 @@ def test_every_field_says_what_it_means_in_one_line() -> None:
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("bench*.json")), ids=lambda path: path.name)
 def test_recorded_benches_fit(path: Path) -> None:
-    fitting(to_json(from_json(path.read_bytes(), path.name)))
+    fitting(bench_to_json(from_json(path.read_bytes(), path.name)))
 
 
 def test_a_bench_with_a_failed_experiment_fits() -> None:
-    fitting(to_json(example()))
+    fitting(bench_to_json(example()))
 
 
 # ---------------------------------------------------------------- the command

@@ -12,7 +12,7 @@ from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import sentence
 from pinprof.trace import read_trace
 from pinprof.verdict import UNTOLD
@@ -114,7 +114,7 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
     build(builder)
     analysis = analyse(read_trace(builder.write(folder / "trace.json")))
     page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")
-    return " ".join(to_text(analysis.profile, analysis.findings, width=200).split()), page
+    return " ".join(trace_to_text(analysis.profile, analysis.findings, width=200).split()), page
 
 
 def test_idle_time_around_the_only_work_of_a_step_has_no_other_cause(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_comparison_says_of_what_its_figures_are(build: Build, tmp_path: Path)
     builder = TraceBuilder()
     build(builder)
     side = analyse(read_trace(builder.write(tmp_path / "trace.json")))
-    text = compare_text.to_text(compare(side, side), width=200)
+    text = compare_text.comparison_to_text(compare(side, side), width=200)
     per = side.profile.steps.per
     assert f"Figures, {per}" in text
     assert (per == "per step") == (build is one_kernel)

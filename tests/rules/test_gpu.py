@@ -10,9 +10,9 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.measurement.measure import measure
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import RULES, Finding, find
 from pinprof.trace import Trace, read_trace
 from pinprof.units import duration
@@ -195,12 +195,12 @@ def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels(tmp_path:
     assert finding.severity == "high"
     analysis = analyse(trace)
     for text in (
-        to_text(analysis.profile, analysis.findings),
+        trace_to_text(analysis.profile, analysis.findings),
         Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " "),
     ):
         assert f"{duration(finding.most_ns)} of the GPU's work could run faster" in text
         assert "saves at most" not in text
-    (told,) = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (told,) = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"]
     (told,) = [each for each in told["findings"] if each["rule"] == "PIN701"]
     assert (told["saving_ms"], told["at_most_ms"]) == (None, pytest.approx(0.6, rel=0.1))
 

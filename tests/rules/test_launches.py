@@ -12,7 +12,7 @@ from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 from pinprof.analyses.host_samples import CalledLine, HostSums, Kind, LibraryCall
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.rules import RULES, Findings, find
 from pinprof.trace import Trace, read_trace
 
@@ -575,7 +575,7 @@ def test_a_sampled_line_names_the_library_but_for_imports(tmp_path: Path, import
 
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
     trace = read(looping_optimizer, tmp_path)
-    (told,) = fitting(to_json([(measure(trace), Findings())]))["traces"]
+    (told,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]
     launched = told["launches"]
     assert (launched["per_step"], launched["median_kernel_us"], launched["host_us_per_launch"]) == (30, 2, 30)
     assert [(each["phase"], each["launches"], each["kernel_ms"]) for each in launched["phases"]] == [
@@ -683,7 +683,7 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
 
     trace = read(scene, tmp_path)
     profile = measure(trace)
-    (told,) = fitting(to_json([(profile, find(profile, trace))]))["traces"]
+    (told,) = fitting(traces_to_json([(profile, find(profile, trace))]))["traces"]
     launched = told["launches"]
     assert [(each["name"], each["launches"], each["kernel_ms"]) for each in launched["ops"]] == [
         ("aten::add", 20, 0.04),
@@ -696,5 +696,5 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
 
 
 def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known(tmp_path: Path) -> None:
-    (told,) = fitting(to_json([(measure(read(small_kernels, tmp_path)), Findings())]))["traces"]
+    (told,) = fitting(traces_to_json([(measure(read(small_kernels, tmp_path)), Findings())]))["traces"]
     assert (told["launches"]["modules"], told["launches"]["blockers"]) == ([], None)

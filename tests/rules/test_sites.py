@@ -9,7 +9,7 @@ from one_after_another import one_after_another
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.trace.text import MAX_FOUND, to_text
+from pinprof.report.trace.text import MAX_FOUND, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Saving, savings
@@ -29,7 +29,7 @@ def findings_of(builder: TraceBuilder, folder: Path) -> list[Finding]:
 
 
 def text_of(analysis: Analysis) -> str:
-    return " ".join(to_text(analysis.profile, analysis.findings, width=160).split())
+    return " ".join(trace_to_text(analysis.profile, analysis.findings, width=160).split())
 
 
 def saving_ns(finding: Finding) -> float:

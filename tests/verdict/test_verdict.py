@@ -10,8 +10,8 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import analyse
 from pinprof.measurement.division import OUTSIDE
-from pinprof.report.trace.json import to_json
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.json import traces_to_json
+from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.rules import Findings
 from pinprof.trace import read_trace
@@ -163,7 +163,7 @@ def test_the_causes_between_which_a_trace_cannot_tell_are_named_with_their_range
 
 def test_a_trace_that_cannot_tell_says_between_what_and_how_to_find_out() -> None:
     analysis = analyse(read_trace(TRACES / "ranks" / "sleeping_rank.rank0.after.json.gz"))
-    text = to_text(analysis.profile, analysis.findings, width=1000)
+    text = trace_to_text(analysis.profile, analysis.findings, width=1000)
     assert "collectives run alone for 63 % of it, and the trace cannot tell which costs most: collectives (0 to" in text
     assert "a report on all ranks of the job shows" in text
     assert "pinprof run SCRIPT measures the step" in text
@@ -172,7 +172,7 @@ def test_a_trace_that_cannot_tell_says_between_what_and_how_to_find_out() -> Non
 def test_copies_that_cost_by_the_waits_behind_them_are_said_to_be_awaited(tmp_path: Path) -> None:
     findings = findings_of(awaiting_copies, tmp_path)
     assert (findings.verdict.cause, findings.verdict.awaited) == ("copy", 10)
-    text = to_text(analyse(read_trace(tmp_path / "trace.json")).profile, findings, width=1000)
+    text = trace_to_text(analyse(read_trace(tmp_path / "trace.json")).profile, findings, width=1000)
     assert "the GPU has no work while the host waits after each of 10 copies to it, which costs" in text
     assert findings_of(copying, tmp_path).verdict.awaited == 0  # its copy takes 480 of 490 us
 
@@ -198,8 +198,8 @@ def test_the_pause_costs_what_it_takes(tmp_path: Path) -> None:
 def test_a_trace_without_steps_has_no_verdict(tmp_path: Path) -> None:
     analysis = analyse(read_trace(without_known_events().write(tmp_path / "empty.json")))
     assert analysis.findings.verdict.cause is None
-    assert "Why the step" not in to_text(analysis.profile, analysis.findings)
-    assert '"cause": null' in to_json([(analysis.profile, analysis.findings)])
+    assert "Why the step" not in trace_to_text(analysis.profile, analysis.findings)
+    assert '"cause": null' in traces_to_json([(analysis.profile, analysis.findings)])
 
 
 def test_a_gpu_that_idles_has_a_finding(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pinprof.outputs import unfinished
 from pinprof.processes import OWN, children_of
 from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.program.user_program import HOME, INSTALLED
-from pinprof.trace.run_log import Times
+from pinprof.trace.run_log import TimesFile
 from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20
@@ -202,7 +202,7 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
 def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
     """Write a file like that of a trace, without events; the log of the run is stored in it later."""
     on_gpu = uses_cuda()
-    times = Times(
+    times = TimesFile(
         pinprof=description,
         delays_ns=delays_ns,
         imported=sorted(set(_imported())),

@@ -145,7 +145,7 @@ def usual_ns(measurement: Measurement, number: int) -> float:
     return usual[len(usual) // 2]
 
 
-def to_text(
+def ab_to_text(
     measurement: Measurement,
     recorded: Recorded | None,
     remarks: Sequence[str],

@@ -20,7 +20,7 @@ class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="p
     advice: Annotated[Sequence[Advice], doc("what to do")]
 
 
-def to_json(bench: Bench) -> str:
+def bench_to_json(bench: Bench) -> str:
     """Return the bench as JSON text that `results.from_json` reads again."""
     of_bench = {"refused": refused(bench), "verdicts": verdicts(bench), "advice": advice(bench)}
     return by_line(filled(BenchDocument, bench, link=bench.machine.link, **of_bench)) + "\n"

@@ -96,7 +96,7 @@ def outcome_of(verdict: ClaimVerdict) -> Styled:
     return Styled(OUTCOMES[verdict.outcome], verdict.outcome)
 
 
-def to_text(bench: Bench, *, width: int = 100, color: bool = False, recorded: bool = False) -> str:
+def bench_to_text(bench: Bench, *, width: int = 100, color: bool = False, recorded: bool = False) -> str:
     """Return the bench as text for a terminal of this width; `recorded` marks one that comes with pinprof."""
     return laid_out(_paragraphs(bench, recorded=recorded), width=width, color=color)
 

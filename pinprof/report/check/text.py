@@ -22,7 +22,7 @@ INDENT = 14
 WHY_INDENT = 4
 
 
-def to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False) -> str:
+def check_to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False) -> str:
     """Return the check of the traces as text for a terminal of this width, with ANSI colours if asked for."""
     return laid_out(_text(checked), width=width, color=color)
 

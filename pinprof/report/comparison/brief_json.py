@@ -72,13 +72,13 @@ class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.comp
     cannot_tell: Annotated[Sequence[Words], doc("what is not compared, and what the traces lack")]
 
 
-def to_json(comparison: Comparison) -> str:
+def comparison_to_brief_json(comparison: Comparison) -> str:
     """Return the brief as JSON text of at most `MOST_BYTES`; an id is a JSON Pointer into the whole comparison."""
     document = whole.compared(comparison)
-    return encoded_within(MOST_BYTES, (_brief(comparison, document, room) for room in ROOMS))
+    return encoded_within(MOST_BYTES, (_document(comparison, document, room) for room in ROOMS))
 
 
-def _brief(comparison: Comparison, document: whole.Compare, room: int) -> CompareBrief:
+def _document(comparison: Comparison, document: whole.Compare, room: int) -> CompareBrief:
     of_step = [place for place, figure in enumerate(document.figures) if not place or figure.within_noise is False]
     waits, copies = differing(comparison.waits), differing(comparison.copies)
     findings = differing(comparison.findings)

@@ -181,7 +181,7 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     findings_reason: WhyNot
 
 
-def to_json(comparison: Comparison) -> str:
+def comparison_to_json(comparison: Comparison) -> str:
     """Return the comparison as JSON text; differences are after less before."""
     return encoded(compared(comparison))
 

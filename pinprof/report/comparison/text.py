@@ -26,7 +26,7 @@ LABEL = 12
 """Columns before a bar, for its name."""
 
 
-def to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
+def comparison_to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
     """Return the full comparison as text for a terminal of this width, with ANSI colours if asked for."""
     return laid_out(_full(comparison), width=width, color=color)
 

@@ -69,7 +69,7 @@ class FixJson(Saved, kw_only=True, tag_field="schema", tag="pinprof.fix/1"):
     backups: Annotated[Sequence[str], doc("the copies of them that --backup made")]
 
 
-def to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
+def fix_to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
     """Return the changes for a trace, what is not changed, and which files were written."""
     step_ns = profile.step_ns
     document = FixJson(

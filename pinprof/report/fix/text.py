@@ -21,7 +21,7 @@ NOT_BY_PINPROF = (
 )
 
 
-def to_text(patches: Patches, profile: Profile) -> bytes:
+def fix_to_text(patches: Patches, profile: Profile) -> bytes:
     """Return the changes with their diffs, which have the bytes of the files; then what is not changed."""
     parts = ["\n".join(_head(patches, profile)).encode() + b"\n"]
     parts += [

@@ -42,7 +42,7 @@ NARROW = 104
 """Columns of a terminal in which the table of ranks stands closer."""
 
 
-def to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
+def job_to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
     """Return what the ranks of a job show side by side as text for a terminal of this width."""
     return laid_out(_full(ranks, parts, width), width=width, color=color)
 

@@ -64,7 +64,7 @@ class BriefedTrace(NamedTuple):
         return f"/traces/{self.place}"
 
 
-def to_json(
+def traces_to_brief_json(
     entries: Sequence[tuple[Profile, Findings]],
     ranks: Ranks | None = None,
     code: Code = PLAIN,

@@ -18,7 +18,7 @@ TIMES = ("idle", "compute", "other", "overlapped comm.", "launches", "longer tha
 LATE = f"start over {LATE_US} us late"
 
 
-def to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: bool = False) -> str:
+def hta_to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: bool = False) -> str:
     """Return HTA's figures on traces as text for a terminal of this width."""
     return laid_out(in_terminal(_section(breakdowns)), width=width, color=color)
 

@@ -38,7 +38,9 @@ Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
 
-def to_json(entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None) -> str:
+def traces_to_json(
+    entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None
+) -> str:
     """Return the report on the traces as JSON text; fields that nothing filled are null or empty.
 
     `ranks` compares the traces if they are the ranks of one job; `hta` holds HTA's figures on them, by path.

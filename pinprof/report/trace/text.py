@@ -59,7 +59,7 @@ LEAST_CODE = 24
 """Characters of a line of code that tell it; with less room it stands below its place."""
 
 
-def to_text(
+def trace_to_text(
     profile: Profile,
     findings: Findings,
     *,

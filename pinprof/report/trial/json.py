@@ -123,7 +123,7 @@ class Try(Document, kw_only=True, tag_field="schema", tag="pinprof.try/1"):
     backups: Annotated[Sequence[str], doc("the copies of them that --backup made")]
 
 
-def to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
+def trial_to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
     """Return all that was shown as JSON text."""
     step_ns, checked = certificate.analysis.profile.step_ns, certificate.checked
     diffs = {id(patch.mend): patch.diff for patch in certificate.patches.patches}

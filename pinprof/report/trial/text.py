@@ -209,7 +209,7 @@ def milliseconds(certificate: Certificate, number: int) -> float | None:
     return None if certificate.measurement is None else usual_ns(certificate.measurement, number) / NS_PER_MS
 
 
-def to_text(certificate: Certificate) -> bytes:
+def trial_to_text(certificate: Certificate) -> bytes:
     """Return the patch, why the rest is not changed, the certificate, and the verdict in the last line.
 
     The diffs of a patch that is not proven stand behind a # too, so that nobody applies them by a pipe.

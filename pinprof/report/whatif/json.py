@@ -98,7 +98,7 @@ class Verify(Predicted, tag_field="schema", tag="pinprof.verify/1"):
     new_waits: Annotated[Sequence[WaitJson], doc("waits that only the trace after has")]
 
 
-def to_json(
+def prediction_to_json(
     ranks: Sequence[tuple[Trace, Sequence[OptionChange]]],
     prediction: Prediction,
     named: Sequence[tuple[str, str, Prediction]] | None = None,

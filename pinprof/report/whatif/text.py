@@ -45,7 +45,9 @@ SPEEDS = {
 """Options that change no single thing: whose speed they are, and what they assume."""
 
 
-def to_text(ranks: Sequence[RankChanges], prediction: Prediction, *, width: int = 100, color: bool = False) -> str:
+def prediction_to_text(
+    ranks: Sequence[RankChanges], prediction: Prediction, *, width: int = 100, color: bool = False
+) -> str:
     """Return a prediction as text for a terminal of this width, with ANSI colours if asked for.
 
     `ranks` are the traces that were replayed together, each with what changes in it.

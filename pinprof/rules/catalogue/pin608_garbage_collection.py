@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits, Stop
+from pinprof.prediction.edits import Edits, NotedPauses
 from pinprof.rules.launching import collecting
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
@@ -69,10 +69,10 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     )
 
 
-def _stop(of: Collections, steps: int) -> Stop:
+def _stop(of: Collections, steps: int) -> NotedPauses:
     """Return a generation's collections as pauses; of several in a step all together."""
     per_step = min(of.count / steps, 1.0)
-    return Stop(of.ns / (per_step * steps), per_step)
+    return NotedPauses(of.ns / (per_step * steps), per_step)
 
 
 def _ranks(details: Details) -> str:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json
-from pinprof.report.bench.json import to_json
-from pinprof.report.bench.view import to_text
+from pinprof.report.bench.json import bench_to_json
+from pinprof.report.bench.view import bench_to_text
 
 HOSTILE = "\x1b[31mout of\nmemory"
 
@@ -22,61 +22,61 @@ def flat(text: str) -> str:
 
 
 def test_a_bench_reads_as_kept(golden: Callable[[str, str], None]) -> None:
-    golden("bench.txt", to_text(example(), width=110))
+    golden("bench.txt", bench_to_text(example(), width=110))
 
 
 def test_recorded_results_are_marked_as_such() -> None:
     mark = "Recorded on an NVIDIA H200, 2026-09-30; not this machine."
-    assert mark in to_text(example(), recorded=True)
-    assert mark not in to_text(example())
+    assert mark in bench_to_text(example(), recorded=True)
+    assert mark not in bench_to_text(example())
 
 
 def test_no_results_at_all_are_said() -> None:
-    text = to_text(BenchBuilder().build())
+    text = bench_to_text(BenchBuilder().build())
     assert "Not run" in text
     assert "E1, E2" in text
     assert "What to do" not in text
 
 
 def test_only_what_ran_is_shown() -> None:
-    text = to_text(BenchBuilder().add("E1", ms("pageable.to", 0.4), ms("pinned.to", 0.1)).build())
+    text = bench_to_text(BenchBuilder().add("E1", ms("pageable.to", 0.4), ms("pinned.to", 0.1)).build())
     assert "E1 pinning_cost" in text
     assert "six_strategies" not in text
     assert "E2, E3" in text
 
 
 def test_published_figures_of_other_sizes_stand_beside_nothing() -> None:
-    text = flat(to_text(BenchBuilder().add("E3", ms("pinned, blocking", 63), sizes={"tensors": 200}).build()))
+    text = flat(bench_to_text(BenchBuilder().add("E3", ms("pinned, blocking", 63), sizes={"tensors": 200}).build()))
     assert "315 ms" not in text
     assert "published: figures for tensors 1,000" in text
 
 
 def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
     bench = BenchBuilder(replace(H200, gpu=HOSTILE)).add("E1", problem=HOSTILE).build()
-    assert "\x1b" not in to_text(bench, recorded=True)
+    assert "\x1b" not in bench_to_text(bench, recorded=True)
 
 
 WILD = BenchBuilder().add("E13", gbps("HtoD pinned", 4096, 1), gbps("HtoD pinned", 1 << 30, 54, 13, 207)).build()
 
 
 def test_a_rate_that_is_not_used_is_marked_and_the_reason_told() -> None:
-    text = flat(to_text(WILD))
+    text = flat(bench_to_text(WILD))
     assert "1.00 GiB 54.0 GB/s (13.0 GB/s to 207 GB/s) (not used)" in text
     assert "4.00 KiB 1.00 GB/s ±1 %" in text
     assert text.count("(not used)") == 1
     assert "not used: the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s" in text
-    assert "not used" not in flat(to_text(example()))
+    assert "not used" not in flat(bench_to_text(example()))
 
 
 def test_programs_read_which_rates_are_not_used() -> None:
-    (found,) = fitting(to_json(WILD))["refused"]
+    (found,) = fitting(bench_to_json(WILD))["refused"]
     assert (found["number"], found["figure"], found["size"]) == ("E13", "HtoD pinned", 1 << 30)
     assert found["text"].startswith("the rounds differ too much")
-    assert fitting(to_json(example()))["refused"] == []
+    assert fitting(bench_to_json(example()))["refused"] == []
 
 
 def test_programs_read_figures_verdicts_and_advice() -> None:
-    document = fitting(to_json(example()))
+    document = fitting(bench_to_json(example()))
     assert document["schema"] == "pinprof.bench/1"
     assert document["link"]["theoretical"] == pytest.approx(63.0, rel=1e-3)
     verdict = document["verdicts"][0]
@@ -89,5 +89,5 @@ def test_programs_read_figures_verdicts_and_advice() -> None:
 
 
 def test_the_json_can_be_read_again() -> None:
-    written = to_json(example())
-    assert to_json(from_json(written.encode(), "bench.json")) == written
+    written = bench_to_json(example())
+    assert bench_to_json(from_json(written.encode(), "bench.json")) == written

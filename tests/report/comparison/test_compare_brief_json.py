@@ -9,8 +9,8 @@ from recordings import TRACES, analysis_of
 
 from pinprof.comparison import Comparison, compare
 from pinprof.document import pointed_at
-from pinprof.report.comparison.brief_json import MOST_BYTES, to_json
-from pinprof.report.comparison.json import to_json as to_whole_json
+from pinprof.report.comparison.brief_json import MOST_BYTES, comparison_to_brief_json
+from pinprof.report.comparison.json import comparison_to_json
 
 KINDS = ("figures", "waits", "copies", "findings")
 
@@ -30,8 +30,8 @@ def compared(before: str, after: str) -> Comparison:
 )
 def test_a_brief_is_small_and_has_what_changed(before: str, after: str) -> None:
     made = compared(before, after)
-    text = to_json(made)
-    brief, whole = fitting(text), json.loads(to_whole_json(made))
+    text = comparison_to_brief_json(made)
+    brief, whole = fitting(text), json.loads(comparison_to_json(made))
     assert len(text.encode()) <= MOST_BYTES
     assert brief["verdict"] == whole["verdict"]
     for kind in KINDS:
@@ -47,7 +47,7 @@ def test_a_brief_is_small_and_has_what_changed(before: str, after: str) -> None:
 
 
 def test_a_trace_compared_with_itself_changed_nothing() -> None:
-    brief = fitting(to_json(compared("clean", "clean")))
+    brief = fitting(comparison_to_brief_json(compared("clean", "clean")))
     assert [len(brief[kind]) for kind in KINDS] == [1, 0, 0, 0]
     assert brief["figures"][0]["name"] == "step_ms"
     assert brief["more_changes"] == 0

@@ -12,9 +12,9 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison, compare
-from pinprof.report.comparison.json import to_json
+from pinprof.report.comparison.json import comparison_to_json
 from pinprof.report.comparison.page import to_html, typical_step
-from pinprof.report.comparison.text import to_brief, to_text
+from pinprof.report.comparison.text import comparison_to_text, to_brief
 from pinprof.report.comparison.words import verdict
 from pinprof.trace import read_trace
 from pinprof.units import uncoded
@@ -40,7 +40,7 @@ def recorded(name: str) -> Analysis:
 def shown(before: Analysis, after: Analysis) -> tuple[Comparison, str, Page]:
     """Return a comparison, its text and its page."""
     made = compare(before, after)
-    return made, to_text(made, width=WIDTH), Page(to_html(before, after, made))
+    return made, comparison_to_text(made, width=WIDTH), Page(to_html(before, after, made))
 
 
 def host_alone(folder: Path) -> Analysis:
@@ -54,7 +54,7 @@ def host_alone(folder: Path) -> Analysis:
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
     made = compare(recorded(before), recorded(after))
-    golden(f"compare-{before}-{after}.txt", to_text(made, width=WIDTH))
+    golden(f"compare-{before}-{after}.txt", comparison_to_text(made, width=WIDTH))
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
@@ -73,7 +73,7 @@ def test_a_short_comparison_of_the_host_alone_has_no_bars(tmp_path: Path) -> Non
 
 def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     made = compare(host_alone(tmp_path), recorded("clean"))
-    golden("compare-host-alone.txt", to_text(made, width=WIDTH))
+    golden("compare-host-alone.txt", comparison_to_text(made, width=WIDTH))
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
@@ -89,7 +89,7 @@ def test_the_page_says_what_the_terminal_says(before: str, after: str) -> None:
 
 def test_programs_read_the_same_numbers() -> None:
     made = compare(recorded("pageable_blocking"), recorded("prefetch"))
-    document = fitting(to_json(made))
+    document = fitting(comparison_to_json(made))
     assert document["schema"] == "pinprof.compare/1"
     assert document["verdict"] == "faster"
     step = document["figures"][0]
@@ -110,7 +110,7 @@ def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:
     made, text, page = shown(empty, empty)
     assert "cannot be compared" in text
     assert page.misnested == []
-    assert fitting(to_json(made))["verdict"] == "unknown"
+    assert fitting(comparison_to_json(made))["verdict"] == "unknown"
 
 
 def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> None:

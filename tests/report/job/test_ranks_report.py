@@ -19,11 +19,11 @@ from pinprof.ranks.rank import RankPart, Ranks, Traffic, measure_rank
 from pinprof.report.charts.chart import Chart, shown
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines, ranks_chart
 from pinprof.report.job.page import to_html
-from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, to_brief, to_text
+from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, job_to_text, to_brief
 from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks, nobody, numbers, spread
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
-from pinprof.report.trace.text import to_text as console_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import Finding, Findings
 from pinprof.trace import Trace, read_trace
 from pinprof.units import duration
@@ -128,7 +128,7 @@ def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
 
 def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 4, slowest=2)
-    document = fitting(to_json([], compare_ranks(parts)))["ranks"]
+    document = fitting(traces_to_json([], compare_ranks(parts)))["ranks"]
     assert document["shown_rank"] == 2
     assert document["spread"] == {"least_ms": 0.9828, "median_ms": 0.9828, "most_ms": 0.9828}
     assert document["rows"][2]["idle"] == [{"cause": "sync_bubble", "time_ms": 0.77}]
@@ -142,7 +142,7 @@ def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) ->
     assert (pageable["family"], explicit["family"]) == ("copies", "waits")
     (site,) = pageable["sites"]
     assert (site["cost_ms"], site["saving_ms"], site["ranks"]) == (0.675, pageable["saving_ms"], [0, 1, 2, 3])
-    assert fitting(to_json([], compare_ranks([])))["ranks"]["spread"] is None
+    assert fitting(traces_to_json([], compare_ranks([])))["ranks"]["spread"] is None
 
 
 def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
     assert (shared.ranks, shared.finding.evidence.cost_ns, apart.ranks) == ((0, 1), 55, (2,))
     sites = [(each.site.evidence.function, each.site.evidence.cost_ns, each.ranks) for each in shared.sites]
     assert sites == [("b", 50, (0, 1)), ("a", 30, (0,)), ("c", 5, (1,))]
-    text = " ".join(to_text(ranks, parts, width=140).split())
+    text = " ".join(job_to_text(ranks, parts, width=140).split())
     assert "ranks 0, 1 `torch.cuda.synchronize()` waits for the GPU (PIN210) b and 2 more sites" in text
 
 
@@ -181,7 +181,7 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
 @pytest.mark.parametrize("width", [80, 100])
 def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, width: int) -> None:
     parts, _ = job(tmp_path, MANY, slowest=SLOW)
-    lines = to_text(compare_ranks(parts), parts, width=width).splitlines()
+    lines = job_to_text(compare_ranks(parts), parts, width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) <= 61
     assert lines[lines.index("Why the step takes so long") + 1].startswith(f"On rank {SLOW}, ")
@@ -197,12 +197,12 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
 
 def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
-    text = to_text(compare_ranks(parts), parts)
+    text = job_to_text(compare_ranks(parts), parts)
     assert "No rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
     one = [replace(parts[0], alone_ns=None), *parts[1:]]
-    assert "317 µs; for 1 other that is unknown" in to_text(compare_ranks(one), one, width=140)
+    assert "317 µs; for 1 other that is unknown" in job_to_text(compare_ranks(one), one, width=140)
     none = [replace(part, alone_ns=None) for part in parts]
-    text = to_text(compare_ranks(none), none)
+    text = job_to_text(compare_ranks(none), none)
     assert "No rank holds up" not in text
     assert "The traces do not show what the ranks would need alone" in text
 
@@ -215,13 +215,13 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
     assert ranks.slowest_rank is None
     words = "rank 2 may hold up the others: alone it would need 5.50 ms, the others 5.00 ms"
     assert nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 5.10 ms"
-    assert "\nRank 2 may" in to_text(ranks, parts)
+    assert "\nRank 2 may" in job_to_text(ranks, parts)
 
 
 def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 4)
     parts[1:3] = without_stalls(tmp_path, 4)[1:3]
-    text = to_text(compare_ranks(parts), parts)
+    text = job_to_text(compare_ranks(parts), parts)
     assert text.count("launches") == 1
     assert "  - ranks 1, 2: launches: some are lost. Not given: " in text
 
@@ -231,7 +231,7 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
     first = parts[0].findings[0]
     many = [replace(first, evidence=replace(first.evidence, function=f"step{number}")) for number in range(20)]
     parts[0] = replace(parts[0], findings=Findings(many))
-    text = to_text(compare_ranks(parts), parts, width=140)
+    text = job_to_text(compare_ranks(parts), parts, width=140)
     assert sum(line.split()[-5].startswith("step") for line in text.splitlines() if "PIN" in line) == MAX_FINDINGS
     assert "and 10 more" in text
 
@@ -333,7 +333,7 @@ def test_the_rank_shown_below_a_balanced_job_is_the_one_that_needs_longest_alone
     assert compare_ranks(parts).slowest_rank is None
     assert compare_ranks(parts).shown_rank == 2
     below = "Below: the report on rank 2, which needs longest alone, from its own trace."
-    assert below in to_text(compare_ranks(parts), parts)
+    assert below in job_to_text(compare_ranks(parts), parts)
     assert below in Page(page(parts, trace)).text
     parts = [replace(part, alone_ns=None) for part in parts]
     assert compare_ranks(parts).shown_rank == 0
@@ -401,7 +401,7 @@ def test_the_traced_step_stands_before_what_is_part_of_it(tmp_path: Path) -> Non
     parts, trace = job(tmp_path, 2)
     ranks = compare_ranks(parts)
     assert [row.traced_ns for row in ranks.rows] == [1e6, 1e6]
-    assert "rank step alone traced" in " ".join(to_text(ranks, parts).split())
+    assert "rank step alone traced" in " ".join(job_to_text(ranks, parts).split())
     assert "rank step alone traced GPU busy" in Page(page(parts, trace, ranks)).text
 
 
@@ -415,7 +415,7 @@ def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: P
         builder.kernel(start + 500, 90, launch=start + 490)
         builder.kernel(start + 500, 50, launch=start + 495, device=1)
     part = measure_rank(read_trace(builder.write(tmp_path / "rank.json")))
-    assert "GPU 1 is idle for 440 µs after them" in console_text(part.profile, part.findings)
+    assert "GPU 1 is idle for 440 µs after them" in trace_to_text(part.profile, part.findings)
 
 
 def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
         parts[0].profile, parts[0].findings, width=200
     )
     with_rate = replace(ranks, traffic=(Traffic("allreduce", 2.0, 8 * 2**20, 40_000.0, 210.0),))
-    for text in (to_brief(with_rate, parts, width=200), to_text(with_rate, parts, width=200)):
+    for text in (to_brief(with_rate, parts, width=200), job_to_text(with_rate, parts, width=200)):
         assert f"{hidden}; per step allreduce 8.00 MiB, 210 GB/s on the bus".lower() in text.lower()
     table = " ".join(Page(page(parts, traces[0], with_rate)).text.split())
     assert "Bus: the bandwidth of a rank's link in that time" in table

@@ -17,7 +17,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
 from pinprof.report.trace.actions import next_command, to_do
-from pinprof.report.trace.text import to_brief, to_text
+from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.trace import read_trace
 
 WIDTH = 100
@@ -54,7 +54,7 @@ def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], 
     golden(f"brief-{name.replace('/', '-')}.txt", text)
     assert len(text.splitlines()) <= 31
     assert max(map(len, text.splitlines())) <= WIDTH
-    full = to_text(analysis.profile, analysis.findings, width=WIDTH, rows=None)
+    full = trace_to_text(analysis.profile, analysis.findings, width=WIDTH, rows=None)
     assert not [code for code in CODES if code in text + full]
 
 

@@ -17,8 +17,8 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
 from pinprof.report.source import Code
-from pinprof.report.trace.brief_json import MOST_BYTES, to_json
-from pinprof.report.trace.json import to_json as to_whole_json
+from pinprof.report.trace.brief_json import MOST_BYTES, traces_to_brief_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import sentence
 from pinprof.rules import RULES
 from pinprof.trace import read_trace
@@ -32,7 +32,7 @@ SAMPLES = host_profile(
 
 
 def brief_of(analysis: Analysis, **options: Any) -> Any:
-    text = to_json([(analysis.profile, analysis.findings)], **options)
+    text = traces_to_brief_json([(analysis.profile, analysis.findings)], **options)
     assert len(text.encode()) <= MOST_BYTES
     return fitting(text)
 
@@ -53,7 +53,7 @@ def ids(part: Any) -> Iterator[str]:
 def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> None:
     analysis = analysis_of(path)
     brief = brief_of(analysis)["traces"][0]
-    whole = json.loads(to_whole_json([(analysis.profile, analysis.findings)]))
+    whole = json.loads(traces_to_json([(analysis.profile, analysis.findings)]))
     assert all(pointed_at(whole, each) is not None for each in ids(brief))
     for finding in brief["findings"]:
         same = pointed_at(whole, finding["id"])
@@ -114,7 +114,7 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     ]
     assert lines[1]["spent"] == "In the DataLoader"
     assert lines[1]["do"].startswith("More workers")
-    whole = json.loads(to_whole_json([(analysis.profile, analysis.findings)]))
+    whole = json.loads(traces_to_json([(analysis.profile, analysis.findings)]))
     assert [pointed_at(whole, each["id"])["share"] for each in lines] == [0.6, 0.3, 0.1]
 
 
@@ -137,7 +137,7 @@ def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
 
 def test_more_traces_than_have_room_are_counted() -> None:
     part = rank_part_of(TRACES / "loss_item_host_work.stack.json.gz")
-    text = to_json([(part.profile, part.findings)] * 40)
+    text = traces_to_brief_json([(part.profile, part.findings)] * 40)
     brief = fitting(text)
     assert len(text.encode()) <= MOST_BYTES
     assert len(brief["traces"]) >= 2

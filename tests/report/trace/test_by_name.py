@@ -11,9 +11,9 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.cli import main
 from pinprof.report.tables.fragment import grids_of
 from pinprof.report.trace.by_name import FEW, kernel_label
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.trace import read_trace
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
@@ -46,14 +46,14 @@ def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
 
 def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
     analysis = analysed(builder, folder)
-    (trace,) = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (trace,) = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"]
     assert isinstance(trace, dict)
     return trace
 
 
 def text(builder: TraceBuilder, folder: Path, rows: int | None = FEW) -> str:
     analysis = analysed(builder, folder)
-    return to_text(analysis.profile, analysis.findings, rows=rows, width=160)
+    return trace_to_text(analysis.profile, analysis.findings, rows=rows, width=160)
 
 
 def row_of(report: str, name: str) -> list[str]:
@@ -241,5 +241,5 @@ def test_without_complete_steps_there_are_no_sums(tmp_path: Path) -> None:
         builder.kernel(start + 20, 10, launch=start + 10)
     analysis = analysed(builder, tmp_path)
     steps = replace(analysis.profile.steps, count=0)
-    (trace,) = fitting(to_json([(replace(analysis.profile, steps=steps), analysis.findings)]))["traces"]
+    (trace,) = fitting(traces_to_json([(replace(analysis.profile, steps=steps), analysis.findings)]))["traces"]
     assert (trace["kernels"], trace["kernel_sums"], trace["ops"], trace["op_sums"]) == ([], None, [], None)

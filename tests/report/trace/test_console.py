@@ -11,7 +11,7 @@ from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.measurement.measure import measure
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import Findings, find
 from pinprof.trace import read_trace
 
@@ -27,7 +27,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def text_of(path: Path, **options: Any) -> str:
     trace = read_trace(path)
     profile = measure(trace)
-    return to_text(profile, find(profile, trace), **{"width": WIDTH, **options}).replace(f"{path.parent}/", "")
+    return trace_to_text(profile, find(profile, trace), **{"width": WIDTH, **options}).replace(f"{path.parent}/", "")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_no_replay_can_tell_shows_its_cost_and_says_so(tmp_path: Path) -> N
     trace = read_trace(copying_trace(tmp_path))
     profile = measure(trace)
     finding, *_ = find(profile, trace)
-    text = to_text(profile, Findings([replace(finding, saving=None)]))
+    text = trace_to_text(profile, Findings([replace(finding, saving=None)]))
     assert " of idle GPU or exposed copies: PIN101" in text
     assert "together" not in text
 

@@ -7,9 +7,9 @@ from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.trace import read_trace
 
 
@@ -33,11 +33,11 @@ def analysed(folder: Path, waits: list[dict[str, Any]], steps: int = 100) -> Ana
 
 
 def text_of(analysis: Analysis) -> str:
-    return to_text(analysis.profile, analysis.findings, width=160)
+    return trace_to_text(analysis.profile, analysis.findings, width=160)
 
 
 def syncs(analysis: Analysis) -> dict[str, Any]:
-    found: dict[str, Any] = fitting(to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
+    found: dict[str, Any] = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
     return found
 
 
@@ -74,7 +74,7 @@ def test_a_line_that_waits_in_every_step_is_not_outside_of_the_recorded_steps(tm
     assert "outside of the recorded steps" not in text
     assert "outside of the recorded steps" not in to_html([analysis])
     assert [each["every"] for each in syncs(analysis)["seen_elsewhere"]] == [1]
-    brief = to_text(analysis.profile, analysis.findings, width=160)
+    brief = trace_to_text(analysis.profile, analysis.findings, width=160)
     assert "outside of the recorded steps" not in brief
 
 

@@ -7,7 +7,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import FirstAction, advice
 from pinprof.trace import Trace, read_trace
 from pinprof.verdict import LIMITS
@@ -46,7 +46,7 @@ def said(trace: Trace) -> tuple[FirstAction, str, str]:
     analysis = analyse(trace)
     profile, findings = analysis.profile, analysis.findings
     page = Page(to_html([analysis])).text
-    text = " ".join(to_text(profile, findings).split())
+    text = " ".join(trace_to_text(profile, findings).split())
     return advice(profile, findings), text, page.replace("\N{NO-BREAK SPACE}", " ")
 
 

@@ -13,7 +13,7 @@ from trace_builder import TraceBuilder
 from pinprof.notebook import Report, analyze
 from pinprof.report.flame import host_flame, icicle
 from pinprof.report.trace import text
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
@@ -52,7 +52,7 @@ def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: f
 
 
 def of_json(shown: Report) -> Any:
-    return fitting(to_json([(shown.profile, shown.analysis.findings)]))["traces"][0]["host_profile"]
+    return fitting(traces_to_json([(shown.profile, shown.analysis.findings)]))["traces"][0]["host_profile"]
 
 
 def test_a_host_bound_step_lists_the_lines_of_the_program(tmp_path: Path) -> None:

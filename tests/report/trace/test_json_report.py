@@ -9,7 +9,7 @@ from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.measurement.measure import measure
-from pinprof.report.trace.json import to_json
+from pinprof.report.trace.json import traces_to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
 
@@ -42,7 +42,7 @@ def document_of(*paths: Path) -> dict[str, Any]:
         trace = read_trace(path)
         profile = measure(trace)
         entries.append((profile, find(profile, trace)))
-    document: dict[str, Any] = fitting(to_json(entries))
+    document: dict[str, Any] = fitting(traces_to_json(entries))
     return document
 
 

@@ -16,7 +16,7 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import SMALLEST, bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
-from pinprof.report.trace.text import to_text
+from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.waits import surprises
 from pinprof.report.view import Fact
 from pinprof.rules import Findings
@@ -189,7 +189,7 @@ def test_of_several_gpus_the_busiest_is_shown_and_named(tmp_path: Path) -> None:
         "idle on GPU 0",
         "host stalls",
     ]
-    text = " ".join(to_text(profile, Findings()).split())
+    text = " ".join(trace_to_text(profile, Findings()).split())
     assert "GPU 1 kernels 2 %, exposed copies 0 %, idle 98 % of it" in text
 
 

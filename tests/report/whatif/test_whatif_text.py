@@ -42,7 +42,7 @@ def kept(text: str) -> str:
     ],
 )
 def test_a_prediction_reads_as_kept(name: str, scenario: Scenario, golden: Callable[[str, str], None]) -> None:
-    golden(f"whatif-{name}.txt", kept(whatif_text.to_text(*predicted(name, scenario), width=WIDTH)))
+    golden(f"whatif-{name}.txt", kept(whatif_text.prediction_to_text(*predicted(name, scenario), width=WIDTH)))
 
 
 def test_a_trace_without_steps_saves_of_the_trace(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_trace_without_steps_saves_of_the_trace(tmp_path: Path) -> None:
     builder.kernel(2010, 500, launch=2000)
     trace, scenario = read_trace(builder.write(tmp_path / "trace.json")), Scenario(host_speed=2.0)
     made = predict(trace, scenario)
-    text = whatif_text.to_text([(trace, changes_of(details_of(trace), scenario))], made, width=WIDTH)
+    text = whatif_text.prediction_to_text([(trace, changes_of(details_of(trace), scenario))], made, width=WIDTH)
     assert "of the trace" in text
     assert "of the step" not in text
     assert "of the trace" in whatif_text.to_overview([trace], made, [("faster", "--host-speed 2", made)], width=WIDTH)
@@ -82,7 +82,9 @@ def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[s
 
 
 def test_the_names_are_those_that_scripts_rely_on() -> None:
-    document = fitting(whatif_json.to_json(*predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0))))
+    document = fitting(
+        whatif_json.prediction_to_json(*predicted("pageable_blocking", Scenario(pin=True, pinned_gbps=40.0)))
+    )
     assert document["schema"] == "pinprof.whatif/1"
     assert document.keys() >= CONTRACT
     assert document["scenario"]["pinned_gbps"] == 40
@@ -105,7 +107,7 @@ def test_agents_and_the_guide_have_every_option_of_a_scenario() -> None:
 
 def test_an_option_that_changes_nothing_says_so() -> None:
     scenario = replace(EVERYTHING, cuda_graph=None)  # any step launches something
-    text = whatif_text.to_text(*predicted("clean", scenario))
+    text = whatif_text.prediction_to_text(*predicted("clean", scenario))
     for option in set(OPTIONS) - {"cuda_graph", "fused_optimizer"}:
         assert OPTIONS[option].none in text
     assert "no measurable change" in text
