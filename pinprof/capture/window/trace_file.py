@@ -211,7 +211,7 @@ def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequen
         gpu_free=_gpu_free() if on_gpu else 1.0,
     )
     with as_capture_error("the times could not be written"), trace_file(path, "wb") as file:
-        file.write(msgspec.json.encode(times))
+        file.write(msgspec.json.encode(times, enc_hook=str))  # torch.__version__ is not a plain str
 
 
 def _gpu_memory() -> float:
