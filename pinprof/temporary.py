@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from pinprof.errors import PinprofError
+
 PREFIX = "pinprof-"
 LOCK = ".pinprof-lock"
 """A file in each folder, on which its maker holds a lock. The kernel frees that when the maker dies, however it dies; a
@@ -18,9 +20,15 @@ process number would mislead where containers share a folder for temporary files
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Give the block a folder `pinprof-NAME-...`, without links in its path; it is removed afterwards."""
-    _remove_dead()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-")).resolve()
+    """Give the block a folder `pinprof-NAME-...`, without links in its path; it is removed afterwards.
+
+    Raises PinprofError if none can be made.
+    """
+    try:
+        _remove_dead()
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-")).resolve()
+    except OSError as error:
+        raise PinprofError(f"no temporary folder can be made ({error.strerror}); TMPDIR names another place") from error
     try:
         with _locked(folder):
             yield folder

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import temporary
+from pinprof.errors import PinprofError
 from pinprof.temporary import LOCK, temporary_folder
 
 MAKER = """
@@ -105,3 +106,9 @@ def test_what_a_program_made_read_only_goes_too(folder: Path, tmp_path: Path) ->
         (place / "linked").symlink_to(tmp_path)
     assert not place.exists()
     assert tmp_path.stat().st_mode & 0o777 == 0o500, "it is the user's"
+
+
+def test_without_a_place_for_it_there_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(PinprofError, match=r"no temporary folder can be made \(No such file"), temporary_folder("ab"):
+        pass

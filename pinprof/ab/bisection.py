@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pinprof.ab.statistics import CANNOT_TELL, SLOWER, Judgement
-from pinprof.errors import MeasureError
+from pinprof.errors import MeasureError, PinprofError
 
 Compare = Callable[[str, str], Judgement]
 """Returns how a revision compares with the good one (the first). Raises MeasureError where it cannot be measured."""
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempt:
     """A revision that was looked at; `judgement` is None if it did not run, and `why`."""
 
     commit: str
@@ -24,7 +24,7 @@ class Bisection:
     """What a search found: the slow revision is among `suspects`, the oldest first; one if it is certain."""
 
     suspects: tuple[str, ...]
-    tried: tuple[Tried, ...]
+    tried: tuple[Attempt, ...]
     why: str
     """Why it ended without a single revision; empty if it found it."""
     ratio: Judgement | None
@@ -36,19 +36,19 @@ class Bisection:
         return self.suspects[0] if len(self.suspects) == 1 and not self.why else None
 
 
-def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[Tried, int], None]) -> Bisection:
+def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[Attempt, int], None]) -> Bisection:
     """Return the first of the commits (the oldest first, the last one bad) that is slower than the good revision.
 
     A commit that does not run is left out, and its neighbour is tried. A comparison that cannot tell ends the search:
     half of the suspects would be dropped by chance. `tell` gets each try and how many suspects are left.
     """
-    tried: list[Tried] = []
+    tried: list[Attempt] = []
 
     def judged(commit: str) -> Judgement | None:
         try:
-            tried.append(Tried(commit, compare(good, commit)))
-        except MeasureError as error:
-            tried.append(Tried(commit, None, str(error)))
+            tried.append(Attempt(commit, compare(good, commit)))
+        except PinprofError as error:
+            tried.append(Attempt(commit, None, str(error)))
         return tried[-1].judgement
 
     worst = judged(commits[-1])

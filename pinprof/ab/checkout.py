@@ -6,13 +6,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.ab.copies import copy_folder, copy_git, exclude, git_directory
+from pinprof.ab.copies import CACHES, copy_folder, copy_git, copying, exclude, git_directory
 from pinprof.ab.worker import ProgramVersion
 from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
 from pinprof.temporary import temporary_folder
 
-MADE = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", "build", "dist"}
+MADE = CACHES | {"build", "dist"}
 """Folders that no program reads and that belong to one version."""
 CEILING = "GIT_CEILING_DIRECTORIES"
 
@@ -28,8 +28,8 @@ class Repository:
     def around(cls, folder: Path) -> "Repository":
         """Return the repository of a folder. Raises MeasureError if there is none."""
         try:
-            top = _git(folder, "rev-parse", "--show-toplevel")
-        except MeasureError as error:
+            top = git(folder, "rev-parse", "--show-toplevel")
+        except GitError as error:
             raise MeasureError(
                 f"{folder}: not in a git repository ({error}); compare two commands: --against 'python other.py'"
             ) from error
@@ -38,50 +38,50 @@ class Repository:
     def commit(self, revision: str) -> str:
         """Return the commit of a revision. Raises MeasureError if there is none."""
         try:
-            return _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        except MeasureError as error:
-            shallow = _git(self.top, "rev-parse", "--is-shallow-repository") == "true"
+            return git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except GitError as error:
+            shallow = git(self.top, "rev-parse", "--is-shallow-repository") == "true"
             way = "; this clone is shallow: fetch more of it (in actions/checkout: fetch-depth: 0)" if shallow else ""
             raise MeasureError(f"{revision}: git knows no such revision{way}") from error
 
     def short(self, commit: str) -> str:
         """Return the short form of a commit."""
-        return _git(self.top, "rev-parse", "--short", commit)
+        return git(self.top, "rev-parse", "--short", commit)
 
     def subject(self, commit: str) -> str:
         """Return the first line of the message of a commit."""
-        return _git(self.top, "show", "--no-patch", "--format=%s", commit)
+        return git(self.top, "show", "--no-patch", "--format=%s", commit)
 
     def between(self, good: str, bad: str) -> list[str]:
         """Return the commits after the good one up to the bad one, the oldest first."""
-        return _git(self.top, "rev-list", "--reverse", "--first-parent", f"{good}..{bad}").split()
+        return git(self.top, "rev-list", "--reverse", "--first-parent", f"{good}..{bad}").split()
 
     def state(self) -> str:
         """Return the commit and the text of all changes of what git knows, not of what programs write."""
         return (
             self.commit("HEAD")
-            + _git(self.top, "status", "--porcelain", "--untracked-files=no")
-            + _git(self.top, "diff", "HEAD")
+            + git(self.top, "status", "--porcelain", "--untracked-files=no")
+            + git(self.top, "diff", "HEAD")
         )
 
     def changed(self, commit: str) -> bool:
         """Return whether the working tree differs from a commit."""
-        return bool(_git(self.top, "diff", "--name-only", commit) or self.untracked())
+        return bool(git(self.top, "diff", "--name-only", commit) or self.untracked())
 
     def untracked(self) -> list[str]:
         """Return the files that git does not know and does not ignore."""
-        return _paths(_git(self.top, "ls-files", "--others", "--exclude-standard", "--directory", "-z"))
+        return _paths(git(self.top, "ls-files", "--others", "--exclude-standard", "--directory", "-z"))
 
     def ignored(self) -> list[str]:
         """Return the files and folders that git ignores, as data or results, without caches."""
-        paths = _paths(_git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
+        paths = _paths(git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
         return [
             path for path in paths if not MADE & set(Path(path).parts) and not path.endswith((".pyc", ".egg-info/"))
         ]
 
     def submodules(self) -> list[str]:
         """Return the folders of submodules."""
-        rows = _git(self.top, "ls-files", "--stage", "-z").split("\0")
+        rows = git(self.top, "ls-files", "--stage", "-z").split("\0")
         return [row.partition("\t")[2] for row in rows if row.startswith("160000 ")]
 
     @contextmanager
@@ -94,16 +94,14 @@ class Repository:
         """
         with temporary_folder("ab") as outer:
             place = outer / self.top.name
-            place.mkdir()
-            try:
+            with copying(self.top):
+                place.mkdir()
                 copy_git(self.top / REPOSITORY, place / REPOSITORY)
                 (place / REPOSITORY / "index").unlink(missing_ok=True)  # it is of the working tree
-                _git(place, "checkout", "--quiet", "--force", "--detach", commit, as_the_user=True)
+                git(place, "checkout", "--quiet", "--force", "--detach", commit, as_the_user=True)
                 if patch is not None:
                     apply_patch(place, patch)
                 self._add_others(place)
-            except OSError as error:
-                raise MeasureError(f"{error.filename or self.top}: cannot be copied ({error.strerror})") from error
             yield place
 
     def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> ProgramVersion:
@@ -141,8 +139,8 @@ class Repository:
 def apply_patch(folder: Path, patch: Path) -> None:
     """Apply a unified diff in a folder. Raises MeasureError if it does not fit."""
     try:
-        _git(folder, "apply", "--whitespace=nowarn", str(patch.resolve()), as_the_user=True)
-    except MeasureError as error:
+        git(folder, "apply", "--whitespace=nowarn", str(patch.resolve()), as_the_user=True)
+    except GitError as error:
         raise MeasureError(f"{patch}: the patch does not apply ({error})") from error
 
 
@@ -171,11 +169,3 @@ def _moved_path(top: Path, place: Path) -> dict[str, str]:
 
 def _paths(text: str) -> list[str]:
     return [path for path in text.split("\0") if path]
-
-
-def _git(folder: Path, *words: str, as_the_user: bool = False) -> str:
-    """Return what git prints. Raises MeasureError with its first line if it fails."""
-    try:
-        return git(folder, *words, as_the_user=as_the_user)
-    except GitError as error:
-        raise MeasureError(str(error)) from error

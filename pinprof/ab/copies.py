@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
 from pinprof.temporary import temporary_folder
 
-LEFT_OUT = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
+CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
 """Folders that no program reads."""
 LINKED = {".venv", "venv", "node_modules", "site-packages"}
 """Folders that are not the program's own code."""
@@ -80,7 +80,7 @@ which nothing can do: `--no-verify` passes the hook, and the user's own `pushurl
 
 
 @dataclass
-class _Copying:
+class _Copy:
     """A copy that is being made."""
 
     top: Path
@@ -99,7 +99,7 @@ class _Copying:
         if len(entries) > MOST_ENTRIES:
             raise MeasureError(f"{source}: has {len(entries)} entries beside the program; run it from another folder")
         for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.name not in LEFT_OUT and Path(entry.path) != self.outer:
+            if entry.name not in CACHES and Path(entry.path) != self.outer:
                 with suppress(FileNotFoundError):  # it went away meanwhile
                     self._entry(Path(entry.path), target / entry.name)
         with suppress(OSError):
@@ -149,7 +149,7 @@ def _is_data(folder: Path) -> bool:
     """Return whether a folder has many files or bytes, and no code as far as one can see without reading it all."""
     files = total = 0
     for here, inner, names in os.walk(folder):
-        inner[:] = [name for name in inner if name not in LEFT_OUT | LINKED]
+        inner[:] = [name for name in inner if name not in CACHES | LINKED]
         if any(name.endswith(".py") for name in names) or REPOSITORY in {*inner, *names}:
             return False
         files += len(names)
@@ -168,32 +168,29 @@ def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> 
     Code and small files are real copies, for Python resolves links to scripts. Large files, and folders that hold only
     data, are links: what the program writes through them it writes to the originals.
     """
-    with _outer_folder() as outer:
+    with temporary_folder("try") as outer:
         place = outer / (top.name or "program")
-        try:
-            copying = _Copying(top, frozenset((*needed, *changed)), outer)
-            copying.folder(top, place)
-            exclude(place, [link.relative_to(top) for link in copying.links if link.is_dir()])
+        with copying(top):
+            copy = _Copy(top, frozenset((*needed, *changed)), outer)
+            copy.folder(top, place)
+            exclude(place, [link.relative_to(top) for link in copy.links if link.is_dir()])
             for file, content in changed.items():
                 (place / file.relative_to(top)).write_bytes(content)
-        except OSError as error:
-            raise MeasureError(f"{error.filename or top}: cannot be copied ({error.strerror})") from error
         yield place
+
+
+@contextmanager
+def copying(top: Path) -> Iterator[None]:
+    """Raise an OSError of the block as MeasureError: the folder cannot be copied."""
+    try:
+        yield
+    except OSError as error:
+        raise MeasureError(f"{error.filename or top}: cannot be copied ({error.strerror})") from error
 
 
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder as `copied` does. Raises OSError."""
-    _Copying(source, frozenset(), target.parent).folder(source, target)
-
-
-@contextmanager
-def _outer_folder() -> Iterator[Path]:
-    with ExitStack() as undo:
-        try:
-            outer = undo.enter_context(temporary_folder("try"))
-        except OSError as error:
-            raise MeasureError(f"no folder for a copy of the program can be made ({error.strerror})") from error
-        yield outer
+    _Copy(source, frozenset(), target.parent).folder(source, target)
 
 
 def git_directory(entry: Path) -> Path | None:

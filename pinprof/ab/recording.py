@@ -48,7 +48,7 @@ class Clocks:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedChanges:
     """What changed, and how fast the clocks were in each run; `causes` is None if nobody can tell, and `why`."""
 
     causes: tuple[LikelyCause, ...] | None
@@ -60,7 +60,7 @@ class Recorded:
 
 def record(
     measurement: Measurement, options: StepOptions, folder: Path, say: Callable[[str], None] = lambda _: None
-) -> Recorded:
+) -> RecordedChanges:
     """Record each version into a folder, and compare the traces. What fails, or Ctrl-C ends, is told, not raised."""
     analyses: list[Analysis] = []
     clocks: list[Clocks] = []
@@ -75,11 +75,11 @@ def record(
             traces.append(path)
             analyses.append(analyse(read_trace(str(path))))
     except (PinprofError, KeyboardInterrupt) as error:
-        return Recorded(None, str(error) or "interrupted", tuple(clocks), tuple(traces))
+        return RecordedChanges(None, str(error) or "interrupted", tuple(clocks), tuple(traces))
     more_ns = difference * median(pair.usual_ns[0] for pair in measurement.test.pairs)
     pairs = zip(measurement.programs, measurement.first, strict=True)
     old, new = (VersionFiles(program.folder, timed.imported) for program, timed in pairs)
-    return Recorded(find_causes(analyses[0], analyses[1], more_ns, (old, new)), "", tuple(clocks), tuple(traces))
+    return RecordedChanges(find_causes(analyses[0], analyses[1], more_ns, (old, new)), "", tuple(clocks), tuple(traces))
 
 
 class NeverRecordedError(MeasureError):

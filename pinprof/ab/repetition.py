@@ -25,7 +25,7 @@ OUTCOME = "outcome"
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedRecording:
     """The run to report on, None without any; the exit status of the last one; the steps of those that count."""
 
     run: ScriptRun | None
@@ -48,7 +48,7 @@ class _Run:
 
 def record_repeatedly(
     program: UserProgram, task: Record, output: Path, times: int, say: Callable[[str], None]
-) -> Repeated:
+) -> RepeatedRecording:
     """Record a program so often, and write the trace `output` of the run whose step is the middle one.
 
     Traces of its children go into the same folder. The steps of all runs are stored in the traces. A run that fails, or
@@ -67,10 +67,10 @@ def record_repeatedly(
                     say(f"Run {number} of {times} ended with exit status {status}, and does not count")
                 break
         if not runs:
-            return Repeated(None, status)
+            return RepeatedRecording(None, status)
         timed = runs_of(tuple(run.first_step_ns for run in runs if run.step_ns))
         middle = sorted(runs, key=lambda run: run.first_step_ns)[(len(runs) - 1) // 2]
-        return Repeated(_moved(middle, runs, output.absolute().parent), status, timed)
+        return RepeatedRecording(_moved(middle, runs, output.absolute().parent), status, timed)
 
 
 def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None, int]:

@@ -18,8 +18,8 @@ from pinprof.temporary import temporary_folder
 from pinprof.units import counted
 
 if TYPE_CHECKING:
-    from pinprof.ab import Judgement, Measurement, PairsProgress, ProgramVersion, Recorded, Wishes
-    from pinprof.ab.bisection import Tried
+    from pinprof.ab import Judgement, Measurement, PairsProgress, ProgramVersion, RecordedChanges, Wishes
+    from pinprof.ab.bisection import Attempt
     from pinprof.ab.checkout import Repository
 
 OURS, THEIRS, CANNOT = 0, 1, 2
@@ -230,7 +230,7 @@ def _measured(programs: "tuple[ProgramVersion, ProgramVersion]", wishes: "Wishes
         return measure_versions(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
 
 
-def _record_versions(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "Recorded":
+def _record_versions(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "RecordedChanges":
     from pinprof.ab import record
 
     with telling() as tell:
@@ -277,7 +277,7 @@ def telling() -> Iterator[Callable[[str], None]]:
 
 
 def _print(
-    measurement: "Measurement", recorded: "Recorded | None", remarks: Sequence[str], json_file: str | None
+    measurement: "Measurement", recorded: "RecordedChanges | None", remarks: Sequence[str], json_file: str | None
 ) -> None:
     if json_file != "-":
         from pinprof.report.ab.text import ab_to_text
@@ -324,7 +324,7 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
     def describe(commit: str) -> str:
         return f"{repository.short(commit)} {repository.subject(commit)}"
 
-    def tell(tried: "Tried", left: int) -> None:
+    def tell(tried: "Attempt", left: int) -> None:
         from pinprof.report.ab.text import sentence
 
         outcome = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"

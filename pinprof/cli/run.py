@@ -286,7 +286,7 @@ def _repeated(
     script: str, args: tuple[str, ...], outputs: Outputs, times: int, *, module: bool, **task: Any
 ) -> "tuple[ScriptRun, int]":
     """Run and record the script so often; return the run to report on, and the exit status. The runs say the rest."""
-    from pinprof.ab.repeated import record_repeatedly
+    from pinprof.ab.repetition import record_repeatedly
     from pinprof.ab.worker import Record
     from pinprof.program.user_program import UserProgram
     from pinprof.report.trace.whole_run import words_of_runs

@@ -61,7 +61,7 @@ class Certificate:
 
     analysis: Analysis
     patches: Patches
-    shares: tuple[FixOutcome, ...]
+    outcomes: tuple[FixOutcome, ...]
     """What became of each fix, those that are not in the patch too."""
     measurement: Measurement | None
     checked: CheckResults | None

@@ -49,23 +49,23 @@ def without_idle(
     dropped if nothing is lost without it, or if that was measured and nothing could be shown. Where less than `least_s`
     are left, nothing is measured any more, and the fix is kept.
     """
-    shares: dict[int, FixOutcome] = {}
+    outcomes: dict[int, FixOutcome] = {}
     dropped: list[Mend] = []
     order = sorted(range(len(mends)), key=lambda number: _predicted_ns(mends[number]))
     for done, number in enumerate(order):
         mend = mends[number]
         seconds = left_s() / (len(order) - done)
         if len(mends) - len(dropped) == 1:
-            shares[number] = FixOutcome(mend, "kept", why="the others are left out")
+            outcomes[number] = FixOutcome(mend, "kept", why="the others are left out")
         elif seconds < least_s:
-            shares[number] = FixOutcome(
+            outcomes[number] = FixOutcome(
                 mend, "kept_unmeasured", why="the time was over before it was measured by itself"
             )
         else:
-            shares[number] = _tried(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
-        if not shares[number].is_kept:
+            outcomes[number] = _tried(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
+        if not outcomes[number].is_kept:
             dropped.append(mend)
-    return tuple(shares[number] for number in range(len(mends)))
+    return tuple(outcomes[number] for number in range(len(mends)))
 
 
 def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[FixOutcome]]:
@@ -94,11 +94,11 @@ def quicker(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
 
     Those that are predicted to save most are first.
     """
-    shares: list[FixOutcome] = []
+    outcomes: list[FixOutcome] = []
     for mend in sorted(proposals, key=_predicted_ns, reverse=True):
-        kept = [share.mend for share in shares if share.is_kept]
-        shares.append(_tried(mend, partial(measure, kept, mend), "dropped_not_shown"))
-    return shares
+        kept = [outcome.mend for outcome in outcomes if outcome.is_kept]
+        outcomes.append(_tried(mend, partial(measure, kept, mend), "dropped_not_shown"))
+    return outcomes
 
 
 def _tried(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:

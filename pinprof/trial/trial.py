@@ -20,7 +20,7 @@ from pinprof.ab import (
     Wishes,
     measure_versions,
 )
-from pinprof.ab.recorded import record_one
+from pinprof.ab.recording import record_one
 from pinprof.ab.times import TimedProcess
 from pinprof.ab.worker import GuardResult, Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
@@ -114,16 +114,16 @@ class Trial:
             return nothing
         self.check(planned.patches((), planned.proposals))
         mends = [patch.mend for patch in nothing.patches.patches]
-        shares: tuple[FixOutcome, ...] = tuple(FixOutcome(mend, "kept") for mend in mends)
+        outcomes: tuple[FixOutcome, ...] = tuple(FixOutcome(mend, "kept") for mend in mends)
         original = versions.original()
         result = self._measure(original, versions.changed(), self.wanted.seconds) if mends else None
         if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
-            shares, result = self._without_idle(versions, mends, result)
+            outcomes, result = self._without_idle(versions, mends, result)
         if planned.proposals:
-            shares, result = self._with_proposals(versions, planned.proposals, shares, result)
-        dropped = [share.mend for share in shares if not share.is_kept and not share.mend.doubts]
-        taken = [share.mend for share in shares if share.is_kept and share.mend.doubts]
-        kept = replace(nothing, patches=planned.patches(dropped, taken), shares=shares, measurement=result)
+            outcomes, result = self._with_proposals(versions, planned.proposals, outcomes, result)
+        dropped = [outcome.mend for outcome in outcomes if not outcome.is_kept and not outcome.mend.doubts]
+        taken = [outcome.mend for outcome in outcomes if outcome.is_kept and outcome.mend.doubts]
+        kept = replace(nothing, patches=planned.patches(dropped, taken), outcomes=outcomes, measurement=result)
         if result is None or result.test.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped, taken)
@@ -167,22 +167,26 @@ class Trial:
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
 
-        shares = without_idle(mends, measure, left_s, AS_LONG * self._measuring_s)
-        dropped = [share.mend for share in shares if not share.is_kept]
+        outcomes = without_idle(mends, measure, left_s, AS_LONG * self._measuring_s)
+        dropped = [outcome.mend for outcome in outcomes if not outcome.is_kept]
         if not dropped:
-            return shares, result
-        return shares, self._measure(versions.original(), versions.changed(dropped), self.wanted.seconds)
+            return outcomes, result
+        return outcomes, self._measure(versions.original(), versions.changed(dropped), self.wanted.seconds)
 
     def _with_proposals(
-        self, versions: Versions, proposals: Sequence[Mend], shares: tuple[FixOutcome, ...], result: Measurement | None
+        self,
+        versions: Versions,
+        proposals: Sequence[Mend],
+        outcomes: tuple[FixOutcome, ...],
+        result: Measurement | None,
     ) -> tuple[tuple[FixOutcome, ...], Measurement | None]:
         """Add the proposals that are proven to the certain changes, and measure the whole.
 
         Certain changes that were not shown to bring anything are left out where a proposal is taken.
         """
         idle = result if result and result.test.judgement.verdict != FASTER else None
-        out = [share.mend for share in shares if idle or not share.is_kept]
-        kept = [share.mend for share in shares if share.mend not in out]
+        out = [outcome.mend for outcome in outcomes if idle or not outcome.is_kept]
+        kept = [outcome.mend for outcome in outcomes if outcome.mend not in out]
         original, first = versions.original(), result.first if result else ()
 
         def flaw(taking: Sequence[Mend]) -> str:
@@ -196,14 +200,14 @@ class Trial:
 
         candidates, unsafe = harmless(proposals, flaw)
         tried = quicker(candidates, measure)
-        taken = [share.mend for share in tried if share.is_kept]
+        taken = [outcome.mend for outcome in tried if outcome.is_kept]
         if not taken:
-            return (*shares, *unsafe, *tried), result
+            return (*outcomes, *unsafe, *tried), result
         if idle:
             judgement = idle.test.judgement
-            shares = tuple(FixOutcome.measured(share.mend, judgement) for share in shares)
+            outcomes = tuple(FixOutcome.measured(outcome.mend, judgement) for outcome in outcomes)
         whole = self._measure(original, versions.changed(out, taken), self.wanted.seconds)
-        return (*shares, *unsafe, *tried), whole
+        return (*outcomes, *unsafe, *tried), whole
 
     def _checked(
         self,

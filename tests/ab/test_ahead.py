@@ -108,7 +108,7 @@ import sys, time, torch
 class Made(torch.utils.data.Dataset):
     def __len__(self): return 400
     def __getitem__(self, index):
-        time.sleep(0.02)
+        time.sleep(0.04)
         return torch.ones(2)
 net = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -137,17 +137,20 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[TimedProcess]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[TimedProcess]) -> None:
-    """The worker makes a batch in 20 ms: if it went on in the other's turn, there were ten steps of 16 ms in each."""
+    """The worker makes a batch in 40 ms: if it went on in the other's turn, there were ten steps of 31 ms in each.
+
+    Other programs make steps longer, in one version more than in the other.
+    """
     (tmp_path / "train.py").write_text(WITH_WORKER)
-    slow, fast = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("0.015", "0.001"))
-    made = measure_versions((slow, fast), Wishes(Bounds(seconds=0.5), 1.0, "auto", StepOptions(), 2))
+    slow, fast = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("0.03", "0.001"))
+    made = measure_versions((slow, fast), Wishes(Bounds(seconds=0.5), 2.0, "auto", StepOptions(), 2))
     assert (made.plan.takes_turns, made.plan.why_runs, made.plan.settling) == (True, "", 3)
     assert made.plan.turns in {2, 4}
     assert [len(run.turns) for run in started] == [made.plan.turns] * len(started)
     assert {len(turn) for run in started for turn in run.turns} == {made.plan.turn_steps}
     for pair in made.test.pairs:
-        assert min(pair.usual_ns) > 18.5e6
-        assert abs(pair.usual.value) < 0.08
+        assert min(pair.usual_ns) > 37e6
+        assert abs(pair.usual.value) < 0.2
     words = how_measured(made)
     whole = made.plan.turn_steps + 3
     assert f"in {made.plan.turns} turns of {whole} steps; the first 3 of each turn, whose batches the" in words
@@ -163,7 +166,7 @@ def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
 ) -> None:
     (tmp_path / "train.py").write_text(WITH_WORKER)
     one, other = (ProgramVersion(name, ("train.py", "0"), tmp_path) for name in "ab")
-    made = measure_versions((one, other), Wishes(Bounds(seconds=0.5), 0.2 if why else 1.0, wanted, StepOptions(), 2))
+    made = measure_versions((one, other), Wishes(Bounds(seconds=0.5), 0.4 if why else 2.0, wanted, StepOptions(), 2))
     assert not made.plan.takes_turns
     assert made.plan.why_runs.endswith(why)
     assert [len(run.turns) for run in started] == [1] * len(started)

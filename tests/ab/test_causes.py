@@ -9,7 +9,7 @@ from host_builder import host_profile
 from trace_builder import TraceBuilder
 
 from pinprof.ab.causes import LikelyCause, VersionFiles, find_causes, place_of
-from pinprof.ab.recorded import Clocks, ClockWatch
+from pinprof.ab.recording import Clocks, ClockWatch
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.ab.text import cause, clocks

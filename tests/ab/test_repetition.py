@@ -18,8 +18,8 @@ from recordings import ROOT
 from script_runs import TRAIN
 from warm_python import warm_python
 
-from pinprof.ab import repeated
-from pinprof.ab.repeated import Repeated, record_repeatedly
+from pinprof.ab import repetition
+from pinprof.ab.repetition import RepeatedRecording, record_repeatedly
 from pinprof.ab.worker import Record, WorkerConfig
 from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.options import RecordingOptions
@@ -57,7 +57,7 @@ def program_of(monkeypatch: pytest.MonkeyPatch, *runs: tuple[float | None, int])
             Path(work.task.outcome).write_bytes(msgspec.json.encode(outcome, enc_hook=str))
         return status
 
-    monkeypatch.setattr(repeated, "_exit_status", ran)
+    monkeypatch.setattr(repetition, "_exit_status", ran)
 
 
 def steps_in(path: Path) -> list[float]:
@@ -67,7 +67,7 @@ def steps_in(path: Path) -> list[float]:
     return [step_ns / MS for step_ns in log["runs_ns"]]
 
 
-def repeat(folder: Path, times: int) -> tuple[Repeated, list[str]]:
+def repeat(folder: Path, times: int) -> tuple[RepeatedRecording, list[str]]:
     said: list[str] = []
     return record_repeatedly(UserProgram("train.py", ()), TASK, folder / "out.json", times, said.append), said
 
@@ -100,7 +100,7 @@ def test_of_a_program_that_leaves_at_once_there_is_its_trace(tmp_path: Path, mon
         recording(Path(msgspec.json.decode(Path(command[-1]).read_bytes(), type=WorkerConfig).output), 4.0)
         return 0
 
-    monkeypatch.setattr(repeated, "_exit_status", ran)
+    monkeypatch.setattr(repetition, "_exit_status", ran)
     result, _ = repeat(tmp_path, 2)
     assert result.status == 0
     assert steps_in(tmp_path / "out.json") == [4, 4]
@@ -129,7 +129,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_lets_the_program_end_by_itself() -> None:
-    assert repeated._exit_status([sys.executable, "-IS", "-c", INTERRUPTS]) == 7
+    assert repetition._exit_status([sys.executable, "-IS", "-c", INTERRUPTS]) == 7
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_ends_it(tmp_path: Path) -> None:
     twice = INTERRUPTS.replace("; sys", "; os.kill(os.getppid(), signal.SIGINT); time.sleep(60); sys")
     started = tmp_path / "process"
     with pytest.raises(KeyboardInterrupt):
-        repeated._exit_status(
+        repetition._exit_status(
             [sys.executable, "-IS", "-c", f"import os; open({str(started)!r}, 'w').write(str(os.getpid())); {twice}"]
         )
     with pytest.raises(ProcessLookupError):
@@ -145,7 +145,7 @@ def test_a_second_ctrl_c_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_program_that_a_signal_ends_has_the_status_of_a_shell() -> None:
-    assert repeated._exit_status([sys.executable, "-IS", "-c", "import os; os.kill(os.getpid(), 15)"]) == 143
+    assert repetition._exit_status([sys.executable, "-IS", "-c", "import os; os.kill(os.getpid(), 15)"]) == 143
 
 
 IF_IT_RAN = "import os, signal, sys, time\nif os.path.exists('ran'):\n    {ends}\nopen('ran', 'w').close()\n"

@@ -13,7 +13,7 @@ from fitting import fitting
 
 from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes
 from pinprof.ab.plan import Plan
-from pinprof.ab.recorded import Recorded
+from pinprof.ab.recording import RecordedChanges
 from pinprof.ab.sequential_test import run_test
 from pinprof.ab.times import Difference, Pair, TimedProcess
 from pinprof.ab.worker import StepOptions
@@ -76,9 +76,9 @@ class Fake:
         first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
         return Measurement(programs, (first[0], first[1]), Plan.of(first, 1.0, 1.0), test)
 
-    def record(self, _made: Measurement, _options: Sequence[str], folder: Path, *_: Any) -> Recorded:
+    def record(self, _made: Measurement, _options: Sequence[str], folder: Path, *_: Any) -> RecordedChanges:
         self.kept_in = folder
-        return Recorded(None, "the program was not recorded", (), ())
+        return RecordedChanges(None, "the program was not recorded", (), ())
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def certificate(
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubt=doubts.__contains__)),  # type: ignore[arg-type]
         patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
-        shares=tuple(FixOutcome(mend, fate) for fate in fates),
+        outcomes=tuple(FixOutcome(mend, fate) for fate in fates),
         measurement=measurement,
         checked=CheckResults(numbers, guard or GuardResult(copies=60), before),
         verified=None,

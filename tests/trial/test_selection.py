@@ -33,9 +33,9 @@ def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str],
             raise MeasureError("it failed")
         return found
 
-    shares = without_idle([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
-    assert [share.mend for share in shares] == [BIG, SMALL, UNKNOWN]
-    return [share.fate for share in shares], asked
+    outcomes = without_idle([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
+    assert [outcome.mend for outcome in outcomes] == [BIG, SMALL, UNKNOWN]
+    return [outcome.fate for outcome in outcomes], asked
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec.structs import asdict
 
-from pinprof.ab import Judgement, Measurement, Recorded
+from pinprof.ab import Judgement, Measurement, RecordedChanges
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import Kind, LikelyCause
 from pinprof.ab.sequential_test import ComparedBy, compared_by, differences
@@ -132,7 +132,7 @@ class Bisect(Document, kw_only=True, tag_field="schema", tag="pinprof.bisect/1")
     tried: Annotated[Sequence[BisectTried], doc("all comparisons, in order")]
 
 
-def ab_to_json(measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]) -> str:
+def ab_to_json(measurement: Measurement, recorded: RecordedChanges | None, remarks: Sequence[str]) -> str:
     """Return what came out as JSON text; ratios are of the step after to the step before."""
     test, plan = measurement.test, measurement.plan
     causes = recorded.causes if recorded else None

@@ -6,10 +6,10 @@ from math import inf
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Judgement, Measurement, Recorded
+from pinprof.ab import CANNOT_TELL, FASTER, NO_DIFFERENCE, Judgement, Measurement, RecordedChanges
 from pinprof.ab.bisection import Bisection
 from pinprof.ab.causes import LikelyCause
-from pinprof.ab.recorded import Clocks
+from pinprof.ab.recording import Clocks
 from pinprof.ab.sequential_test import ComparedBy, compared_by
 from pinprof.ab.statistics import pairs_for
 from pinprof.report.layout import bullet, fact, laid_out, section
@@ -147,7 +147,7 @@ def usual_ns(measurement: Measurement, number: int) -> float:
 
 def ab_to_text(
     measurement: Measurement,
-    recorded: Recorded | None,
+    recorded: RecordedChanges | None,
     remarks: Sequence[str],
     *,
     width: int = 100,
@@ -158,7 +158,7 @@ def ab_to_text(
 
 
 def _paragraphs(
-    measurement: Measurement, recorded: Recorded | None, remarks: Sequence[str]
+    measurement: Measurement, recorded: RecordedChanges | None, remarks: Sequence[str]
 ) -> Iterator[RenderableType]:
     before, after = measurement.programs
     yield Text(printable(f"{before.name} → {after.name}"), "bold")
@@ -182,7 +182,7 @@ def _paragraphs(
         yield from _changes(recorded)
 
 
-def _changes(recorded: Recorded) -> Iterator[RenderableType]:
+def _changes(recorded: RecordedChanges) -> Iterator[RenderableType]:
     yield section("What changed, in a recorded run of each")
     causes = recorded.causes
     if causes is None:

@@ -133,7 +133,7 @@ def trial_to_json(certificate: Certificate, written: Iterable[Path] = (), backup
         gpu=certificate.measurement.first[0].gpu if certificate.measurement else None,
         recorded_step_ms=maybe_ms(step_ns or None),
         root=str(certificate.patches.root),
-        fixes=[_fix(share, step_ns, diffs.get(id(share.mend))) for share in certificate.shares],
+        fixes=[_fix(outcome, step_ns, diffs.get(id(outcome.mend))) for outcome in certificate.outcomes],
         refused=refused(certificate.patches),
         before_ms=milliseconds(certificate, 0),
         after_ms=milliseconds(certificate, 1),
@@ -154,15 +154,15 @@ def trial_to_json(certificate: Certificate, written: Iterable[Path] = (), backup
     return encoded(document)
 
 
-def _fix(share: selection.FixOutcome, step_ns: float | None, diff: bytes | None) -> TryFix:
+def _fix(outcome: selection.FixOutcome, step_ns: float | None, diff: bytes | None) -> TryFix:
     return filled(
         TryFix,
-        change(share.mend, step_ns),
+        change(outcome.mend, step_ns),
         diff=None if diff is None else diff.decode(errors="replace"),
-        doubts=list(share.mend.doubts),
-        fate=share.fate,
-        fate_reason=share.why or None,
-        measured=judgement(share.judgement) if share.judgement else None,
+        doubts=list(outcome.mend.doubts),
+        fate=outcome.fate,
+        fate_reason=outcome.why or None,
+        measured=judgement(outcome.judgement) if outcome.judgement else None,
     )
 
 

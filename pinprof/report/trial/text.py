@@ -73,7 +73,7 @@ def sentence(certificate: Certificate) -> str:
     if verdict == "nothing_to_change" and not certificate.analysis.profile.gpus:
         return f"nothing to change: {NO_GPU_WORK}"
     if verdict == "nothing_to_change":
-        unproven = ", and no proposal is proven" if certificate.shares else ""
+        unproven = ", and no proposal is proven" if certificate.outcomes else ""
         return f"nothing to change: no finding has a change that is mechanical and certain{unproven}"
     known = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
     if verdict == "take_it":
@@ -95,8 +95,8 @@ def _is_on_gpu(measurement: Measurement) -> bool:
 
 def _by_itself(certificate: Certificate) -> str:
     """Return of how many fixes only the sum is known."""
-    kept = [share for share in certificate.shares if share.is_kept]
-    unknown = sum(share.fate == "kept_unmeasured" for share in kept)
+    kept = [outcome for outcome in certificate.outcomes if outcome.is_kept]
+    unknown = sum(outcome.fate == "kept_unmeasured" for outcome in kept)
     if not unknown:
         return ""
     return f", as a whole: {unknown} of its {len(kept)} fixes may bring nothing"
@@ -227,20 +227,22 @@ def to_patch(certificate: Certificate) -> bytes:
 
 def _patch(certificate: Certificate, *, is_proven: bool) -> Iterator[bytes]:
     step_ns = certificate.analysis.profile.step_ns
-    of = {id(share.mend): share for share in certificate.shares}
+    of = {id(outcome.mend): outcome for outcome in certificate.outcomes}
     for patch in certificate.patches.patches:
         about = list(lines_of_change(patch.mend, step_ns))
-        share = of.get(id(patch.mend))
-        if share is not None and len(of) > 1:
-            about += folded(of_share(share), "  ")
+        outcome = of.get(id(patch.mend))
+        if outcome is not None and len(of) > 1:
+            about += folded(of_share(outcome), "  ")
         yield ("\n".join(about) + "\n").encode()
         yield (patch.diff if is_proven else commented(patch.diff)) + b"\n"
-    left_out = [share for share in certificate.shares if not share.is_kept]
+    left_out = [outcome for outcome in certificate.outcomes if not outcome.is_kept]
     if left_out:
         yield b"# Left out:\n"
-        for share in left_out:
-            doubts = f" (not certain: {'; '.join(share.mend.doubts)})" if share.mend.doubts else ""
-            text = f"{share.mend.rule.id} {share.mend.what} at {share.mend.places[0]}{doubts}: {of_share(share)}"
+        for outcome in left_out:
+            doubts = f" (not certain: {'; '.join(outcome.mend.doubts)})" if outcome.mend.doubts else ""
+            text = (
+                f"{outcome.mend.rule.id} {outcome.mend.what} at {outcome.mend.places[0]}{doubts}: {of_share(outcome)}"
+            )
             yield ("\n".join(folded(text)) + "\n").encode()
 
 
