@@ -31,7 +31,7 @@ PHRASES = (
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 12),
     Phrase(r"\bis no\b", "is not a", 47),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 54),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 51),
     Phrase(r"\bhas it\b", "the noun", 12),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 32),
     Phrase(r"\bto each beside\b", "what it is added to"),

@@ -222,10 +222,10 @@ def _perhaps_pageable(details: Details, profile: Profile) -> float:
     """Return how many bytes per step more than those known may be copied from or to pageable memory."""
     gpu, row, stepped = details.trace.gpu, details.overlap.row, _in_complete_steps(details)
     memory, size = gpu.host_memory[row], gpu.bytes[row]
-    perhaps = memory == UNKNOWN
-    if (stepped & (perhaps | (memory == PAGEABLE)) & (size == NONE)).any():
+    is_unknown = memory == UNKNOWN
+    if (stepped & (is_unknown | (memory == PAGEABLE)) & (size == NONE)).any():
         return math.inf
-    return int(size[stepped & perhaps].sum()) / profile.steps.count
+    return int(size[stepped & is_unknown].sum()) / profile.steps.count
 
 
 def _overlap(analysis: Analysis, quantity: Quantity) -> Bounded:

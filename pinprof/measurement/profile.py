@@ -117,7 +117,7 @@ class Profile:
     loader: LoaderSums
     communication: Communication
     per_step: Mapping[str, KnownOrWithheld[float | None]]
-    """Sums over the complete steps, divided by their number, by the name of the figure: `Figure.of` returns them.
+    """Sums over the complete steps, divided by their number, by the name of the figure: `TraceFigure.of` returns them.
     What lies outside of complete steps is left out; without any it is empty."""
     mean_steps: KnownOrWithheld[tuple[MeanStep, ...]]
     """How the step divides on each GPU; none if its length is not known."""
@@ -161,8 +161,8 @@ class Profile:
                 ("memsets", mean.memset_ns),
                 ("idle", mean.idle_ns),
             )
-            named = [f"{name} {percent(time / mean.length_ns)}" for name, time in parts if time and mean.length_ns]
-            rows.append((f"GPU {mean.device}", " + ".join(named)))
+            shares = [f"{name} {percent(time / mean.length_ns)}" for name, time in parts if time and mean.length_ns]
+            rows.append((f"GPU {mean.device}", " + ".join(shares)))
         if self.waits:
             stall = sum(cost.stall_ns for _, cost in self.waits) / divisor
             rows.append(("stalls", f"{duration(stall)} at {counted(len(self.waits), 'site')}"))

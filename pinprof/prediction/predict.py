@@ -20,7 +20,7 @@ from pinprof.units import NS_PER_MS, duration
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
 """A predicted step is uncertain by `UNSURE_CHANGE` of the change, and by `UNSURE_STEP` of itself if the GPU sets its
-pace; if the host does, by as much as runs of it differ (`noise_of`). Nine in ten pairs of programs, before and after a
+pace; if the host does, by as much as runs of it differ (`_noise`). Nine in ten pairs of programs, before and after a
 fix, lie within this distance of their prediction."""
 
 NOISE = 0.01
@@ -83,11 +83,11 @@ def predict(
 ) -> Prediction:
     """Return the step after a change of the code, by running the recorded program again without what it takes away.
 
-    `trace` is a trace, or the file or URL of one.
-    Of several ranks of a job, whose collectives wait for each other, all traces may be given: then the change is made
-    on all of them. `step_ms` is the step without profiler in milliseconds, if it is known otherwise than from the
-    trace. Raises TraceError if a trace has no calls or no complete step that could be run again, if the traces are not
-    of one job, if that step cannot be theirs, or if the host does not wait at a place that the scenario names.
+    `trace` is a trace, or the file or URL of one, or the traces of all ranks of a job, whose collectives wait for each
+    other: then the change is made on all of them. `step_ms` is the step without the profiler in milliseconds, where
+    something but the trace shows it. Raises TraceError if a trace has no calls or no complete step that could be run
+    again, if the traces are not of one job, if that step cannot be theirs, or if the host does not wait at a place that
+    the scenario names.
     """
     source = read_trace(trace) if isinstance(trace, str | Path) else trace
     return predict_scenario(replay_of([source] if isinstance(source, Trace) else source, step_ms), scenario)

@@ -1,4 +1,4 @@
-"""Tells the watch what streams, events and the host wait for."""
+"""Reports to the watch what streams, events and the host wait for."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,31 +17,31 @@ from pinprof.races.watch import Watch
 
 @contextmanager
 def followed(watch: Watch) -> Iterator[None]:
-    """Tell the watch about all records, waits and queries of events and streams in the block.
+    """Report to the watch all records, waits and queries of events and streams in the block.
 
     torch warns of implicit waits, such as that of `x.item()`, if `warned_of_waits` has asked it to. The warnings do not
     name a stream, so they count for the current one.
     """
-    known = _Spelled()
+    explicit = _ExplicitWait()
     with ExitStack() as undo:
         undo.enter_context(
-            taking_warnings(lambda: None if known.inside else watch.learn(watch.behind_current(), "an operator"))
+            taking_warnings(lambda: None if explicit.inside else watch.learn(watch.behind_current(), "an operator"))
         )
-        for holder, name, change in _changes(watch, known):
+        for holder, name, change in _changes(watch, explicit):
             if hasattr(holder, name):
                 undo.enter_context(replaced(holder, name, change))
         yield
 
 
-class _Spelled(threading.local):
-    """Whether this thread is in an explicit wait, about which the watch knows more than a warning tells."""
+class _ExplicitWait(threading.local):
+    """Whether this thread is in a call that waits by name: the watch knows more of it than torch's warning says."""
 
     inside = False
 
 
-def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield (holder, name, change) of the functions that order streams, events and the host."""
-    gpu, ends = watch.gpu, partial(_changed, watch, spelled)
+    gpu, ends = watch.gpu, partial(_changed, watch, explicit)
     yield from _of_classes(watch, ends, gpu.cuda.Event, gpu.cuda.Stream)
     for holder, name, change in _of_classes(watch, ends, gpu.generic.Event, gpu.generic.Stream):
         yield holder, name, _if_of_a_gpu(gpu, change)
@@ -62,7 +62,7 @@ def _changes(watch: Watch, spelled: _Spelled) -> Iterator[tuple[Any, str, Callab
 def _of_classes(
     watch: Watch, ends: Callable[..., Callable[[Any], Any]], events: Any, streams: Any
 ) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
-    """Yield the same for the methods of a class of events and one of streams, of torch.cuda or of torch."""
+    """Yield (holder, name, change) for the methods of a class of events and one of streams, of torch.cuda or torch."""
 
     def on(event: Any, stream: Any) -> Stream:
         if stream is not None:
@@ -116,34 +116,34 @@ def _always(_: Any) -> bool:
 
 
 def _is_none(result: Any) -> bool:
-    return result is None  # else it is asynchronous
+    return result is None  # an asynchronous barrier returns a handle
 
 
 def _changed(
     watch: Watch,
-    spelled: _Spelled,
+    explicit: _ExplicitWait,
     how: str,
     behind: Callable[..., Known],
     *,
     is_over: Callable[[Any], bool] = _always,
     removable: bool = False,
 ) -> Callable[[Any], Any]:
-    """Return a change of a function: when it returns, it tells the watch what has ended."""
+    """Return a change of a function that waits: when it returns, the watch learns what has ended."""
 
     def change(function: Any) -> Any:
         @wraps(function)
-        def told(*args: Any, **kwargs: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             known = behind(*args)  # before the call: it does not wait for what others queue meanwhile
-            outer, spelled.inside = spelled.inside, True
+            outer, explicit.inside = explicit.inside, True
             try:
                 result = function(*args, **kwargs)
             finally:
-                spelled.inside = outer
+                explicit.inside = outer
             if is_over(result):
                 watch.learn(known, how, removable=removable)
             return result
 
-        return told
+        return watched
 
     return change
 

@@ -18,7 +18,7 @@ from pinprof.units import size
 MOST_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""
 WORTH = 0.02
-"""A fix that is only known to save less than this share of the step is not worth a finding."""
+"""A fix that saves at most this share of the step is not worth a finding."""
 NOTHING = 0.002
 """A saving below this share of the step counts as none."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
@@ -45,14 +45,15 @@ def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[li
 def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
     """Return what the fixes of findings bring together, never less than one of them.
 
-    Where all of them bring less, those are left out that bring nothing alone, then all but the best: small copies that
-    become pinned cost more than they save. Else those stay: of two waits each may save nothing until the other is gone.
+    Where all of them bring less than the best, those that bring nothing alone are left out, then all but the best:
+    small copies that become pinned cost more than they save. Otherwise they stay: each of two waits may save nothing
+    until the other is gone.
     """
     if not findings:
         return None
-    every = reduce(or_, map(_all_edits, findings))
+    all_edits = reduce(or_, map(_all_edits, findings))
     best = max(findings, key=lambda finding: _worth(finding).saving_ns)
-    together = saving_of(replay, every)
+    together = saving_of(replay, all_edits)
     if together.saving_ns >= _worth(best).saving_ns:
         return Joint(together.saving_ns, together.range_ns)
     useful = [finding for finding in findings if _worth(finding).saving_ns]
@@ -145,14 +146,14 @@ def _advice(machine: Pinning, sizes: Int64s) -> Iterator[str]:
     """Yield whether copies of these sizes, if any, are worth pinned memory, and whether a fresh tensor is."""
     sizes = sizes[sizes >= 0]  # those that are recorded
     if machine.pays and len(sizes):
-        yield _held_against(machine.pays.value, sizes)
+        yield _compared_with(machine.pays.value, sizes)
     if machine.fresh:
-        of = f"for {machine.fresh_size} " if machine.fresh_size else ""
+        sized = f"for {machine.fresh_size} " if machine.fresh_size else ""
         text = machine.fresh.text
-        yield f"{of}{text[0].lower()}{text[1:].removesuffix('.')}"
+        yield f"{sized}{text[0].lower()}{text[1:].removesuffix('.')}"
 
 
-def _held_against(least: float | None, sizes: Int64s) -> str:
+def _compared_with(least: float | None, sizes: Int64s) -> str:
     """Return whether copies are as large as pinning needs to pay; `least` is None where it never does."""
     if least is None:
         return "copies to the GPU are no faster from pinned memory"

@@ -60,7 +60,7 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
 
 
 def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
-    """Return what forbids to capture the step as one CUDA graph; None where launches or waits are not known."""
+    """Return what prevents the capture of the step as one CUDA graph; None where launches or waits are not known."""
     if profile.launches is None or profile.withheld.stalls:
         return None
     return capture_of(details.trace, details.syncs, "step").blockers
@@ -90,13 +90,13 @@ def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
 
 
 def _weighed(finding: Finding, step_ns: float) -> Finding:
-    """Return a finding with the severity of what its fix saves, or at most, if a replay says so: not of its cost."""
+    """Return a finding whose severity is that of the saving that a replay predicts, where it does, not of its cost."""
     saved_ns = finding.saving.saving_ns if finding.saving else finding.most_ns
     return finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / step_ns))
 
 
 def unsearched(profile: Profile) -> Doubt | None:
-    """Return the gravest reason why some rules are silent, None if all of them were asked."""
+    """Return the gravest reason why some rules are silent, None if all rules could look."""
     return profile.gravest(*(doubt for rule in RULES for doubt in _doubts(profile, rule)))
 
 
@@ -117,7 +117,7 @@ def _reduced(rule: Rule) -> tuple[Callable[[str], Rule], tuple[str]]:
 
 
 copyreg.pickle(Rule, _reduced)
-"""A rule goes to another process by its number: what it looks at is a function, and the same there."""
+"""A rule is pickled as its number: another process has the same rule, with its function."""
 
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:

@@ -20,7 +20,7 @@ Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped
 
 @dataclass(frozen=True)
 class FixOutcome:
-    """What became of a fix, and what its measurement said: the step with it against the step without; None without."""
+    """What became of a fix; `judgement` compares the step with it to the step without it, None if nothing did."""
 
     mend: Mend
     fate: Fate
@@ -45,9 +45,9 @@ def without_idle(
 ) -> tuple[FixOutcome, ...]:
     """Return what becomes of each fix, in their order; the last one that is left is measured by the whole.
 
-    Those that are predicted to bring least are first. A fix is kept if the step is shown to be shorter with it. It is
-    dropped if nothing is lost without it, or if that was measured and nothing could be shown. Where less than `least_s`
-    are left, nothing is measured any more, and the fix is kept.
+    The fixes that are predicted to save least are measured first. A fix is kept if the step is shown to be shorter with
+    it. It is dropped if nothing is lost without it, or if that was measured and nothing could be shown. Where less than
+    `least_s` are left, nothing is measured any more, and the fix is kept.
     """
     outcomes: dict[int, FixOutcome] = {}
     dropped: list[Mend] = []
@@ -92,7 +92,7 @@ def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Fi
 def quicker(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
     """Return what becomes of each proposal: it is kept if it is shown to save time on top of those before it.
 
-    Those that are predicted to save most are first.
+    The fixes that are predicted to save most are measured first.
     """
     outcomes: list[FixOutcome] = []
     for mend in sorted(proposals, key=_predicted_ns, reverse=True):

@@ -73,7 +73,7 @@ def by_name(table: Table, rows: Int64s, time_ns: Int64s) -> NamedRows:
 
 
 def _sums(which: Int64s, values: Int64s, count: int) -> Int64s:
-    """Return the sums of values by their number; floats hold those of 100 days exactly."""
+    """Return the sum of the values of each number below `count`; a double holds 100 days in ns exactly."""
     return np.bincount(which, values, minlength=count).astype(np.int64)
 
 
@@ -114,6 +114,6 @@ class Origins:
         module, modules = names.leading(self._module[self._which], weight_ns)
         for at in names.kept:
             file, line, function = self._places[place[at]] if place[at] != NONE else Place()
-            named = module_name(self._names[module[at]]) if modules[at] else None
-            origins.append(Origin(file, line, function, int(places[at]), named, int(modules[at])))
+            around = module_name(self._names[module[at]]) if modules[at] else None
+            origins.append(Origin(file, line, function, int(places[at]), around, int(modules[at])))
         return origins

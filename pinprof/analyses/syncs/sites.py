@@ -39,7 +39,7 @@ Member = TypeVar("Member")
 
 @dataclass(frozen=True)
 class Stalled:
-    """How long the host stands in waits together."""
+    """How many waits there are, and how long the host stands in them."""
 
     count: int
     """Waits; the calls that make and await one copy are one wait."""
@@ -140,11 +140,11 @@ class BareSite(Placed):
 
 def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) -> list[list[Member]]:
     """Group things by site, in their order: waits in libraries that one place of the user calls are one group."""
-    together: dict[object, list[Member]] = {}
+    groups: dict[object, list[Member]] = {}
     for number, member in enumerate(members):
         site = site_of(member)
-        together.setdefault(site.place if site.library and site.place != Place() else number, []).append(member)
-    return list(together.values())
+        groups.setdefault(site.place if site.library and site.place != Place() else number, []).append(member)
+    return list(groups.values())
 
 
 @dataclass(frozen=True, kw_only=True)

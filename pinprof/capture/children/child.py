@@ -97,7 +97,7 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
         try:
             given = parameters.bind(popen, *args, **options)
         except TypeError:
-            init(popen, *args, **options)  # it says what is wrong
+            init(popen, *args, **options)  # it raises the error
             return
         config = contained(_follow)(given.arguments)
         init(*given.args, **given.kwargs)
@@ -204,7 +204,7 @@ class Child:
 
 
 class Followed:
-    """What a process of `multiprocessing` runs in place of its own `run`, once."""
+    """Takes the place of the `run` of a process of `multiprocessing`, once."""
 
     def __init__(self, process: BaseProcess, config: ChildConfig) -> None:
         self.process = process

@@ -34,13 +34,13 @@ from pinprof.program.hooks import replaced
 from pinprof.program.user_program import CodeChange, Stop, is_our_doing
 
 MANY_CALLS = 12
-"""Where several threads call what marks the steps, the one counts that has called it MANY_CALLS times more."""
+"""Of several threads that call the step's marker, one counts once it has called it this many times more often."""
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""
 
 LONGEST_FIRST_S = 120.0
-"""A program that makes few steps in so long is ended all the same."""
+"""A program that has made only a few steps after this time is ended all the same."""
 
 
 class Marks(Observer):
@@ -66,7 +66,7 @@ class Marks(Observer):
         self.last_ns = 0
         """When the program last did what can mark a step; 0 before."""
         self.longest_ns = 0
-        """How long it took at most to do so again."""
+        """The longest time between two such acts."""
         self._wanted = self.function.source if self.function is not None else NAMED.get(step_marker)
         self._end_step = end_step
         self._may_move = may_move
@@ -75,7 +75,7 @@ class Marks(Observer):
         self._process = 0
         self._owner = 0
         self._choice: Choice | None = None
-        """That of the thread that counts, when it was last settled what to watch."""
+        """The choice of the thread that counts, when `_settle` was last called."""
         self._finders: dict[int, StepFinder] = {}
         self._is_by_hand = False
         self._modules = ExitStack()
@@ -123,7 +123,7 @@ class Marks(Observer):
 
     @property
     def finder(self) -> StepFinder:
-        """What finds the steps of the thread that counts; without events in it, of the one with most of them."""
+        """The finder of the thread that counts; where that has no events, of the thread with most of them."""
         finder = self._finders.get(self._owner)
         if finder is not None and finder.event_counts.total():
             return finder
@@ -185,7 +185,7 @@ class Marks(Observer):
         return StepFinder(count_optimizers, self._wanted, group=self._group)
 
     def _finder_here(self) -> StepFinder:
-        """Return what finds the steps of this thread."""
+        """Return the finder of this thread."""
         thread = threading.get_ident()
         if thread not in self._finders:
             self._finders[thread] = self._new_finder()
@@ -205,7 +205,7 @@ class Marks(Observer):
         return thread == self._owner
 
     def _settle(self, finder: StepFinder, event: StepEvent, subject: Any) -> None:
-        """Watch calls of modules only as long as they may decide what a step is; of one class where these are steps.
+        """Watch calls of modules only while they may decide what a step is, or those of one class that are the steps.
 
         Calls of backward decide nothing more once optimizers or the program itself mark the steps.
         """

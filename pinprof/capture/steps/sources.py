@@ -28,7 +28,7 @@ AUTO = "auto"
 
 
 class Observer:
-    """What gets the events of a program."""
+    """Receives the events of a program."""
 
     needs_backward = True
     """Whether calls of backward may decide what a step is; otherwise they are not reported."""
@@ -96,7 +96,7 @@ _observer: Observer | None = None
 
 
 def step() -> None:
-    """Mark the end of a training step if `pinprof run` records this program; else do nothing.
+    """Mark the end of a training step if `pinprof run` records this program; otherwise do nothing.
 
     In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
     """

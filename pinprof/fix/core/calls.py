@@ -10,7 +10,7 @@ from pinprof.fix.core.source import SourceFile
 
 
 def method(call: cst.Call) -> str | None:
-    """Return the name of the method that a call is of."""
+    """Return the name of the method that is called."""
     return call.func.attr.value if isinstance(call.func, cst.Attribute) else None
 
 
@@ -39,7 +39,7 @@ def check_has_no_comments(code: str, by_hand: str) -> None:
 
 
 def with_argument(name: str, value: str) -> Remake:
-    """Return what gives a call a keyword argument, in place of the one that it has."""
+    """Return a function that sets a keyword argument of a call."""
 
     def remake(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
@@ -53,7 +53,7 @@ def with_argument(name: str, value: str) -> Remake:
 
 
 def in_place_of(name: str, other: str, value: str) -> Remake:
-    """Return what gives a call another keyword argument in the place of one that it has."""
+    """Return a function that replaces a keyword argument of a call by another one."""
 
     def remake(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
@@ -66,7 +66,7 @@ def in_place_of(name: str, other: str, value: str) -> Remake:
 
 
 def without_argument(name: str) -> Remake:
-    """Return what takes a keyword argument from a call, which has no comments."""
+    """Return a function that removes a keyword argument from a call without comments."""
 
     def remake(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
@@ -123,7 +123,7 @@ VIEWS = {"reshape", "view", "flatten", "squeeze", "unsqueeze", "permute", "trans
 CASTS = {"bfloat16", "bool", "double", "float", "half", "int", "long"}
 COPYING = {"to", "cuda", "type"}
 DEVICES = ("device", "dev")
-"""How names end that people give to a device."""
+"""The last words of names that people give to a device."""
 DEVICE = m.Arg(keyword=None, star="") | m.Arg(keyword=m.Name("device"), star="")
 MOVE, CUDA = (m.Call(m.Attribute(attr=m.Name(name)), given) for name, given in (("to", [DEVICE]), ("cuda", [])))
 

@@ -90,7 +90,7 @@ RECORD_AGAIN = "record it again"
 
 
 class Files:
-    """The source files of a trace, each taken apart once.
+    """The source files of a trace, each parsed once.
 
     `scripts` are files to take where the trace names others of the same name. None outside of `folder` is changed, and
     none that is not as it was recorded: by its SHA-256 in `recorded`, or else by its age.
@@ -178,8 +178,8 @@ def _shared_end(one: Path, other: Path) -> int:
     """Return how many parts at the end two paths share."""
     pairs = zip(reversed(one.absolute().parts), reversed(other.parts), strict=False)
     count = 0
-    for mine, its in pairs:
-        if mine != its:
+    for part, other_part in pairs:
+        if part != other_part:
             break
         count += 1
     return count

@@ -23,10 +23,10 @@ from pinprof.units import duration
 GROUP = "What changed"
 LEVELS = 2
 """Lanes for changes of one sort; more that run at the same time have no room."""
-WORTH = 0.1
-"""A kernel whose time per step changed by less than this share of it is the same,"""
-WORTH_OF_STEP = 0.005
-"""nor does it count if that is less than this share of the step."""
+LEAST_CHANGE = 0.1
+"""A kernel counts as unchanged if its time per step changed by less than this share of it,"""
+LEAST_OF_KERNELS = 0.005
+"""or by less than this share of the time of all kernels per step."""
 BEFORE, AFTER = 0, 1
 
 
@@ -99,8 +99,8 @@ def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Chan
         if change.status == SAME or not len(rows):
             continue
         kind = _kind_of_change(change.status, change.time.difference)
-        named = f"{change.direction} {change.host_memory if change.host_memory != 'none' else ''}".strip()
-        yield _of_rows(_sentence(kind, named, change.time, comparison.per), kind, gpu, rows)
+        copies = f"{change.direction} {change.host_memory if change.host_memory != 'none' else ''}".strip()
+        yield _of_rows(_sentence(kind, copies, change.time, comparison.per), kind, gpu, rows)
 
 
 def _sentence(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
@@ -114,10 +114,10 @@ def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> It
         return
     old, new = (_kernel_times(analysis.trace) for analysis in sides)
     gpu = sides[side].trace.gpu
-    least = WORTH_OF_STEP * max(sum(old.values()), sum(new.values()))
+    least = LEAST_OF_KERNELS * max(sum(old.values()), sum(new.values()))
     for code, name in enumerate(gpu.names):
         was, now = old.get(name, 0.0), new.get(name, 0.0)
-        if name not in (old, new)[side] or abs(now - was) <= max(least, WORTH * was):
+        if name not in (old, new)[side] or abs(now - was) <= max(least, LEAST_CHANGE * was):
             continue
         kind = _kind_of_change(GONE if not now else CHANGED if was else NEW, now - was)
         times = f"{duration(was)} {ARROW} {duration(now)}" if was and now else duration(was or now)

@@ -54,8 +54,8 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
     timelines = []
     for (side, analysis), length in zip(sides, traced, strict=True):
         profile, drawn = analysis.profile, typical_step(analysis.trace)
-        of = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
-        step = "" if length is None else f", {duration(length)} {of}"
+        per = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
+        step = "" if length is None else f", {duration(length)} {per}"
         shared = TimelineGroup("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
         more = changed_lanes(comparison, (before, after), (BEFORE, AFTER).index(side))
         most = MAX_EVENTS // len(sides)
