@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof.analyses.by_name.kinds import KERNEL_KINDS
+from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS
 from pinprof.analyses.host_samples import KINDS
 from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
 from pinprof.documents.fields import BlockerJson, PlacedJson

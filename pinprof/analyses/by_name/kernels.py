@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.by_name.kinds import KERNEL_KINDS, KindTime, kind_of_kernels, times_of_kinds
+from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS, KindTime, kind_of_kernels, times_of_kinds
 from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
 from pinprof.intervals import length
 from pinprof.trace.callers import calling_function, outermost_op

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.analyses.by_name.kernels import KernelTime
-from pinprof.analyses.by_name.kinds import KindTime
 from pinprof.hues import KERNEL, shades
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pinprof.analyses.by_name.kinds import KindTime
+from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column, number_columns

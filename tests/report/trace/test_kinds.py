@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from recordings import TRACES, analysis_of
 
-from pinprof.analyses.by_name.kinds import KindTime
+from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.kinds import kinds_in_short, on_cores, phases_in_short

@@ -7,8 +7,8 @@ import pytest
 from recordings import TRACES
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS
 from pinprof.analyses.by_name.kernels import KernelSums, measure_kernels
-from pinprof.analyses.by_name.kinds import KERNEL_KINDS
 from pinprof.trace import read_trace
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import KERNEL
