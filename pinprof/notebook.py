@@ -209,7 +209,7 @@ class ComparisonReport(PageObject):
 
     @property
     def verdict(self) -> str:
-        """What became of the step, in a sentence; `comparison.verdict` has it in a word."""
+        """What became of the step, in a sentence; `comparison.verdict` is one word."""
         return verdict(self.comparison)
 
     @property

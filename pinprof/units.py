@@ -49,8 +49,8 @@ def between(start_ns: float, end_ns: float) -> str:
 
 
 EXACT, CLOSE, WIDE = 1.02, 1.2, 3.0
-"""Ratios of the ends of a range: up to the first the number alone tells it, up to the second three digits of the number
-are justified, from the third on one is."""
+"""Ratios of the ends of a range: up to EXACT the number stands alone, up to CLOSE it has three digits, up to WIDE two,
+beyond that one."""
 
 
 class Ranged(NamedTuple):
@@ -59,7 +59,7 @@ class Ranged(NamedTuple):
     number: str
     """With its unit: "2.6 ms", "about 70 ms"."""
     range: str
-    """Where it lies, in the number's unit where none is named: "1.9 to 3.3"; empty where the number tells as much."""
+    """Where it lies, in the number's unit where none is named: "1.9 to 3.3"; empty where the number says as much."""
 
     def __str__(self) -> str:
         """Return both: "2.6 ms (1.9 to 3.3)"."""

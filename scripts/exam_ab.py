@@ -5,11 +5,11 @@
     PYTHONPATH=. python scripts/exam_ab.py bisect OUT --case mlp:python --revisions 12 --slow 7 --broken 5
     PYTHONPATH=. python scripts/exam_ab.py summary OUT
 
-`--same` compares each program with itself, so many times; `--slower` with a copy that has a slow-down of so many
-percent put in. Each comparison appends a line to `OUT/comparisons.jsonl`; a second run goes on where one ended.
-`--at-once` runs several side by side, which is what makes a machine busy. The size of a slow-down is found by trying
-larger ones; its true size is told beside, from all pairs of all its comparisons. `bisect` makes a git history with
-one slow revision, and lets `pinprof bisect` find it, by the command itself.
+`--same N` compares each program with itself, N times; `--slower N` with a copy that was made slower by `--percent`.
+Each comparison appends a line to `OUT/comparisons.jsonl`; a second run goes on where one ended. `--at-once` runs
+several side by side, which is what makes a machine busy. The size of a slow-down is found by trying larger ones; its
+true size comes from all pairs of all its comparisons. `bisect` makes a git history with one slow revision, and lets
+`pinprof bisect` find it, by the command itself.
 """
 
 import argparse

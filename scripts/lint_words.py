@@ -26,14 +26,14 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 25),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 90),
+    Phrase(r"\bso many\b", "N, or the name of the number", 19),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 88),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 12),
-    Phrase(r"\bis no\b", "is not a", 47),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 51),
-    Phrase(r"\bhas it\b", "the noun", 12),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 32),
+    Phrase(r"\bis no\b", "is not a", 43),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 25),
+    Phrase(r"\bhas it\b", "the noun", 11),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 27),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),

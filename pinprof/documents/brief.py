@@ -50,7 +50,7 @@ class BriefFinding(PlacedJson):
     saving_ms: SavingMs
     saving_fraction: SavingFraction
     range_ms: SavingRange
-    at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay tells what it saves")]
+    at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay predicts what it saves")]
     numbers: Annotated[
         Numbers | None, doc("whether the fix keeps the numbers, made as it says; null where that is open")
     ]

@@ -30,7 +30,7 @@ Guards: TypeAlias = Annotated[
         "directions of the copies of pinned memory in flight that it awaits: without it, their memory is used too early"
     ),
 ]
-SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by replay; null where no replay tells")]
+SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by replay; null where no replay predicts it")]
 SavingFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
 SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]
 Pointer: TypeAlias = Annotated[str, doc("its id: a JSON Pointer into the document without --brief")]

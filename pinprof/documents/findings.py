@@ -89,7 +89,7 @@ class FindingJson(PlacedJson):
     saving_ms: SavingMs
     saving_fraction: SavingFraction
     range_ms: SavingRange
-    at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay tells what it saves")]
+    at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay predicts what it saves")]
     then: Annotated[Then | None, doc("what the fix makes possible")]
     fix: Annotated[Words, doc("what to do")]
     fix_code: Annotated[FixCode, doc("the fix as code")]

@@ -29,7 +29,7 @@ class Copy:
     stack: Any
     """The stack of the call, in the form that the reporter reads."""
     mark: Any
-    """Tells whether the copy has ended, and how long it took: a `gpu.Mark`, which this module does not import."""
+    """Knows whether the copy has ended, and how long it took: a `gpu.Mark`, which this module does not import."""
     is_freed: Callable[[], bool]
     """Returns whether the storage on the host is gone."""
     protected: bool

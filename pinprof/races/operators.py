@@ -1,4 +1,4 @@
-"""Tells the watch about every torch operator that the program calls, and about other uses of memory."""
+"""Reports to the watch every torch operator that the program calls, and other uses of memory."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -107,7 +107,7 @@ def _common(texts: Sequence[str]) -> str:
 
 
 def _reason(path: str, reason: str) -> str:
-    """Return why a file is no trace, without its name."""
+    """Return why a file is not a trace, without its name."""
     return reason.removeprefix(f"{path}: ")
 
 

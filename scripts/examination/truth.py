@@ -1,4 +1,4 @@
-"""The step of a program as its own clock tells it: all steps, and the regular ones by a rule that is not pinprof's."""
+"""The step of a program by its own clock: all steps, and the regular ones by a rule that is not pinprof's."""
 
 import statistics
 from collections.abc import Sequence

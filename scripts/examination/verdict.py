@@ -13,7 +13,7 @@ SEEN_BY_SYNC_DEBUG = (
     *("unique", "seen_elsewhere", "repeat_interleave", "equal", "blocking_copy_htod", "blocking_copy_dtoh"),
     *("tensor_from_host",),
 )
-"""Causes of waits of which sync debug mode warns: such a line that it never named is wrong."""
+"""Causes of waits that sync debug mode warns of: if it never named the line of one, the line is wrong."""
 
 SILENT = ("synchronize", "to", "cuda", "copy_")
 """Calls that can wait without its warning: a synchronize, and a non-blocking copy of pageable memory."""

@@ -62,7 +62,7 @@ def _images(count: int, size: int = 224) -> tuple[Tensor, Tensor]:
 
 
 def vision(name: str, count: int, **options: Any) -> Callable[[], Parts]:
-    """Return a network of torchvision for so many images."""
+    """Return a network of torchvision, and batches of `count` images."""
 
     def build() -> Parts:
         import torchvision  # noqa: PLC0415  only where it is used
@@ -73,7 +73,7 @@ def vision(name: str, count: int, **options: Any) -> Callable[[], Parts]:
 
 
 def from_timm(name: str, count: int) -> Callable[[], Parts]:
-    """Return a network of timm for so many images."""
+    """Return a network of timm, and batches of `count` images."""
 
     def build() -> Parts:
         import timm  # noqa: PLC0415  only where it is used
@@ -102,7 +102,7 @@ def _texts(count: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def gpt2(count: int, length: int, layers: int) -> Callable[[], Parts]:
-    """Return GPT-2 of transformers with so many layers."""
+    """Return GPT-2 of transformers with this number of layers."""
 
     def build() -> Parts:
         from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415  only where it is used

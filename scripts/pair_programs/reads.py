@@ -68,7 +68,7 @@ def generator(channels: int) -> nn.Module:
 
 
 def discriminator(channels: int) -> nn.Module:
-    """Return the network that tells images apart."""
+    """Return the network that classifies images."""
     return nn.Sequential(
         nn.Conv2d(3, channels, 4, 2, 1, bias=False),
         nn.LeakyReLU(0.2, inplace=True),
@@ -216,7 +216,7 @@ def adam_item(device: torch.device, fixed: bool, scale: float) -> Step:
 
 
 def two_gpus_item(device: torch.device, fixed: bool, scale: float) -> Step:
-    """Train a network of which one half is on a second GPU, if there is one; the loss read or summed."""
+    """Train a network with one half on a second GPU, if there is one; the loss read or summed."""
     second = torch.device("cuda", 1) if device.type == "cuda" and torch.cuda.device_count() > 1 else device
     width, rows = scaled(1024, scale), scaled(512, scale)
     lower, upper = mlp(width, width, 10, width).to(device), mlp(width, width, 10, 10).to(second)

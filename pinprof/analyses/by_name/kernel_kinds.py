@@ -1,7 +1,7 @@
 """What kernels do: products, attention, convolutions and so on, and which of these run on tensor cores.
 
-A kernel tells its kind by its phase, by what the trace calls a collective, and by its name, which cuBLAS, cuDNN, torch
-or Triton chose; where the name says nothing, the outermost op that launched it does.
+The kind of a kernel follows from its phase, from what the trace calls a collective, and from its name, which cuBLAS,
+cuDNN, torch or Triton chose; where the name says nothing, from the outermost op that launched it.
 """
 
 import re

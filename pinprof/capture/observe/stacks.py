@@ -120,7 +120,7 @@ class _Naming:
 
 
 def _is_between_steps(stack: RawStack) -> bool:
-    """Return whether pinprof itself was at work, at the end of a step: that time is no step's."""
+    """Return whether pinprof itself was at work, at the end of a step: that time belongs to no step."""
     return any(code.co_filename.startswith(WINDOWS) for code in cast(Sequence[CodeType], stack[::2]))
 
 

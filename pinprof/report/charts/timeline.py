@@ -114,7 +114,7 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
 
 
 def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
-    """Return the axis of `count` rows, some of which have a text at the left."""
+    """Return the axis of `count` rows; some have a text at the left."""
     return {
         "range": [count - 0.4, -0.6],  # the first on top
         "tickmode": "array",

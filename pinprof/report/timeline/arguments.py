@@ -186,7 +186,7 @@ TOO_LONG = EventTexts(("its args are too long for this page",), ())
 TOO_MANY = EventTexts(("its args are not in this page: too many events have different ones",), ())
 UNREADABLE = EventTexts(("its args cannot be read",), ())
 MOST_SHARED = 20_000
-"""So many texts of args are kept, whose events share what is said of them; copies have one for each rate."""
+"""The number of texts of args that are kept for events that share them; copies have one for each rate."""
 UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 CHANGED = "its file has changed since it was read"
 

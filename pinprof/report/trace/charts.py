@@ -24,7 +24,7 @@ from pinprof.units import between, duration
 MAX_GPUS = 4
 """Of one trace that have a chart of their steps each."""
 COPIES, SITES, GPUS, STEPS, LENGTHS = 4, 2, 2, 3, 5
-"""The fewest of these of which a chart shows more than the numbers beside it."""
+"""How many of each there must be before a chart shows more than the numbers next to it."""
 FEW = 10
 """The lengths of up to this many steps are listed."""
 

@@ -56,7 +56,7 @@ def traces_to_json(
 
 
 def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None) -> documents.TraceJson:
-    """Return what the document tells of one trace."""
+    """Return the part of the document that is on one trace."""
     info, step_ns = profile.info, profile.step_ns
     kernels, ops = (given(profile.kernels), given(profile.ops)) if profile.steps.count else (None, None)
     return filled(

@@ -35,7 +35,7 @@ GROUPS = {
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "course"), "Steps"),
 }
-"""The sections below the timeline by name, in the order of their groups, each of which has a link."""
+"""The sections below the timeline by name, in the order of their groups; each has a link."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
@@ -145,7 +145,7 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
 
 
 def _figures(profile: Profile) -> Markup:
-    """Return in a line the figures of the step that neither the verdict nor the bar tells."""
+    """Return in a line the figures of the step that are neither in the verdict nor in the bar."""
     told = {fact.name for fact in (step(profile), bound(profile)) if fact}
     shown = [fact for fact in _facts(profile) if fact.name not in told]
     item = Markup('<li title="{}">{} <strong>{}</strong></li>')

@@ -52,7 +52,7 @@ class TryNumbers(Document):
     steps: Annotated[Count, doc("steps that were compared")]
     kinds: Annotated[Sequence[Annotated[str, one_of(("loss", "parameters", "output"))]], doc("what was compared")]
     reason: Annotated[Words | None, doc("what differs, or why nobody can tell")]
-    distance: Annotated[Share | None, doc("the largest difference; null where one of the values is no number")]
+    distance: Annotated[Share | None, doc("the largest difference; null where one of the values is not a number")]
     rounding: Annotated[
         Share | None, doc("that of the original after a change of the last bits; null where not needed")
     ]
@@ -103,7 +103,7 @@ class Try(Document, kw_only=True, tag_field="schema", tag="pinprof.try/1"):
     measured: Annotated[AbJudgement | None, doc("the step after against the step before")]
     pairs: Annotated[Sequence[AbPair], doc("what each pair of processes has measured")]
     predicted_saving_fraction: Annotated[
-        Share | None, doc("what the patch was predicted to save; null where no replay tells")
+        Share | None, doc("what the patch was predicted to save; null where no replay predicts it")
     ]
     predicted_range: Annotated[RangeShare | None, doc("where that lies")]
     as_predicted: Annotated[
