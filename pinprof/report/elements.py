@@ -129,9 +129,13 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
     return Markup('<dl class="facts">\n{}\n</dl>').format(lines(cards))
 
 
-def shares(caption: str, parts: Sequence[Share]) -> Markup:
-    """Return a bar that shows the parts of a whole, with a legend that says them."""
+def shares(caption: str, parts: Sequence[Share], longest: float = 0.0) -> Markup:
+    """Return a bar that shows the parts of a whole, with a legend that says them.
+
+    The bar is as long as the page, or as its whole is compared with the `longest` of several.
+    """
     total = sum(part.value for part in parts)
+    width = 100 * min(total / longest, 1.0) if longest else 100.0
     shown = [(part, part.value / total) for part in parts if part.value > 0]
     piece = Markup('<span style="flex:{:.6f};background:{}"></span>')
     entry = Markup('<li><span class="swatch" style="background:{}"></span>{}: {} ({}{})</li>')
@@ -139,8 +143,8 @@ def shares(caption: str, parts: Sequence[Share]) -> Markup:
     legend = (entry.format(part.colour, part.label, part.text, percent(share), part.more) for part, share in shown)
     return Markup(
         '<figure class="share"><figcaption>{}</figcaption>'
-        '<div class="bar" aria-hidden="true">{}</div><ul>{}</ul></figure>'
-    ).format(caption, Markup().join(bar), Markup().join(legend))
+        '<div class="bar" aria-hidden="true" style="width:{:.2f}%">{}</div><ul>{}</ul></figure>'
+    ).format(caption, width, Markup().join(bar), Markup().join(legend))
 
 
 def details(summary: str, items: Sequence[str]) -> Markup:

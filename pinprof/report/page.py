@@ -3,6 +3,7 @@
 import base64
 import sys
 import zlib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from markupsafe import escape
 from plotly.offline import get_plotlyjs
 
-from pinprof.report.elements import Markup
+from pinprof.report.elements import Markup, unbroken
 from pinprof.report.timeline.fragment import constants
 
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
@@ -46,6 +47,15 @@ if (!window.pinprofAnswers) {
 }
 </script>""")
 """Lets the notebook hand plotly to the frames that ask for it: they cannot look into it."""
+
+
+def top(name: str, title: str, remark: str, links: Iterable[tuple[str, str]]) -> Markup:
+    """Return what stays in sight above a report: what it is about, and links to its parts, each (title, id)."""
+    items = Markup().join(Markup('<li><a href="#{1}">{0}</a></li>').format(*link) for link in links)
+    return Markup(
+        '<div class="top"><h2 id="{}">{} <span class="note">{}</span></h2>\n'
+        '<nav class="contents" aria-label="Parts of the report"><ul>{}</ul></nav></div>'
+    ).format(name, title, unbroken(remark), items)
 
 
 def page(title: str, body: Markup) -> Markup:

@@ -22,32 +22,33 @@ from pinprof.report.bench.view import (
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 from pinprof.report.charts.chart import Chart, shown
 from pinprof.report.elements import Column, Markup, lines, note, table, unbroken
-from pinprof.report.page import page
+from pinprof.report.page import page, top
 from pinprof.report.view import marked_up, on_page
 from pinprof.report.words import NOTHING
 
 
 def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
     """Return the bench as one page that needs nothing else; `recorded` marks one that comes with pinprof."""
+    sections = list(experiments(bench))
+    links = [("What to do", "advice"), ("Claims", "claims")]
+    links += [(known.number, section.name) for known, _, section in sections] + [("How", "how")]
     pieces = [
-        Markup("<h2>What to do on {}</h2>").format(bench.machine.gpu),
+        top("heading", f"pinprof bench on {bench.machine.gpu}", "what copies between host and GPU cost", links),
         note(Markup("<strong>{}</strong>").format(recorded_elsewhere(bench))) if recorded else "",
         note(machine_line(bench)),
+        Markup('<h3 id="advice">What to do</h3>'),
         _advice(bench),
         Markup('<h3 id="claims">What holds of the published claims</h3>'),
         note(f"Claimed by: {claimants()}."),
         _claims(bench),
-        *(
-            on_page(section, lines(map(shown, _charts(bench, known, result))))
-            for known, result, section in experiments(bench)
-        ),
+        *(on_page(section, lines(map(shown, _charts(bench, known, result)))) for known, result, section in sections),
         Markup('<h3 id="how">How it was measured</h3>'),
         note(HOW),
         note(f"Not run: {not_run(bench)}.") if not_run(bench) else "",
     ]
     body = Markup(
         '<a class="skip" href="#report">Skip to the results</a>\n'
-        "<header><h1>pinprof bench: what copies between host and GPU cost</h1></header>\n"
+        '<h1 class="unseen">pinprof bench: what copies between host and GPU cost</h1>\n'
         '<main id="report" tabindex="-1">\n{}\n</main>'
     )
     return page(f"pinprof bench: {bench.machine.gpu}", body.format(lines(pieces)))

@@ -8,14 +8,16 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
+from pinprof.measurement.division import busiest
 from pinprof.report.comparison.change_lanes import changed_lanes
-from pinprof.report.comparison.view import events, summary
-from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, verdict
-from pinprof.report.elements import Markup, lines, note
-from pinprof.report.page import page
+from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
+from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, step_of, verdict
+from pinprof.report.elements import Markup, lines, note, unbroken
+from pinprof.report.page import page, top
 from pinprof.report.timeline import MAX_EVENTS, TimelineGroup, Zero, beside, fragment
 from pinprof.report.timeline.steps import choose_window
-from pinprof.report.view import on_page
+from pinprof.report.trace.page import division_bar
+from pinprof.report.view import Section, on_page
 from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 
@@ -26,21 +28,46 @@ MARGIN = 0.02
 def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup:
     """Return the comparison as one page without other files."""
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
+    step, *figures = summary(comparison)
+    bars = lines(_bars(comparison))
+    above, below = ([_linked(part) for part in sections] for sections in (figures, events(comparison)))
+    links = [*map(_link, above), ("Timelines", "timelines"), *map(_link, below)]
     parts = [
-        Markup("<h2>{}.</h2>").format(verdict(comparison)),
-        *map(on_page, summary(comparison)),
+        top("heading", f"{names[0]} {ARROW} {names[1]}", "what changed between two traces", links),
+        Markup('<p class="headline">{}.</p>').format(unbroken(verdict(comparison))),
+        on_page(replace(step, facts=()) if bars else step, bars),
+        *map(on_page, above),
         *_timelines(before, after, comparison),
-        *map(on_page, events(comparison)),
+        *map(on_page, below),
+        *(note(f"{side.capitalize()}: {profile.path}") for side, profile in comparison.sides),
     ]
-    read = (note(f"{side.capitalize()}: {profile.path}") for side, profile in comparison.sides)
-    body = Markup("<header><h1>pinprof: what changed between two traces</h1>{}</header>\n<main>\n{}\n</main>").format(
-        Markup().join(read), lines(parts)
-    )
-    return page(f"pinprof: {names[0]} {ARROW} {names[1]}", body)
+    body = Markup('<h1 class="unseen">pinprof: what changed between two traces</h1>\n<main>\n{}\n</main>')
+    return page(f"pinprof: {names[0]} {ARROW} {names[1]}", body.format(lines(parts)))
+
+
+def _linked(part: Section) -> Section:
+    """Return a section to which a link can lead."""
+    return replace(part, name=part.title.split()[0].strip(",").lower())
+
+
+def _link(part: Section) -> tuple[str, str]:
+    return ("Trust" if part.title == DISTRUST_BOTH else part.title.split()[0].strip(",")), part.name
+
+
+def _bars(comparison: Comparison) -> Iterator[Markup]:
+    """Yield how the step divides before and after as bars of one scale; nothing where one of them is not known."""
+    divisions = [busiest(profile) for _, profile in comparison.sides]
+    longest = max((mean.length_ns for mean in divisions if mean), default=0.0)
+    if not all(mean and mean.length_ns for mean in divisions):
+        return
+    for (side, profile), mean in zip(comparison.sides, divisions, strict=True):
+        number, how = step_of(profile)
+        if mean:
+            yield division_bar(profile, mean, f"{side.capitalize()}: {number}, {how}", longest=longest)
 
 
 def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[Markup]:
-    yield Markup("<h3>One step of each, on one time axis</h3>")
+    yield Markup('<h3 id="timelines">One step of each, on one time axis</h3>')
     yield note(
         "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, its part is "
         "short, and the GPU still runs an earlier step. Zooming one timeline zooms the other. The lanes on top mark "

@@ -34,6 +34,7 @@ from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import MAX_CELL, NOTHING, consequence, cut, doubts, steps
 from pinprof.units import counted
 
+DISTRUST_BOTH = "Before you trust these traces"
 MAX_ROWS = 12
 """More waits or findings than this are counted in a terminal, not listed."""
 
@@ -88,7 +89,7 @@ def summary(comparison: Comparison) -> Iterator[Section]:
         for entry in doubts(profile)
     ]
     if known:
-        yield Section("Before you trust these traces", notes=known)
+        yield Section(DISTRUST_BOTH, notes=known)
     yield _figures(comparison)
     if comparison.findings or not comparison.findings_reason:
         yield findings(comparison).section

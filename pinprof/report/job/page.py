@@ -31,13 +31,15 @@ from pinprof.report.job.view import (
     slowest_of,
     summary,
     title,
+    traffic,
     verdict_line,
     why,
 )
+from pinprof.report.page import top
 from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import MAX_EVENTS, TimelineGroup, Zero, beside, fragment
 from pinprof.report.timeline.steps import choose_window, step_names
-from pinprof.report.trace.page import contents, report_page, section
+from pinprof.report.trace.page import report_page, section
 from pinprof.report.view import Section, on_page
 from pinprof.report.words import NOTHING, begun, steps
 from pinprof.units import duration, percent
@@ -83,8 +85,8 @@ def page_of_files(
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
     chart = ranks_chart(ranks)
     shown_parts = (
-        (Section("All ranks side by side", name="job-steps"), shown(chart) if chart else Markup()),
-        (Section("Timelines of ranks", name="job-timelines"), rank_timelines(ranks, drawn)),
+        (Section("Side by side", name="job-steps"), shown(chart) if chart else Markup()),
+        (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
         (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
         (collectives(ranks), Markup()),
         (findings(ranks), Markup()),
@@ -93,14 +95,12 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     links = [*((part.title, part.name) for part, _ in present), (f"Report on rank {ranks.shown_rank}", "trace-1")]
     unsure = doubts(ranks, parts)
     pieces = [
-        Markup('<h2 id="heading-job">{}</h2>').format(title(ranks)),
-        note(_recorded_on(parts)),
-        *_choice(ranks),
-        *(note(f"{begun(reason)}.") for reason in [why(ranks, parts)] if reason),
+        top("heading-job", title(ranks), _recorded_on(parts), links),
         _headline(ranks),
+        *(note(f"{begun(words)}.") for words in (why(ranks, parts), traffic(ranks)) if words),
+        *_choice(ranks),
         on_page(unsure) if unsure.notes else "",
         facts(fact[:3] for fact in summary(ranks)),
-        contents(links),
         *(on_page(part, figure) for part, figure in present),
         note(f"{below(ranks)}."),
     ]

@@ -261,13 +261,14 @@ def collectives(ranks: Ranks) -> Section:
         for row in ranks.collectives
     ]
     caption = (
-        "Means over the steps. Came last: the rank that came last most often, and in which share of the steps. "
+        "Those with the longest waits; means over the steps. Came last: the rank that came last most often, and in "
+        "which share of the steps. "
         "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest. "
         "Bus: the bandwidth of a rank's link in that time, as nccl-tests counts it"
     )
     aligned = clocks(ranks)
     return Section(
-        "Collectives, the longest awaited",
+        "Collectives",
         tables=[ReportTable(caption, columns, rows, rows[:MAX_COLLECTIVES])] if rows else [],
         notes=[words for words in (traffic(ranks), aligned) if words and rows],
         name="job-collectives",

@@ -1,6 +1,6 @@
 """The report as a page: the step and what costs it time, what to do, a timeline to check it by, and the tables."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from pinprof.report.charts.chart import shown
 from pinprof.report.charts.steps import part_times
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.elements import Column, Markup, Share, lines, note, remarks, shares, table, unbroken
-from pinprof.report.page import page
+from pinprof.report.page import page, top
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables.fragment import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
@@ -112,9 +112,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     firsts = {part.group: part.id for part in reversed(parts)}
     links += [(group, firsts[group]) for group in dict.fromkeys(part.group for part in parts) if group]
     pieces = [
-        Markup('<div class="top"><h2 id="heading-{}">{} <span class="note">{}</span></h2>\n{}</div>').format(
-            number, PurePath(profile.path).name, unbroken(recording(profile)), contents(links)
-        ),
+        top(f"heading-{number}", PurePath(profile.path).name, recording(profile), links),
         Markup('<p class="headline">{}</p>').format(unbroken(_sentence(entry))),
         note(_evidence(profile, findings)),
         Markup("<p><strong>{}</strong></p>").format(unbroken(first.sentence)) if first.finding is None else "",
@@ -190,24 +188,25 @@ def _evidence(profile: Profile, findings: Findings) -> str:
     return " ".join(f"{begun(sentence)}." for sentence in evidence(profile, findings))
 
 
-def contents(links: Iterable[tuple[str, str]]) -> Markup:
-    """Return links to parts of the page: (title, id)."""
-    items = Markup().join(Markup('<li><a href="#{1}">{0}</a></li>').format(*link) for link in links)
-    return Markup('<nav class="contents" aria-label="Parts of the report"><ul>{}</ul></nav>').format(items)
-
-
 def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
     """Yield a bar whose parts add up to the step for the GPU that works most, and folded one for each other."""
     shown = busiest(profile)
-    bars = [_bar(profile, mean, limit) for mean in profile.parts if mean.length_ns and mean is not shown]
+    bars = [
+        division_bar(profile, mean, of_what(profile, mean), limit)
+        for mean in profile.parts
+        if mean.length_ns and mean is not shown
+    ]
     if shown is not None and shown.length_ns:
-        yield _bar(profile, shown, limit)
+        yield division_bar(profile, shown, of_what(profile, shown), limit)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
 
 
-def _bar(profile: Profile, mean: MeanStep, limit: str | None) -> Markup:
+def division_bar(
+    profile: Profile, mean: MeanStep, caption: str, limit: str | None = None, longest: float = 0.0
+) -> Markup:
+    """Return how a step divides on a GPU as a bar; `limit` is the cause of the verdict, `longest` as for `shares`."""
     why = while_idle(profile, mean, limit)
     names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
     parts = (
@@ -221,4 +220,4 @@ def _bar(profile: Profile, mean: MeanStep, limit: str | None) -> Markup:
         for kind, time in part_times(mean).items()
         if time >= SMALLEST * mean.length_ns
     )
-    return shares(of_what(profile, mean), list(parts))
+    return shares(caption, list(parts), longest)

@@ -56,7 +56,7 @@ def precision(course: WholeRun) -> Iterator[Fact]:
     meaning = f"the mean of {counted(timed.steps, 'regular step')}, {lies}{in_loader}"
     yield Fact("precision", f"±{100 * timed.precision:.1f} %", meaning, is_named=False)
     if course.runs:
-        yield Fact("runs", *words_of_runs(course.runs), is_named=False)
+        yield Fact("mean of", *words_of_runs(course.runs), is_named=False)
 
 
 def words_of_runs(runs: Runs) -> tuple[str, str]:

@@ -311,7 +311,7 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
     read = Page(page_of(tmp_path, 4, slowest=2))
     assert read.misnested == []
     assert f"Rank 2 holds up the others by 594 µs per step: {REASON}. See what rank 2 does." in read.text
-    assert read.text.index("On rank 2, ") < read.text.index("Rank 2 holds up")
+    assert read.text.index("Rank 2 holds up") < read.text.index("On rank 2, ")
     sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
     assert sections == ["job", "trace-1"]
     links = {attributes["href"] or "" for tag, attributes in read.tags if tag == "a"}

@@ -67,7 +67,7 @@ def test_several_runs_give_a_range_for_one_more(
     profile = timed(tmp_path, *[10.0] * 20, runs_ms=runs_ms)
     of_this_run, of_all = facts(profile)
     assert of_this_run.meaning.endswith("with 95 % confidence in this run")
-    assert of_all == Fact("runs", f"{len(runs_ms)} runs", meaning, is_named=False)
+    assert of_all == Fact("mean of", f"{len(runs_ms)} runs", meaning, is_named=False)
     assert length_of(profile) == headline
 
 
