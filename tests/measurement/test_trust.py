@@ -133,6 +133,15 @@ def losing(first: int, last: int, *, calls: bool = False) -> TraceBuilder:
     return builder
 
 
+def on_the_host(number: int, ops: int = 6) -> TraceBuilder:
+    """Return 4 steps of 30 ops that launch; before them, in the first N, some of the same names launch nothing."""
+    builder = losing(0, 0)
+    for step in range(number):
+        for op in range(ops):
+            builder.op(("aten::mm", "aten::add")[op % 2], STEP_US * step + 2 + 10 * op, 5)
+    return builder
+
+
 def queued(kernels: int, lost: int) -> TraceBuilder:
     """Return 4 steps of a GPU that first runs a copy and N kernels of before; the last of these are lost."""
     builder = TraceBuilder()
@@ -292,6 +301,7 @@ def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
         pytest.param(
             lambda: losing(110, 120, calls=True), "lost_calls", LOST | {"copies"}, id="the last launches, of a cut step"
         ),
+        pytest.param(lambda: on_the_host(3), "lost_calls", LOST | {"copies", "step"}, id="silent ops in 3 of 4 steps"),
         pytest.param(lambda: queued(20, lost=10), "lost_start", LOST, id="kernels that were queued before"),
         pytest.param(
             lambda: graphs(40, 0, *[40] * 8, steps=10), "lost_graph_work", LOST, id="a graph of a step that is cut off"
@@ -342,6 +352,7 @@ def test_a_check_fires_and_says_which_figures_are_wrong(
         pytest.param(steps, id="nothing is wrong"),
         pytest.param(lambda: queued(20, lost=0), id="kernels that were queued before and are all there"),
         pytest.param(lambda: losing(0, 1, calls=True), id="an op that launched nothing"),
+        pytest.param(lambda: on_the_host(4), id="ops on tensors of the host, as many in each step"),
         pytest.param(captured, id="captured into a graph"),
         pytest.param(lambda: with_call_in_each_step("cudaMemsetAsync"), id="memsets, which CUPTI leaves out"),
         pytest.param(lambda: with_call_in_each_step("cudaLaunchHostFunc"), id="a function on the host"),

@@ -190,7 +190,11 @@ def _launching_calls(trace: Trace) -> Int64s:
 
 
 def _silent(trace: Trace, launched: Int64s) -> Int64s:
-    """Return the ops that launch nothing, several in a row between two launches, while all others of their names do."""
+    """Return the ops that launch nothing, several in a row between two launches, while all others of their names do.
+
+    Not those that come equally often in each complete step: they compute on tensors of the host, as where a batch is
+    made of pieces, or an optimizer counts its steps. Records are never lost so evenly.
+    """
     ops, size = trace.ops, len(trace.ops.names)
     has = np.zeros(len(ops), bool)
     has[trace.links.op[launched]] = True
@@ -206,7 +210,21 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     in_a_row = names_there[between] >= SEVERAL
     alone = np.zeros(size, bool)
     alone[ops.name[silent[~in_a_row]]] = True
-    return silent[in_a_row & ~alone[ops.name[silent]]]
+    lost = silent[in_a_row & ~alone[ops.name[silent]]]
+    return lost[~_even(trace, lost)[ops.name[lost]]]
+
+
+def _even(trace: Trace, rows: Int64s) -> Bools:
+    """Return for each name whether ops of these rows come equally often in each of several complete steps."""
+    ops, steps = trace.ops, np.flatnonzero(trace.steps.complete)
+    if len(steps) < SEVERAL:
+        return np.zeros(len(ops.names), bool)
+    step, size = step_at(trace.steps, ops.start_ns[rows]), len(ops.names)
+    within = step != NONE
+    per_step = np.bincount(step[within] * size + ops.name[rows[within]], minlength=size * len(trace.steps))
+    per_step = per_step.reshape(len(trace.steps), size)[steps]
+    even: Bools = (per_step[0] > 0) & (per_step == per_step[0]).all(axis=0)
+    return even
 
 
 # Work of other programs on the same GPU

@@ -1,0 +1,225 @@
+"""Holds pinprof's verdict and predicted saving to changes that other people made, and that they told of in public.
+
+    PYTHONPATH=. python scripts/exam_cases.py make FOLDER --clones CLONES [--changed] [--only NAME]...
+    PYTHONPATH=. python scripts/exam_cases.py record FOLDER OUT [--only NAME]... [--seconds 540]
+    PYTHONPATH=. python scripts/exam_cases.py freeze OUT/forecasts.jsonl
+    PYTHONPATH=. python scripts/exam_cases.py measure FOLDER OUT [--only NAME]... [--seconds 540]
+    PYTHONPATH=. python scripts/exam_cases.py table [OUT/measured.jsonl]
+
+`make` writes each program before its change below FOLDER, from clones that lie in CLONES/OWNER+NAME; `--changed` commits
+the change of the thread on top. `record` needs the first alone: it runs `pinprof run` on each program and notes what is
+said of it. `freeze` writes that to scripts/cases/forecasts.json with the date, and refuses to change what stands there: it is
+committed before a change is applied. `measure` lets both versions run in turns (`pinprof ab`), and `table` compares.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pinprof.outputs import write_whole
+from scripts.examination.case_table import table
+from scripts.examination.cases import CASES, Case
+from scripts.examination.planting import Edit, edited
+from scripts.examination.processes import Place, run
+
+HARNESSES = Path(__file__).parent / "cases"
+FROZEN = HARNESSES / "forecasts.json"
+PATIENCE_SECONDS = 100.0
+KEPT_FINDINGS = 8
+DIGITS = 3  # of ms
+NAMED = {case.name: case for case in CASES}
+
+Noted = dict[str, Any]
+
+
+@click.group()
+def main() -> None:
+    """Examine pinprof with cases of other people."""
+
+
+only = click.option("--only", multiple=True, metavar="NAME", help="Take this case alone; may be repeated.")
+seconds = click.option("--seconds", default=540.0, show_default=True, help="Begin no case that may not end by then.")
+FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@main.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--clones", type=FOLDER, required=True)
+@click.option("--changed", is_flag=True, help="Commit the changes, too.")
+@only
+def make(folder: Path, clones: Path, *, changed: bool, only: Sequence[str]) -> None:
+    """Write the programs."""
+    for case in _chosen(only):
+        place = folder / case.name
+        place.mkdir(parents=True, exist_ok=True)
+        clone = clones / case.repository.replace("/", "+") / "repo"
+        _git(place, "init", "--quiet")
+        (place / ".gitignore").write_text("__pycache__/\nout/\ndata/\nlog/\n*.pickle\n*.h5\n")
+        _write(case, clone, case.before, place)
+        _commit(place, "before")
+        if changed:
+            if case.after:
+                _write(case, clone, case.after, place)
+            for edit in case.edits:
+                _apply(place, edit)
+            _commit(place, "after")
+
+
+@main.command()
+@click.argument("folder", type=FOLDER)
+@click.argument("out", type=FOLDER)
+@only
+@seconds
+def record(folder: Path, out: Path, only: Sequence[str], seconds: float) -> None:
+    """Note what pinprof says of each program before its change."""
+    for case, place in _in_time(folder, out, only, seconds):
+        trace = out / f"{case.name}.json.gz"
+        options = ["--force", "-o", str(trace), "--plain-seconds", "4", "--watch-steps", "50"]
+        ended = run(place, place.command(profiled=options), {}, PATIENCE_SECONDS, out / f"{case.name}.log")
+        answer = out / f"{case.name}.report"
+        told = run(
+            place,
+            [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(trace)],
+            {},
+            PATIENCE_SECONDS,
+            out / f"{case.name}.report.log",
+        )
+        if told.status != 0:
+            print(f"{case.name}: {ended.last_line} | {told.last_line}", flush=True)
+            continue
+        noted = {"case": case.name, **forecast(json.loads(answer.read_text())["traces"][0])}
+        _append(out / "forecasts.jsonl", noted)
+        print(f"{case.name:20} {ended.seconds:5.1f} s  {noted['verdict']}", flush=True)
+
+
+def forecast(trace: Noted) -> Noted:
+    """Return what of a report is held to what comes of the change."""
+    steps, verdict = trace["steps"], trace["verdict"] or {}
+    return {
+        "gpu": trace["devices"][0]["name"],
+        "torch": trace["torch_version"],
+        "step_ms": steps["step_ms"],
+        "step_range_ms": steps["range_ms"],
+        "traced_ms": steps["traced_ms"],
+        "busy_ms": steps["busy_ms"],
+        "waits": {
+            f"{site['file']}:{site['line']}": site["stall_ms"] / steps["count"] for site in trace["syncs"]["sites"]
+        },
+        "verdict": verdict.get("headline"),
+        "do": verdict.get("do"),
+        "findings": [
+            {
+                **{key: finding[key] for key in ("rule", "file", "line", "saving_ms", "range_ms", "at_most_ms")},
+                "lines": [f"{site['file']}:{site['line']}" for site in finding["sites"][:4]],
+            }
+            for finding in trace["findings"][:KEPT_FINDINGS]
+        ],
+    }
+
+
+@main.command()
+@click.argument("noted", type=FILE)
+def freeze(noted: Path) -> None:
+    """Add forecasts to scripts/cases/forecasts.json, with the date."""
+    frozen = json.loads(FROZEN.read_text()) if FROZEN.exists() else {}
+    for line in noted.read_text().splitlines():
+        entry = json.loads(line)
+        frozen.setdefault(entry.pop("case"), {"frozen": time.strftime("%Y-%m-%d %H:%M"), **_rounded(entry)})
+    write_whole(FROZEN, json.dumps(frozen, indent=1) + "\n")
+
+
+@main.command()
+@click.argument("folder", type=FOLDER)
+@click.argument("out", type=FOLDER)
+@click.option("--minutes", default=0.5, show_default=True, help="Of turns, for each case.")
+@only
+@seconds
+def measure(folder: Path, out: Path, minutes: float, only: Sequence[str], seconds: float) -> None:
+    """Let each program run in turns with and without the change of the thread."""
+    for case, place in _in_time(folder, out, only, seconds):
+        answer = out / f"{case.name}.ab.json"
+        options = ["--base", "HEAD~1", "--no-trace", "--minutes", str(minutes), "--limit-percent", "1", "--force"]
+        command = [sys.executable, "-m", "pinprof", "ab", *options, "--json", str(answer), "--", *place.program.command]
+        ended = run(place, command, {}, PATIENCE_SECONDS + 60 * minutes, out / f"{case.name}.ab.log")
+        if not answer.exists():
+            print(f"{case.name}: {ended.last_line}", flush=True)
+            continue
+        _append(out / "measured.jsonl", {"case": case.name, "ab": json.loads(answer.read_text())})
+        print(f"{case.name:20} {ended.seconds:5.1f} s  {ended.last_line}", flush=True)
+
+
+@main.command(name="table")
+@click.argument("measured", type=FILE, required=False)
+def print_table(measured: Path | None) -> None:
+    """Print what was predicted and what came of it."""
+    lines = measured.read_text().splitlines() if measured else []
+    print(table(json.loads(FROZEN.read_text()), {entry["case"]: entry["ab"] for entry in map(json.loads, lines)}))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, DIGITS)
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return {key: _rounded(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _chosen(only: Sequence[str]) -> list[Case]:
+    return [NAMED[name] for name in only] if only else list(CASES)
+
+
+def _in_time(folder: Path, out: Path, only: Sequence[str], seconds: float) -> Iterator[tuple[Case, Place]]:
+    """Yield the cases that are there, as long as one that takes as long as the longest would end in time."""
+    out.mkdir(parents=True, exist_ok=True)
+    began = last = time.perf_counter()
+    longest_s = 0.0
+    for case in _chosen(only):
+        now = time.perf_counter()
+        longest_s, last = max(longest_s, now - last), now
+        if now - began + longest_s > seconds:
+            print(f"{case.name}: no time left", flush=True)
+        elif (folder / case.name).exists():
+            yield case, Place(case.program, (folder / case.name).resolve())
+
+
+def _write(case: Case, clone: Path, commit: str, place: Path) -> None:
+    """Write the program of a commit, let it run with the libraries of today, and put its harness there."""
+    if case.repository:
+        names = _git(clone, "ls-tree", "-r", "--name-only", commit).splitlines()
+        wanted = [name for name in names if name.endswith(case.files)]
+        archive = subprocess.run(["git", "archive", commit, *wanted], cwd=clone, capture_output=True, check=True)  # noqa: S607
+        subprocess.run(["tar", "x", "-C", str(place)], input=archive.stdout, check=True)  # noqa: S607
+    for source, target in ((case.harness, "case"), ("stand_ins", "stand_ins")):
+        (place / f"{target}.py").write_text((HARNESSES / f"{source}.py").read_text())
+    for edit in case.repairs:
+        _apply(place, edit)
+
+
+def _apply(place: Path, edit: Edit) -> None:
+    file = place / edit.file
+    file.write_text("\n".join(edited(file.read_text().splitlines(), edit)[0]) + "\n")
+
+
+def _commit(place: Path, message: str) -> None:
+    _git(place, "add", "--all")
+    _git(place, "-c", "user.name=exam", "-c", "user.email=exam@localhost", "commit", "--quiet", "-m", message)
+
+
+def _git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout  # noqa: S607
+
+
+def _append(file: Path, entry: Noted) -> None:
+    with file.open("a") as lines:
+        lines.write(json.dumps(entry) + "\n")
+
+
+if __name__ == "__main__":
+    main()

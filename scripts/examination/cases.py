@@ -1,0 +1,260 @@
+"""Changes that people made to have their PyTorch programs faster: a row for each, with the thread that tells of it."""
+
+from dataclasses import dataclass
+
+from scripts.examination.planting import Edit, swap
+from scripts.examination.program import Program
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thread: a program before, its change, and what the thread says that this brought.
+
+    `before` and `after` are commits of the repository; without `after` the change is the short `edits`, as the thread
+    tells it. `harness` makes up data and starts the program; it lies in scripts/cases and runs as case.py. `rules`
+    name the cause that the change removes, `where` its files or lines if other lines have the same. `brought`: from the thread, on its machine. `cut`: what is smaller here.
+    """
+
+    name: str
+    thread: str
+    repository: str
+    before: str
+    harness: str
+    arguments: tuple[str, ...]
+    cause: str
+    rules: tuple[str, ...]
+    brought: str
+    after: str = ""
+    edits: tuple[Edit, ...] = ()
+    repairs: tuple[Edit, ...] = ()
+    cut: str = ""
+    negative: bool = False
+    files: tuple[str, ...] = (".py", ".json", ".txt", ".md")
+    where: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> Program:
+        """Return how its copy is run."""
+        return Program(self.name, self.name, ("case.py", *self.arguments))
+
+
+GPT2_EAGER = ("--compile=False", "--eval_interval=100000", "--eval_iters=2")
+TRAIN = "train.py"
+
+CASES = (
+    Case(
+        "nanogpt_prefetch",
+        "karpathy/nanoGPT@3fd4c0c5",
+        "karpathy/nanoGPT",
+        "3fd4c0c5^",
+        "nanogpt",
+        (*GPT2_EAGER, "--gradient_accumulation_steps=1"),
+        "batches are made and copied while the GPU waits",
+        ("PIN101", "PIN102", "PIN402", "PIN603", "PIN604"),
+        "1 ms a step",
+        after="3fd4c0c5",
+        cut="not compiled, one micro-batch",
+    ),
+    Case(
+        "nanogpt_fused",
+        "karpathy/nanoGPT@e170e408",
+        "karpathy/nanoGPT",
+        "e170e408^",
+        "nanogpt",
+        (*GPT2_EAGER, "--gradient_accumulation_steps=1"),
+        "AdamW is not fused",
+        ("PIN602",),
+        "“much faster”",
+        after="e170e408",
+        cut="not compiled, one micro-batch",
+    ),
+    Case(
+        "litgpt_fused",
+        "Lightning-AI/litgpt#857",
+        "Lightning-AI/litgpt",
+        "436b318e^",
+        "tiny_llama",
+        ("1", "22"),
+        "AdamW with foreach=False",
+        ("PIN602",),
+        "2 to 3 ms",
+        after="436b318e",
+        cut="one GPU, not compiled, one micro-batch of 4",
+    ),
+    Case(
+        "litgpt_syncs",
+        "Lightning-AI/litgpt#1374",
+        "Lightning-AI/litgpt",
+        "47806045^",
+        "litgpt_lora",
+        ("24", "4", "512"),
+        "indices copied in each layer, a count read by max()",
+        ("PIN209", "PIN201", "PIN202"),
+        "not told",
+        after="47806045",
+        cut="pythia-410m",
+    ),
+    Case(
+        "torchtune_loss",
+        "pytorch/torchtune#522",
+        "pytorch/torchtune",
+        "efa68eb8^",
+        "torchtune",
+        ("8", "2", "512"),
+        "loss.item() in each step for the progress bar",
+        ("PIN201",),
+        "40 to 50 ms a step",
+        after="efa68eb8",
+        cut="8 layers of 32",
+    ),
+    Case(
+        "stylegan_items",
+        "rosinality/style-based-gan-pytorch#50",
+        "rosinality/style-based-gan-pytorch",
+        "038db65^",
+        "stylegan",
+        ("made_up", "--mixing", "--init_size", "64", "--max_size", "64"),
+        "four .item() in each step",
+        ("PIN201",),
+        "“increase training speed”",
+        after="038db65",
+        repairs=(swap("range=(-1, 1)", "range", "value_range", file=TRAIN),),
+        cut="64 × 64",
+    ),
+    Case(
+        "minimind_fused",
+        "jingyaogong/minimind#843",
+        "jingyaogong/minimind",
+        "HEAD",
+        "minimind",
+        ("--from_weight", "none", "--num_workers", "4"),
+        "AdamW is not fused",
+        ("PIN602",),
+        "“clearly faster”",
+        edits=(
+            swap(
+                "optimizer = optim.AdamW(",
+                "lr=args.learning_rate",
+                "lr=args.learning_rate, fused=('cuda' in args.device)",
+                file="trainer/train_full_sft.py",
+            ),
+        ),
+    ),
+    Case(
+        "nanotabpfn_pinned",
+        "dev.to/stprnvsh: “Our GPU was idle 77 % of the time”",
+        "automl/nanoTabPFN",
+        "HEAD",
+        "nanotabpfn",
+        ("64", "2000", "16"),
+        "pageable copies that wait",
+        ("PIN101", "PIN102", "PIN104"),
+        "1.5 times",
+        edits=(
+            swap("x=x.to(", "x.to(self.device)", "x.pin_memory().to(self.device, non_blocking=True)", file=TRAIN),
+            swap("y=y.to(", "y.to(self.device)", "y.pin_memory().to(self.device, non_blocking=True)", file=TRAIN),
+        ),
+        cut="2,000 rows, batches of 16",
+    ),
+    Case(
+        "transformers_cache",
+        "huggingface/transformers#31530",
+        "",
+        "",
+        "trainer_cache",
+        ("12", "8", "512"),
+        "empty_cache() in each step",
+        ("PIN303",),
+        "“training slowdowns”",
+        edits=(swap("EMPTIES_CACHE_EVERY = ", "1", "None", file="case.py"),),
+        cut="GPT-2, today's Trainer with torch_empty_cache_steps=1",
+    ),
+    Case(
+        "vision_anchors",
+        "pytorch/vision#5515",
+        "",
+        "",
+        "mask_rcnn",
+        ("2", "512", "anchors"),
+        "grid sizes copied from the host",
+        ("PIN209", "PIN101", "PIN102"),
+        "not told; 163 ms before",
+        edits=(swap("APPLIED = ", "False", "True", file="case.py"),),
+    ),
+    Case(
+        "maskrcnn_graph",
+        "pytorch.org/blog, 2021-10-26",
+        "",
+        "",
+        "mask_rcnn",
+        ("1", "512", "graph"),
+        "the GPU waits for launches of the backbone",
+        ("PIN601",),
+        "1.70 times",
+        edits=(swap("APPLIED = ", "False", "True", file="case.py"),),
+        cut="torchvision's",
+    ),
+    Case(
+        "kpconv_synchronize",
+        "HuguesTHOMAS/KPConv-PyTorch#22",
+        "HuguesTHOMAS/KPConv-PyTorch",
+        "a101ed2",
+        "kpconv",
+        ("10000", "30"),
+        "synchronize() in each step",
+        ("PIN210",),
+        "25 %",
+        edits=(
+            swap(
+                "torch.cuda.synchronize(",
+                "torch.cuda.synchronize(self.device)",
+                "pass",
+                within="for batch in training_loader",
+                file="utils/trainer.py",
+            ),
+        ),
+    ),
+    Case(
+        "lanfactory_loss",
+        "lnccbrown/LANfactory#120",
+        "lnccbrown/LANfactory",
+        "8a2721a^",
+        "lanfactory",
+        ("50000", "100"),
+        "float(loss) in each step",
+        ("PIN201",),
+        "1.04 times in a benchmark, below 1 % of the training",
+        after="8a2721a",
+        cut="two files",
+        negative=True,
+    ),
+    Case(
+        "pytorch_tools_grads",
+        "bonlime/pytorch-tools#94",
+        "bonlime/pytorch-tools",
+        "dd5ec06",
+        "pytorch_tools",
+        ("64", "224"),
+        "gradients set to zero, not to None",
+        ("PIN607",),
+        "no improvement, 1 % worse",
+        repairs=(
+            swap(
+                "self.state.optimizer.zero_grad()",
+                "zero_grad()",
+                "zero_grad(set_to_none=False)",
+                file="pytorch_tools/fit_wrapper/wrapper.py",
+            ),
+            swap("elif not isinstance(p", "collections.", "collections.abc.", file="pytorch_tools/utils/misc.py"),
+        ),
+        edits=(
+            swap(
+                "self.state.optimizer.zero_grad(",
+                "set_to_none=False",
+                "set_to_none=True",
+                file="pytorch_tools/fit_wrapper/wrapper.py",
+            ),
+        ),
+        negative=True,
+    ),
+)
