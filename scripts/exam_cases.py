@@ -2,14 +2,15 @@
 
     PYTHONPATH=. python scripts/exam_cases.py make FOLDER --clones CLONES [--changed] [--only NAME]...
     PYTHONPATH=. python scripts/exam_cases.py record FOLDER OUT [--only NAME]... [--seconds 540]
-    PYTHONPATH=. python scripts/exam_cases.py freeze OUT/forecasts.jsonl
     PYTHONPATH=. python scripts/exam_cases.py measure FOLDER OUT [--only NAME]... [--seconds 540]
-    PYTHONPATH=. python scripts/exam_cases.py table [OUT/measured.jsonl]
+    PYTHONPATH=. python scripts/exam_cases.py keep OUT
+    PYTHONPATH=. python scripts/exam_cases.py table
 
-`make` writes each program before its change below FOLDER, from clones that lie in CLONES/OWNER+NAME; `--changed` commits
-the change of the thread on top. `record` needs the first alone: it runs `pinprof run` on each program and notes what is
-said of it. `freeze` writes that to scripts/cases/forecasts.json with the date, and refuses to change what stands there: it is
-committed before a change is applied. `measure` lets both versions run in turns (`pinprof ab`), and `table` compares.
+`make` writes each program before its change below FOLDER, from clones that lie in CLONES/OWNER+NAME; `--changed`
+commits the change of the thread on top. `record` needs the first alone: it runs `pinprof run` on each program and
+notes what is said of it. `measure` lets both versions run in turns (`pinprof ab`). `keep` writes what OUT has to
+scripts/cases: forecasts with the date, and never over others, for they are committed before the change is made; and
+what was measured. `table` compares.
 """
 
 import json
@@ -29,10 +30,10 @@ from scripts.examination.planting import Edit, edited
 from scripts.examination.processes import Place, run
 
 HARNESSES = Path(__file__).parent / "cases"
-FROZEN = HARNESSES / "forecasts.json"
+FORECASTS, MEASURED = HARNESSES / "forecasts.json", HARNESSES / "measured.json"
 PATIENCE_SECONDS = 100.0
 KEPT_FINDINGS = 8
-DIGITS = 3  # of ms
+DIGITS = 4
 NAMED = {case.name: case for case in CASES}
 
 Noted = dict[str, Any]
@@ -125,17 +126,6 @@ def forecast(trace: Noted) -> Noted:
 
 
 @main.command()
-@click.argument("noted", type=FILE)
-def freeze(noted: Path) -> None:
-    """Add forecasts to scripts/cases/forecasts.json, with the date."""
-    frozen = json.loads(FROZEN.read_text()) if FROZEN.exists() else {}
-    for line in noted.read_text().splitlines():
-        entry = json.loads(line)
-        frozen.setdefault(entry.pop("case"), {"frozen": time.strftime("%Y-%m-%d %H:%M"), **_rounded(entry)})
-    write_whole(FROZEN, json.dumps(frozen, indent=1) + "\n")
-
-
-@main.command()
 @click.argument("folder", type=FOLDER)
 @click.argument("out", type=FOLDER)
 @click.option("--minutes", default=0.5, show_default=True, help="Of turns, for each case.")
@@ -155,12 +145,38 @@ def measure(folder: Path, out: Path, minutes: float, only: Sequence[str], second
         print(f"{case.name:20} {ended.seconds:5.1f} s  {ended.last_line}", flush=True)
 
 
+@main.command()
+@click.argument("out", type=FOLDER)
+def keep(out: Path) -> None:
+    """Keep forecasts, which nothing changes any more, and what was measured."""
+    now = time.strftime("%Y-%m-%d %H:%M")
+    forecasts, measured = _kept(FORECASTS), _kept(MEASURED)
+    for entry in _lines(out / "forecasts.jsonl"):
+        forecasts.setdefault(entry.pop("case"), {"frozen": now, **_rounded(entry)})
+    for entry in _lines(out / "measured.jsonl"):
+        answer = entry["ab"]
+        measured[entry["case"]] = {
+            "measured": now,
+            "gpu": answer["before"]["gpu"],
+            **{key: _rounded(answer[key]) for key in ("ratio", "range", "turns", "compared_by", "turn_count")},
+            "pairs_ms": [[_rounded(pair["before_ms"]), _rounded(pair["after_ms"])] for pair in answer["pairs"]],
+        }
+    for file, content in ((FORECASTS, forecasts), (MEASURED, measured)):
+        write_whole(file, json.dumps(content, indent=1) + "\n")
+
+
 @main.command(name="table")
-@click.argument("measured", type=FILE, required=False)
-def print_table(measured: Path | None) -> None:
+def print_table() -> None:
     """Print what was predicted and what came of it."""
-    lines = measured.read_text().splitlines() if measured else []
-    print(table(json.loads(FROZEN.read_text()), {entry["case"]: entry["ab"] for entry in map(json.loads, lines)}))
+    print(table(_kept(FORECASTS), _kept(MEASURED)))
+
+
+def _kept(file: Path) -> Noted:
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def _lines(file: Path) -> list[Noted]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def _rounded(value: Any) -> Any:

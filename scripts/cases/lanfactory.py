@@ -3,13 +3,14 @@
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from stand_ins import stand_in
 
 for name in ("lanfactory", "lanfactory.trainers"):  # without what their __init__ imports of other libraries
     stand_in(name, "src/" + name.replace(".", "/"))
-stand_in("pandas", DataFrame=lambda values, **_: values)
+stand_in("pandas", DataFrame=lambda values, **_: SimpleNamespace(values=values))
 
 from lanfactory.trainers.torch_mlp import ModelTrainerTorchMLP, TorchMLP, make_dataloader  # noqa: E402
 

@@ -7,8 +7,8 @@ import lightning as L
 import torch
 
 sys.path.insert(0, ".")
-from litgpt.args import EvalArgs, TrainArgs  # noqa: E402
-from litgpt.finetune import lora  # noqa: E402
+from litgpt.args import EvalArgs, TrainArgs
+from litgpt.finetune import lora
 
 layers, batch, length = map(int, sys.argv[1:4])
 

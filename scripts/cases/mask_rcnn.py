@@ -52,6 +52,7 @@ if sys.argv[3] == "graph" and APPLIED:
             self.body = body
 
         def forward(self, pictures):
+            """Return the features."""
             return tuple(self.body(pictures).values())
 
     names = list(body(sample))
@@ -63,6 +64,7 @@ if sys.argv[3] == "graph" and APPLIED:
         out_channels = body.out_channels
 
         def forward(self, pictures):
+            """Return the features by their names."""
             return dict(zip(names, graphed(pictures), strict=True))
 
     model.backbone = Backbone()

@@ -3,11 +3,12 @@
 import os
 import runpy
 import sys
+from pathlib import Path
 
 import torch
 from stand_ins import stand_in
 
-sys.path.insert(0, os.getcwd())
+sys.path.insert(0, str(Path.cwd()))
 
 
 class SFTDataset(torch.utils.data.Dataset):

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, ".")
-import train  # noqa: E402
+import train
 
 tables, rows, batch = map(int, sys.argv[1:4])
 made_up = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Modules that stand in for libraries which a case imports and does not use: each harness has this file beside it."""
+"""Modules that stand in for libraries which a case imports and does not use: each harness finds this file in its folder."""
 
 import importlib.machinery
 import importlib.util

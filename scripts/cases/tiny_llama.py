@@ -11,7 +11,7 @@ import torch
 
 sys.path.insert(0, ".")
 sys.path.insert(0, "pretrain")
-import tinyllama  # noqa: E402
+import tinyllama
 
 micro_batches, layers = int(sys.argv[1]), int(sys.argv[2])
 

@@ -59,10 +59,7 @@ def judged(case: Case, forecast: Noted, measured: Noted | None) -> Judged:
     first = forecast["findings"][0] if forecast["findings"] else None
     wait_ms = sum(forecast["waits"].get(line, 0.0) for finding in own for line in finding["lines"])
     predicted = _percent(sum(savings), step_ms)
-    if case.negative:
-        is_right = predicted < SMALL_POINTS
-    else:
-        is_right = first is not None and _names(case, first)
+    is_right = predicted < SMALL_POINTS if case.negative else first is not None and _names(case, first)
     ratio_range = measured and measured["range"]
     return Judged(
         case,
@@ -115,10 +112,10 @@ def _cells(row: Judged) -> str:
 
 def _sums(rows: Sequence[Judged]) -> list[str]:
     positive, negative = ([row for row in rows if row.case.negative is kind] for kind in (False, True))
+    small = f"Less than {SMALL_POINTS:g} % predicted for it where the thread saw nothing"
     lines = [
-        f"First cause right: {sum(row.is_first_right for row in positive)} of {len(positive)}. "
-        f"Less than {SMALL_POINTS:g} % predicted where the thread saw nothing: "
-        f"{sum(row.is_first_right for row in negative)} of {len(negative)}."
+        f"First cause right: {sum(row.is_first_right for row in positive)} of {len(positive)}.",
+        f"{small}: {sum(row.is_first_right for row in negative)} of {len(negative)}.",
     ]
     known = [(row, row.measured) for row in rows if row.measured is not None]
     if known:

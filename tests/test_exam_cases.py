@@ -1,0 +1,108 @@
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from recordings import TRACES, json_of
+
+import scripts.exam_cases
+from pinprof.rules import rule_of
+from scripts.exam_cases import HARNESSES, forecast, main
+from scripts.examination.case_table import judged, table
+from scripts.examination.cases import CASES, Case
+from scripts.examination.planting import swap
+
+ITEM = Case("items", "someone#1", "", "", "nanogpt", (), "a wait", ("PIN201",), "5 %", where=("train.py",))
+
+
+def finding(rule: str, line: str, saving: float | None, low: float = 0.0, high: float = 0.0) -> dict[str, Any]:
+    return {"rule": rule, "file": None, "line": None, "saving_ms": saving, "range_ms": [low, high], "lines": [line]}
+
+
+def said(*findings: dict[str, Any]) -> dict[str, Any]:
+    """Return the forecast of a step of 200 ms; the GPU works for 140."""
+    waits = {"train.py:9": 80.0, "other.py:3": 40.0}
+    return {"step_ms": 200.0, "traced_ms": 220.0, "busy_ms": 140.0, "waits": waits, "findings": list(findings)}
+
+
+def took(ratio: float, low: float, high: float) -> dict[str, Any]:
+    return {"ratio": ratio, "range": [low, high]}
+
+
+def test_the_saving_of_the_cause_is_held_to_the_measured_one() -> None:
+    row = judged(ITEM, said(finding("PIN201", "train.py:9", 12.0, 8.0, 16.0)), took(0.93, 0.91, 0.95))
+    assert row.is_first_right
+    assert row.predicted == pytest.approx(6.0)
+    assert row.stated == pytest.approx((4.0, 8.0))
+    assert row.measured == pytest.approx(7.0)
+    assert row.bounds == pytest.approx((5.0, 9.0))
+    assert row.is_in_range
+    assert row.whole_wait == pytest.approx(40.0)
+    assert row.all_idle == pytest.approx(30.0)
+
+
+def test_another_cause_or_another_line_first_is_wrong() -> None:
+    own = finding("PIN201", "train.py:9", 2.0, 1.0, 3.0)
+    for other in (finding("PIN601", "train.py:9", 50.0), finding("PIN201", "other.py:3", 50.0)):
+        row = judged(ITEM, said(other, own), took(0.95, 0.94, 0.96))
+        assert not row.is_first_right
+        assert row.predicted == pytest.approx(1.0)
+        assert not row.is_in_range  # 0.5 to 1.5 % for 4 to 6 %
+    assert not judged(ITEM, said(), None).is_first_right
+
+
+def test_a_change_that_brings_nothing_is_right_below_two_percent() -> None:
+    nothing = replace(ITEM, negative=True)
+    for saving, is_right in ((3.9, True), (4.1, False)):
+        assert judged(nothing, said(finding("PIN201", "train.py:9", saving)), None).is_first_right is is_right
+
+
+def test_a_case_without_a_measurement_has_its_forecast_in_the_table() -> None:
+    lines = table({CASES[0].name: said(finding("PIN602", "a.py:1", 4.0))}, {}).splitlines()
+    assert lines[2].split(" | ")[1:4] == ["200.00", "PIN602, 2.0 %", "no"]
+    assert not any("forecast" in line for line in lines[3:])
+
+
+def test_each_case_has_its_harness_and_rules_that_exist() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert (HARNESSES / f"{case.harness}.py").exists()
+        assert all(rule_of(rule).id == rule for rule in case.rules)
+        assert bool(case.after) != bool(case.edits)
+        assert case.repository or not case.before
+
+
+def test_a_kept_forecast_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts.exam_cases, "FORECASTS", tmp_path / "forecasts.json")
+    monkeypatch.setattr(scripts.exam_cases, "MEASURED", tmp_path / "measured.json")
+    for step in (10.0, 11.0):
+        (tmp_path / "forecasts.jsonl").write_text(json.dumps({"case": "items", "step_ms": step}) + "\n")
+        assert CliRunner().invoke(main, ["keep", str(tmp_path)], catch_exceptions=False).exit_code == 0
+    kept = json.loads((tmp_path / "forecasts.json").read_text())
+    assert kept["items"]["step_ms"] == 10.0
+    assert "frozen" in kept["items"]
+
+
+def test_a_program_is_written_before_and_after_its_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit = swap("sys.argv[0] = ", "train.py", "other.py", file="case.py")
+    monkeypatch.setattr(scripts.exam_cases, "NAMED", {"items": replace(ITEM, edits=(edit,))})
+    make = ["make", str(tmp_path), "--clones", str(tmp_path), "--only", "items", "--changed"]
+    CliRunner().invoke(main, make, catch_exceptions=False)
+    shows = [["git", "show", f"{commit}:case.py"] for commit in ("HEAD~1", "HEAD")]
+    before, after = (
+        subprocess.run(show, cwd=tmp_path / "items", capture_output=True, text=True, check=True) for show in shows
+    )
+    assert before.stdout == (HARNESSES / f"{ITEM.harness}.py").read_text()
+    assert after.stdout == before.stdout.replace('sys.argv[0] = "train.py"', 'sys.argv[0] = "other.py"')
+
+
+def test_a_forecast_has_what_the_report_says() -> None:
+    report = json.loads(json_of(TRACES / "loss_item.stack.json.gz"))["traces"][0]
+    forecasted = forecast(report)
+    item = forecasted["findings"][0]
+    assert (item["rule"], item["lines"]) == ("PIN201", ["pinprof/workloads/waits.py:43"])
+    assert item["saving_ms"] == report["findings"][0]["saving_ms"]
+    assert forecasted["waits"]["pinprof/workloads/waits.py:43"] == pytest.approx(24.445741 / 3)
