@@ -1,4 +1,4 @@
-"""Modules that stand in for libraries which a case imports and does not use: each harness finds this file in its folder."""
+"""Modules that stand in for libraries which a case imports and does not use: each harness finds this file with it."""
 
 import importlib.machinery
 import importlib.util

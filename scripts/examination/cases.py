@@ -10,8 +10,8 @@ from scripts.examination.program import Program
 class Case:
     """One thread: a program before, its change, and what the thread says that this brought.
 
-    `before` and `after` are commits of the repository; without `after` the change is the short `edits`, as the thread
-    has it. `harness` makes up data and starts the program; it lies in scripts/cases and runs as case.py. `rules`
+    `before` and `after` are commits of the repository; without `after` the change is the short `edits`, from
+    the thread. `harness` makes up data and starts the program; it lies in scripts/cases and runs as case.py. `rules`
     name the cause that the change removes, `where` its files or lines if other lines have the same. `brought`: from
     the thread, on its machine. `cut`: what is smaller here. `negative`: the thread saw nothing of it.
     """
