@@ -87,23 +87,19 @@ def _with_like_steps(measure: Callable[[], Result]) -> Result:
 
 
 def _first_runs(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callable[[str], None]) -> list[TimedProcess]:
-    first = _run_first(programs, wishes, say)
-    refuse_other_steps([program.name for program in programs], first)
-    return first
-
-
-def _run_first(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callable[[str], None]) -> list[TimedProcess]:
+    """Return a run of each version, together where a GPU has room for both. Raises OtherStepsError."""
     limit_s = max(wishes.bounds.seconds, LONGEST_START_S)
+    first: list[TimedProcess] = []
     if wishes.at_once > 1 and any(map(os.path.exists, GPU_DEVICES)):
         say("first run of both, which is not counted")
-        with suppress(MeasureError):  # as where both have no room on the GPU
-            together = time_first(programs, wishes.options, wishes.seconds, limit_s)
-            if all(timed.gpu for timed in together):
-                return together
-    first = []
-    for program in programs:
-        say(f"first run of {program.name}, which is not counted")
-        first += time_first([program], wishes.options, wishes.seconds, limit_s)
+        with suppress(MeasureError):
+            first = time_first(programs, wishes.options, wishes.seconds, limit_s)
+    if not first or not all(timed.gpu for timed in first):
+        first = []
+        for program in programs:
+            say(f"first run of {program.name}, which is not counted")
+            first += time_first([program], wishes.options, wishes.seconds, limit_s)
+    refuse_other_steps([program.name for program in programs], first)
     return first
 
 

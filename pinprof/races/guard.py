@@ -13,8 +13,8 @@ from weakref import WeakSet
 from pinprof.errors import PinprofError, UnsafeCopyError
 from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Cuda, Gpu
-from pinprof.races.operators import Operators, registered_memory, seen_in_new_threads, seen_without_operators
-from pinprof.races.streams import followed, warned_of_waits
+from pinprof.races.operators import Operators, beyond_operators, in_new_threads, registered_memory
+from pinprof.races.streams import following_streams, warned_of_waits
 from pinprof.races.unneeded_waits import Synchronizes
 from pinprof.races.violation import UnneededWait, Violation
 from pinprof.races.watch import Watch
@@ -101,11 +101,11 @@ class Guard:
         with ExitStack() as undo:
             on_copy = undo.enter_context(warned_of_waits(self._gpu.cuda))
             watch = Watch(self._gpu, self._take, before=self.mode == "raise", waits=self._waits, on_copy=on_copy)
-            undo.enter_context(followed(watch))
+            undo.enter_context(following_streams(watch))
             undo.enter_context(registered_memory(watch))
-            undo.enter_context(seen_without_operators(watch))
+            undo.enter_context(beyond_operators(watch))
             mode = undo.enter_context(Operators(watch))
-            undo.enter_context(seen_in_new_threads(mode))
+            undo.enter_context(in_new_threads(mode))
             self._watch = watch
             _watches.add(watch)
             self._undo = undo.pop_all()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pinprof.program.hooks import replaced
-from pinprof.races.ledger import Access
+from pinprof.races.pending_copies import Access
 from pinprof.races.torch_ops import may_copy_within
 from pinprof.races.watch import Watch
 
@@ -64,7 +64,7 @@ def _turned_on(mode: Operators) -> Iterator[None]:
 
 
 @contextmanager
-def seen_in_new_threads(mode: Operators) -> Iterator[None]:
+def in_new_threads(mode: Operators) -> Iterator[None]:
     """Turn the mode on in each thread that begins in the block; by default it is on in this thread only.
 
     Autograd's threads inherit it from the thread that called `backward`.
@@ -72,18 +72,18 @@ def seen_in_new_threads(mode: Operators) -> Iterator[None]:
 
     def change(begin: Any) -> Any:
         @wraps(begin)
-        def begun(thread: threading.Thread) -> None:
+        def wrapper(thread: threading.Thread) -> None:
             with _turned_on(mode):
                 begin(thread)
 
-        return begun
+        return wrapper
 
     with replaced(threading.Thread, "_bootstrap_inner", change):  # `run` is overridden by subclasses
         yield
 
 
 @contextmanager
-def seen_without_operators(watch: Watch) -> Iterator[None]:
+def beyond_operators(watch: Watch) -> Iterator[None]:
     """Tell the watch about uses of a tensor's memory without an operator of torch."""
     with ExitStack() as undo:
         for holder, name, kind, action in _others():
@@ -119,7 +119,7 @@ def _reporting(
 ) -> Callable[[Any], Any]:
     def change(function: Any) -> Any:
         @wraps(function)
-        def shown(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             def call() -> Any:
                 return function(tensor, *args, **kwargs)
 
@@ -129,8 +129,8 @@ def _reporting(
             uses = [(used, use) for used, use in [(tensor, kind), *others] if _is_shown(watch, used)]
             return watch.use(uses, action, call)
 
-        shown._torchdynamo_disable = True  # type: ignore[attr-defined]
-        return shown
+        wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
+        return wrapper
 
     return change
 

@@ -16,7 +16,7 @@ from pinprof.races.watch import Watch
 
 
 @contextmanager
-def followed(watch: Watch) -> Iterator[None]:
+def following_streams(watch: Watch) -> Iterator[None]:
     """Report to the watch all records, waits and queries of events and streams in the block.
 
     torch warns of implicit waits, such as that of `x.item()`, if `warned_of_waits` has asked it to. The warnings do not

@@ -88,7 +88,7 @@ def makes_new(op: Any) -> bool:
     return any(result.alias_info is None for result in op._schema.returns)  # noqa: SLF001  see above
 
 
-def touched(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, bool]]:
+def accesses_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, bool]]:
     """Yield the tensors whose contents a call of an operator uses, and whether it writes them."""
     for position, name, writes, training in effects(op):
         value = args[position] if position < len(args) else kwargs.get(name)
@@ -138,7 +138,7 @@ def parts(tensor: Tensor) -> Iterator[Tensor]:
         yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
 
 
-def crosses(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether one of `COPIES` copies between the host and a device."""
     if op is TO_COPY:
         target = kwargs.get("device")

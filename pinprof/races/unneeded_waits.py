@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from pinprof.races.ledger import Access, Copy, Ledger
 from pinprof.races.memory import Extent
+from pinprof.races.pending_copies import Access, Copy, PendingCopies
 from pinprof.races.violation import UnneededWait
 from pinprof.trace.lines import Place, SourceLine
 
@@ -24,7 +24,7 @@ class Synchronizes:
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, Place], _Site] = {}
-        self._settled = Ledger()
+        self._settled = PendingCopies()
         self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
 
     def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:

@@ -4,7 +4,7 @@ import linecache
 from dataclasses import dataclass
 
 from pinprof.races.clocks import Stream
-from pinprof.races.ledger import Access
+from pinprof.races.pending_copies import Access
 from pinprof.rules import Rule
 from pinprof.rules.catalogue import (
     pin502_early_read,

@@ -15,18 +15,18 @@ from pinprof.program.frames import Stack, nearest_line, stack_from
 from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.races.clocks import Known, Stream, VectorClocks
 from pinprof.races.gpu import CopyMark, Gpu
-from pinprof.races.ledger import Access, Copy, Ledger
 from pinprof.races.memory import Extent
+from pinprof.races.pending_copies import Access, Copy, PendingCopies
 from pinprof.races.torch_ops import (
     COPIES,
     Transfer,
-    crosses,
+    accesses_of,
     device_of,
     is_non_blocking,
+    is_transfer,
     makes_new,
     parts,
     tensors_in,
-    touched,
     transfers,
 )
 from pinprof.races.unneeded_waits import Synchronizes
@@ -73,7 +73,7 @@ class Watch:
         self._waits = waits
         self._on_copy = on_copy
         self._clocks = VectorClocks()
-        self._ledger = Ledger()
+        self._pending = PendingCopies()
         self._registered: dict[int, int] = {}
         self._in_vain: tuple[str, Stack, int] = "", (), 0
         """The latest wait that left copies open: how, where, and how many copies it had followed by then."""
@@ -83,13 +83,15 @@ class Watch:
 
     def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an operator and return its result."""
-        if op in COPIES and crosses(self.gpu, op, args, kwargs):
+        if op in COPIES and is_transfer(self.gpu, op, args, kwargs):
             return self._copy(op, args, kwargs)
-        if not self._ledger and self._waits is None:
+        if not self._pending and self._waits is None:
             return op(*args, **kwargs)
         owns = self.gpu.owns
         uses: list[tuple[Tensor, Access]] = [
-            (tensor, "write" if writes else "read") for tensor, writes in touched(op, args, kwargs) if not owns(tensor)
+            (tensor, "write" if writes else "read")
+            for tensor, writes in accesses_of(op, args, kwargs)
+            if not owns(tensor)
         ]
         if not uses and not self._registered:
             return op(*args, **kwargs)
@@ -101,7 +103,7 @@ class Watch:
 
     def use(self, used: Iterable[tuple[Tensor, Access]], action: str, call: Callable[[], Any]) -> Any:
         """Make a call that uses host memory, and return its result; report unsafe uses."""
-        if not self._ledger and self._waits is None:
+        if not self._pending and self._waits is None:
             return call()
         return self._using([(extent, kind) for tensor, kind in used for extent in self._extents(tensor)], action, call)
 
@@ -118,7 +120,7 @@ class Watch:
         """Report new tensors in memory that was freed during a copy."""
         extents = [extent for tensor in fresh if not self.gpu.owns(tensor) for extent in self._extents(tensor)]
         with self._lock:
-            taken = {copy for extent in extents for copy in self._ledger.overlapping(extent)}
+            taken = {copy for extent in extents for copy in self._pending.overlapping(extent)}
             taken = {copy for copy in taken if not copy.protected and copy.is_freed()}
         if taken:
             self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in taken], action)
@@ -129,7 +131,7 @@ class Watch:
             for extent, kind in uses:
                 if self._waits is not None:
                     self._waits.used(extent, kind, is_over)
-                for copy in self._ledger.overlapping(extent):
+                for copy in self._pending.overlapping(extent):
                     if copy.is_past or is_over(copy):
                         continue
                     if copy.conflicts_with(kind) and conflicts.get(copy) != "write":
@@ -143,7 +145,7 @@ class Watch:
             copied_at = place_of(copy.stack)
             if kind == "unpin":  # reported once, because the memory has another owner now
                 with self._lock:
-                    self._ledger.remove(copy)
+                    self._pending.remove(copy)
             self._report(
                 Violation(
                     rule=rule_for(kind, to_host=copy.to_host),
@@ -211,7 +213,7 @@ class Watch:
         for memory in self._extents(transfer.host):
             with self._lock:
                 self.followed += 1
-                self._ledger.add(
+                self._pending.add(
                     Copy(
                         ticket=self._clocks.submit(stream),
                         order=self.followed,
@@ -283,9 +285,9 @@ class Watch:
         """Note what the host now knows to have ended, how, and whether the program could leave out that call."""
         with self._lock:
             news = self._clocks.host_learns(known)
-            settled = self._ledger.drop(lambda copy: self._clocks.is_over(copy.ticket)) if news else []
-            stack = stack_from(sys._getframe(1)) if self._ledger or self._waits is not None else ()  # noqa: SLF001
-            if self._ledger:
+            settled = self._pending.drop(lambda copy: self._clocks.is_over(copy.ticket)) if news else []
+            stack = stack_from(sys._getframe(1)) if self._pending or self._waits is not None else ()  # noqa: SLF001
+            if self._pending:
                 self._in_vain = how, stack, self.followed
             if self._waits is not None and removable:
                 self._waits.waited(how, place_of(stack), settled)
@@ -298,7 +300,7 @@ class Watch:
 
     def forget(self) -> None:
         """Forget all copies, as a forked process must: they belong to its parent."""
-        self._ledger, self._waits, self._lock = Ledger(), None, threading.RLock()
+        self._pending, self._waits, self._lock = PendingCopies(), None, threading.RLock()
 
 
 def place_of(stack: Stack) -> SourceLine:

@@ -1,7 +1,8 @@
 """Whether two versions of a program compute the same in their first steps: bit for bit, but for rounding, or not."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import isnan
 from typing import Any, Literal, TypeAlias
 
@@ -144,7 +145,7 @@ def _judged(
     before: Numbers, distances: Sequence[float], repeated: Sequence[float], rounded: Sequence[float]
 ) -> NumbersComparison:
     floors = [ULPS * EPSILON.get(figure.dtype, 0.0) for figure in before.figures]
-    by_rounding = [AMPLIFIED * most + floor for most, floor in zip(_so_far(rounded), floors, strict=True)]
+    by_rounding = [AMPLIFIED * most + floor for most, floor in zip(accumulate(rounded, max), floors, strict=True)]
     largest = {
         "distance": max(distances),
         "rounding": max(rounded, default=0.0),
@@ -153,7 +154,7 @@ def _judged(
     if len(repeated) < len(distances) or _first_above(repeated, by_rounding) is not None:
         why = f"two runs of the original differ by {largest['repeated']:.2g}, which is more than rounding"
         return NumbersComparison("cannot_tell", before.steps, before.kinds, why, **largest)
-    allowed = [max(one, AMPLIFIED * most) for one, most in zip(by_rounding, _so_far(repeated), strict=True)]
+    allowed = [max(one, AMPLIFIED * most) for one, most in zip(by_rounding, accumulate(repeated, max), strict=True)]
     place = _first_above(distances, allowed)
     if place is None:
         return NumbersComparison("rounding", before.steps, before.kinds, "", **largest)
@@ -173,13 +174,6 @@ def _distances(one: Numbers, other: Numbers) -> list[float]:
 
 def _same_bits(one: Numbers, other: Numbers) -> bool:
     return all(a.bits == b.bits for a, b in zip(one.figures, other.figures, strict=True))
-
-
-def _so_far(values: Sequence[float]) -> Iterator[float]:
-    most = 0.0
-    for value in values:
-        most = max(most, value)
-        yield most
 
 
 def _first_above(values: Sequence[float], bounds: Sequence[float]) -> int | None:

@@ -354,7 +354,7 @@ def test_the_report_names_the_wait_that_was_for_something_else() -> None:
 
 def marks(guard: Guard) -> list[Any]:
     assert guard._watch is not None
-    return [copy.mark for copy in guard._watch._ledger]
+    return [copy.mark for copy in guard._watch._pending]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")

@@ -12,7 +12,7 @@ Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
 
 SWEEP = 64
-"""The first size at which a ledger drops copies whose memory is gone; it does so again at each doubling."""
+"""The first number of copies at which those are dropped whose memory is gone; so they are at each doubling of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Copy:
         return self.to_host or kind != "read"
 
 
-class Ledger:
+class PendingCopies:
     """Copies, sorted by address."""
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.races.clocks import Stream, Ticket
-from pinprof.races.ledger import SWEEP, Access, Copy, Ledger
 from pinprof.races.memory import Extent
+from pinprof.races.pending_copies import SWEEP, Access, Copy, PendingCopies
 
 
 def memory(start: int, size: int) -> Extent:
@@ -37,36 +37,36 @@ ranges = st.tuples(st.integers(0, 60), st.integers(1, 20))
 def test_what_overlaps_is_found_wherever_it_lies(
     kept: list[tuple[int, int]], gone: set[int], asked: tuple[int, int]
 ) -> None:
-    ledger = Ledger()
+    pending = PendingCopies()
     copies = [copy(start, size, stream=Stream(0, number)) for number, (start, size) in enumerate(kept)]
     for each in copies:
-        ledger.add(each)
-    dropped = ledger.drop(lambda each: each.ticket.stream.handle in gone)
+        pending.add(each)
+    dropped = pending.drop(lambda each: each.ticket.stream.handle in gone)
     assert {each.ticket.stream.handle for each in dropped} == gone & set(range(len(copies)))
     expected = {each for each in copies if each not in dropped and each.memory.overlaps(memory(*asked))}
-    assert set(ledger.overlapping(memory(*asked))) == expected
-    assert len(ledger) == len(copies) - len(dropped)
+    assert set(pending.overlapping(memory(*asked))) == expected
+    assert len(pending) == len(copies) - len(dropped)
 
 
 def test_the_latest_of_the_copies_of_the_same_memory_on_a_stream_stands_for_all() -> None:
-    ledger = Ledger()
+    pending = PendingCopies()
     for number in range(1, 100):
-        ledger.add(copy(8, 4, number))
-    (left,) = ledger
+        pending.add(copy(8, 4, number))
+    (left,) = pending
     assert left.ticket.number == 99
-    ledger.add(copy(8, 4, 1, stream=Stream(0, 7)))
-    ledger.add(copy(8, 4, 100, to_host=False))
-    assert len(ledger) == 3
+    pending.add(copy(8, 4, 1, stream=Stream(0, 7)))
+    pending.add(copy(8, 4, 100, to_host=False))
+    assert len(pending) == 3
 
 
 def test_copies_of_memory_that_is_gone_do_not_gather() -> None:
-    ledger = Ledger()
+    pending = PendingCopies()
     for number in range(10 * SWEEP):
-        ledger.add(copy(8 * number, 4, number, freed=True))
-    assert len(ledger) < SWEEP
+        pending.add(copy(8 * number, 4, number, freed=True))
+    assert len(pending) < SWEEP
     for number in range(2 * SWEEP):
-        ledger.add(copy(8 * number, 4, number, freed=True, protected=False))
-    assert len(ledger) >= 2 * SWEEP
+        pending.add(copy(8 * number, 4, number, freed=True, protected=False))
+    assert len(pending) >= 2 * SWEEP
 
 
 @pytest.mark.parametrize(
