@@ -28,24 +28,35 @@ OVERTIME = 1.0
 """The share of --minutes by which a comparison goes on whose pairs all agree, and are only too few."""
 
 
+def positive_option(name: str, default: float, text: str) -> Callable[[Command], Command]:
+    """Return an option whose value is above 0."""
+    above_zero = click.FloatRange(min=0, min_open=True)
+    return click.option(name, default=default, show_default=True, type=above_zero, help=text)
+
+
+def seconds_option(default: float) -> Callable[[Command], Command]:
+    """Return the option of how long each process is measured."""
+    return positive_option(
+        "--seconds",
+        default,
+        "Time steps for so long in each process. To start one takes longer, so that more seconds cost little; with "
+        "DataLoader workers, they allow for more turns.",
+    )
+
+
+step_marker_option = click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run.")
+
+
 def measuring_options(command: Command) -> Command:
     """Add the options that say how versions are measured."""
     for option in reversed(
         (
-            click.option(
+            positive_option(
                 "--limit-percent",
-                default=2.0,
-                show_default=True,
-                type=click.FloatRange(min=0, min_open=True),
-                help="The share of the step that matters: pinprof measures until it can tell such a difference.",
+                2.0,
+                "The share of the step that matters: pinprof measures until it can tell such a difference.",
             ),
-            click.option(
-                "--minutes",
-                default=10.0,
-                show_default=True,
-                type=click.FloatRange(min=0, min_open=True),
-                help="Measure for so long at most, after a first run of each version.",
-            ),
+            positive_option("--minutes", 10.0, "Measure for so long at most, after a first run of each version."),
             click.option(
                 "--turns",
                 type=click.Choice(["auto", "steps", "runs"]),
@@ -55,15 +66,8 @@ def measuring_options(command: Command) -> Command:
                 "differences on a busy machine; runs: one process after the other; auto: steps, unless the program "
                 "has ranks, most of the GPU's memory, or DataLoader workers and no room for several pairs at once.",
             ),
-            click.option(
-                "--seconds",
-                default=3.0,
-                show_default=True,
-                type=click.FloatRange(min=0, min_open=True),
-                help="Time steps for so long in each process. To start one takes longer, so that more seconds cost "
-                "little; with DataLoader workers, they allow for more turns.",
-            ),
-            click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run."),
+            seconds_option(3.0),
+            step_marker_option,
             json_option("the result"),
             force_option,
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.ab import so_far, telling
+from pinprof.cli.ab import positive_option, seconds_option, so_far, step_marker_option, telling
 from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules, propose_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, say, show, write
 from pinprof.streams import is_terminal
@@ -41,30 +41,15 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
     "--changes-numbers", is_flag=True, help="Also try fixes after which the program computes different numbers."
 )
 @propose_option("try")
-@click.option(
+@positive_option(
     "--minutes",
-    default=5.0,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    help="Measure for so long at most, once more if a fix is left out, and for each proposal; beside the runs that "
+    5.0,
+    "Measure for so long at most, once more if a fix is left out, and for each proposal; beside the runs that "
     "record and check.",
 )
-@click.option(
-    "--seconds",
-    default=2.0,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    help="Time steps for so long in each process. To start one takes longer, so that more seconds cost little; with "
-    "DataLoader workers, they allow for more turns.",
-)
-@click.option(
-    "--limit-percent",
-    default=2.0,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    help="The share of the step that matters.",
-)
-@click.option("--step-marker", metavar="MARKER", help="What marks a step, as for pinprof run.")
+@seconds_option(2.0)
+@positive_option("--limit-percent", 2.0, "The share of the step that matters.")
+@step_marker_option
 @click.option("--warmup", type=click.IntRange(min=1), help="Skip at least this many steps, as for pinprof run.")
 @click.option(
     "--compare-steps",
