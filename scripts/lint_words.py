@@ -32,7 +32,7 @@ PHRASES = (
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 12),
     Phrase(r"\bis no\b", "is not a", 43),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 25),
-    Phrase(r"\bhas it\b", "the noun", 11),
+    Phrase(r"\bhas it\b", "the noun", 9),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 27),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),

@@ -18,7 +18,7 @@ from pinprof.links import Link, pcie
 
 NAME = "bench.json"
 PLACES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / NAME)
-"""Where the bench of an H100 is that comes with pinprof: in an installed package, and in a checkout."""
+"""The places of the bench of an H100 that comes with pinprof: in an installed package, and in a checkout."""
 
 
 class BenchError(PinprofError):
@@ -28,13 +28,14 @@ class BenchError(PinprofError):
 class Figure(Struct, frozen=True):
     """One thing that was measured: its median, and its spread from `low` to `high`.
 
-    It is measured in rounds spread over the bench, each a process of its own: some of what it depends on, as the place
-    of its memory, stays for the life of a process. The median is that of the rounds' medians. `low` is the 10th
-    percentile of the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing.
-    For a time or a rate both reach at least to where, judged by how much the rounds differ, its own and those of the
-    other figures of the bench, the median of another bench would lie in nine of ten cases; of five rounds or more, the
-    lowest and the highest are left out of the spread: one that was disturbed widens nothing. What is measured in one
-    round only, as all is with `--quick`, has a spread that shows less.
+    It is measured in rounds spread over the bench, each in a process of its own: some conditions, such as the place of
+    its memory, last for the life of a process. The median is that of the rounds' medians. `low` is the 10th percentile
+    of the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing. Of five
+    rounds or more, the lowest and the highest are left out: one that was disturbed widens nothing.
+
+    The spread of a time or a rate holds the median of another bench in nine of ten cases, judged by how much the rounds
+    of this figure and of the bench's other figures differ. What is measured in one round only, as all is with
+    `--quick`, has a spread that shows less.
     """
 
     name: Annotated[str, doc("what; the same on every machine")]
@@ -152,10 +153,10 @@ def shortened(figure: Figure) -> Figure:
 
 
 def _leaves_out(count: int) -> bool:
-    """Return whether `count` rounds have a middle without the lowest and the highest.
+    """Return whether the lowest and the highest of `count` rounds are left out.
 
-    Where one round in five is disturbed, three of five are in 6 % of benches: another bench's median is not. Of fewer
-    rounds, two in four are in 18 %: there the disturbed one belongs to what may come.
+    If one round in five is disturbed, three of five are so in 6 % of benches, and two of four in 18 %: of four rounds,
+    a disturbed one has to widen the spread.
     """
     return count >= min(OF_THE_MIDDLE)
 
@@ -163,8 +164,8 @@ def _leaves_out(count: int) -> bool:
 def _apart(medians: Sequence[float], usual: Usual | None) -> float:
     """Return the factor within which the median of another bench lies from that of these in nine of ten cases.
 
-    It is made of the pooled standard deviation where one is known. Else, of a few rounds, it is the prediction interval
-    of one more value of a normal distribution, of the logarithms: `t s sqrt(1 + 1/n)`.
+    It is made of the pooled standard deviation where one is known. Otherwise, of a few rounds, it is the prediction
+    interval of one more value of a normal distribution, of the logarithms: `t s sqrt(1 + 1/n)`.
     """
     if not _differ(medians):
         return 1.0

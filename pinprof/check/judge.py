@@ -263,7 +263,7 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
     """Return in words which ranks are absent, by the path of the first trace of their job.
 
     Traces belong to one job if their jobs have equally many ranks; each of its runs must have all ranks. A rank is the
-    recorded one, else that in the name. `unread` are files that could not be read, whose ranks are not absent.
+    recorded one, otherwise that in the name. `unread` are files that could not be read, whose ranks are not absent.
     """
     absent = {}
     for size, traces in _jobs(measured).items():

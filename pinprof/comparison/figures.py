@@ -216,9 +216,9 @@ def _step(side: Side) -> Value:
 
 
 def _spread(side: Side) -> tuple[float, float] | None:
-    """Return where the step lies in other runs too: of a measured one where its single steps lie, the 10th to the 90th.
+    """Return the range that holds the step of other runs, too: of a measured step the 10th to 90th percentile of steps.
 
-    What is certain of the mean of one run differs from what is of the next one's.
+    Runs differ by more than the interval of the mean of one run.
     """
     step, plain = side.profile.estimate, side.profile.info.plain_step
     ends = (plain.p10_ms, plain.p90_ms) if plain and step.source == "measured" else (None, None)

@@ -154,7 +154,7 @@ class HostLine(PlacedJson):
     share: SampledShare
     error: SampledError
     per_step_ms: SampledMs
-    total: Annotated[Count, doc("samples that have it in their stack; `samples` has it innermost")]
+    total: Annotated[Count, doc("samples with it in their stack; in `samples` it is innermost")]
     total_share: Annotated[Share, doc("of all samples")]
 
 

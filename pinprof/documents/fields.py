@@ -59,7 +59,7 @@ class DeviceJson(Document):
 
 
 class BlockerJson(PlacedJson):
-    """What forbids to capture the step as one CUDA graph."""
+    """What prevents the capture of the step as one CUDA graph."""
 
     what: Annotated[str, doc("a cause of waits, or a sentence")]
     per_step: Annotated[float, doc("how often; 0 for what is of the step as a whole")]
@@ -79,7 +79,7 @@ def library(place: Place | None) -> Library | None:
 
 
 def blockers(of_graph: Iterable[graphs.Blocker]) -> list[BlockerJson]:
-    """Return what forbids to capture a region as a CUDA graph."""
+    """Return what prevents the capture of a region as a CUDA graph."""
     return [BlockerJson(*blocker.place, blocker.what, blocker.per_step) for blocker in of_graph]
 
 

@@ -131,7 +131,7 @@ class OptionChange:
     unsized: int = 0
     """Copies that it changes whose size is not recorded."""
     blockers: tuple[Blocker, ...] = ()
-    """What prevents that a region becomes one CUDA graph."""
+    """What prevents the capture of a region as one CUDA graph."""
 
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:
@@ -156,7 +156,7 @@ def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
 
 
 def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
-    """Return what the edits that an option makes change, per complete step."""
+    """Return what the edits of an option change, per complete step."""
     trace, syncs = details.trace, details.syncs
     stalls, steps = syncs.stalls, max(int(trace.steps.complete.sum()), 1)
     if option in {"pin", "overlap_copies"}:

@@ -34,7 +34,7 @@ PIN_OR_HAVE_PINNED = (
     "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
     "(PIN105); then non_blocking=True to the copies."
 )
-"""What to do where the trace does not show which of both it is."""
+"""What to do where the trace does not show whether the DataLoader pins."""
 SENT = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
     "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
@@ -79,7 +79,7 @@ def pageable(code: int) -> Look:
 
 
 def _as_sent(evidence: Evidence) -> Evidence:
-    """Return what is seen in a process that multiprocessing started, which may have been sent what it copies."""
+    """Return evidence of a process that multiprocessing started: another process may have sent it what it copies."""
     return replace(evidence, text=f"{evidence.text}; multiprocessing started this process: {SENT}", fix=PIN_HERE)
 
 
@@ -97,15 +97,15 @@ def pageable_batches(*, loader_pins: bool) -> Look:
             pins = details.loader.pins
             fix = PIN_OR_HAVE_PINNED if pins is None else ""
             evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[pins]}", fix=fix)
-            return evidence if loader_pins else _received_beside(evidence, details)
+            return evidence if loader_pins else _with_receiving(evidence, details)
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
     return look
 
 
-def _received_beside(evidence: Evidence, details: Details) -> Evidence:
-    """Return what is seen of batches, with the time to receive them from workers: the thread that pins does that."""
+def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
+    """Return evidence whose cost contains receiving batches from workers, which the thread that pins would do."""
     feed, edits = feed_of(details), with_pinned(details, evidence.edits.pinned)
     if feed is None or not edits.most_input_ns < feed.input_ns:
         return evidence

@@ -49,7 +49,7 @@ def uses_in(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.
 
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
 OF_FRAMES = ("f_locals", "f_globals", "__globals__", "__main__", "__dict__")
-"""Names by which other code sees the variables of a function or, but for the first, of a module."""
+"""Names through which other code sees variables: the first those of a function, all of them those of a module."""
 SHOWS = {"ic", "pp"}
 """Functions of libraries that show the code of what they are given."""
 SAME = m.ComparisonTarget(m.Is() | m.IsNot())
@@ -82,7 +82,7 @@ def local_uses(source: SourceFile, at: cst.Name) -> Uses:
 
 
 def check_is_local(source: SourceFile, at: cst.Name) -> None:
-    """Raise NotSafe where something else than the function around a use of a variable may see it."""
+    """Raise NotSafe where anything but the function around a use of a variable may see that variable."""
     scope, own, name = source.scope(at), source.variables(at), at.value
     if isinstance(scope, cst.ClassDef | cst.Lambda):
         raise NotSafe(f"{name} belongs to a class or a lambda")
@@ -110,7 +110,7 @@ def _is_nested(scope: MetadataScope, own: MetadataScope) -> bool:
 
 
 def _is_apart(scope: MetadataScope, own: MetadataScope, name: str) -> bool:
-    """Return whether a name in a function is a variable of that one's own, or of another function around it.
+    """Return whether a name in a nested function is its own variable, or that of another function around it.
 
     A class may look a name up in the module before it binds it, and `:=` in a comprehension binds it around that.
     """
@@ -152,28 +152,28 @@ def _is_use(source: SourceFile, node: cst.Name) -> bool:
     return not (isinstance(parent, cst.Arg) and parent.keyword is node)
 
 
-def _sort_use(source: SourceFile, node: cst.Name, name: str, found: Uses) -> None:
+def _sort_use(source: SourceFile, node: cst.Name, name: str, uses: Uses) -> None:
     """Add a use of a variable to others, by what it does. Raises Refusal for what is bound in another way."""
     parent = source.parent(node)
     if isinstance(parent, cst.AugAssign) and parent.target is node:
-        found.changed.append(parent)
+        uses.changed.append(parent)
         return
     if isinstance(parent, cst.AnnAssign) and parent.target is node and parent.value is not None:
-        found.set.append((node, parent.value))
+        uses.set.append((node, parent.value))
         return
     if isinstance(parent, cst.AssignTarget):
         assign = cst.ensure_type(source.parent(parent), cst.Assign)
-        found.set.append((node, assign.value))  # of `a = b = 0` too
+        uses.set.append((node, assign.value))  # of `a = b = 0` too
         return
     bound = bound_to(source, node)
     if bound is not None:
         if bound[1]:
             raise NotSafe(f"{name} is bound to a part of something")
-        found.set.append((node, bound[0]))
+        uses.set.append((node, bound[0]))
         return
     if is_target(source, node):
         raise NotSafe(f"{name} is bound in another way than by an assignment")
-    found.read.append(node)
+    uses.read.append(node)
 
 
 def is_set_by_others(source: SourceFile, name: str) -> bool:

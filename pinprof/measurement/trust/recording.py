@@ -45,7 +45,7 @@ UNMATCHED = (
 )
 """What to do about waits in pinprof's own recordings whose ops ran at none of the recorded lines for certain."""
 OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
-"""How Kineto's categories of devices begin that are neither CUDA nor ROCm (ActivityType.h)."""
+"""The beginnings of Kineto's categories for devices other than those of CUDA and ROCm (ActivityType.h)."""
 
 AGAIN = "copy the file again, or record it again"
 

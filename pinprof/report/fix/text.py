@@ -49,11 +49,11 @@ def not_changed(patches: Patches) -> bytes:
     """Return what stays as it is, with the reasons; nothing without any."""
     if not patches.refused:
         return b""
-    return ("\n# Not changed:\n" + "".join(_of_refusal(each) for each in patches.refused)).encode()
+    return ("\n# Not changed:\n" + "".join(_of_refusal(refused) for refused in patches.refused)).encode()
 
 
 def _head(patches: Patches, profile: Profile) -> Iterator[str]:
-    changes, kept = len(patches.patches), len({(each.place, each.rule.id) for each in patches.refused})
+    changes, kept = len(patches.patches), len({(refused.place, refused.rule.id) for refused in patches.refused})
     step = f" of a step of {duration(profile.step_ns)}" if profile.step_ns else ""
     offers = f"; {counted(len(patches.proposals), 'proposal')}" if patches.proposals else ""
     rest = f"; {counted(kept, 'place')} {'stays' if kept == 1 else 'stay'} as {'it is' if kept == 1 else 'they are'}"

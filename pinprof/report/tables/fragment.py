@@ -1,4 +1,4 @@
-"""The tables as a piece of a page: what steers them, and their columns, which the script shows."""
+"""The tables as a piece of a page: their controls, and their columns, which the script shows."""
 
 import base64
 import json

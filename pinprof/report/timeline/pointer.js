@@ -177,7 +177,7 @@ class Pointers {
     else this.timeline.unmark();
   }
 
-  // Zooms to what was clicked twice; beside all, back to what was shown at first.
+  // Zooms to what was clicked twice; where nothing is, back to what was shown at first.
   onDouble(event) {
     if (event.target.closest("button")) return;
     const { timeline, clicked } = this;

@@ -58,7 +58,7 @@ def prediction_to_text(
 def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterator[RenderableType]:
     traces, scenario = [trace for trace, _ in ranks], prediction.scenario
     whole, before, after = _whole_name(traces), prediction.baseline_ns, prediction.predicted_ns
-    certain, bounded = prediction.is_certain, _is_bound(ranks)
+    certain, bounded = prediction.is_certain, _saves_at_most(ranks)
     brings = difference(before, after, is_certain=certain, whole=whole, at_most=bounded)
     yield from _title(traces)
     yield Text(f"{duration(before)} now, {duration(after)} after the change: {brings}.", "bold")
@@ -107,7 +107,7 @@ def _whole_name(traces: Sequence[Trace]) -> str:
     return "trace" if any(trace.steps.source == WHOLE_TRACE for trace in traces) else "step"
 
 
-def _is_bound(ranks: Sequence[RankChanges]) -> bool:
+def _saves_at_most(ranks: Sequence[RankChanges]) -> bool:
     """Return whether another wait must come in the place of one that is dropped, so that less is saved."""
     dropped = (change for _, changes in ranks for change in changes if change.option == "drop_syncs")
     return any(site.must_stay for change in dropped for site in change.sites)
@@ -117,25 +117,26 @@ def difference(
     before_ns: float, after_ns: float, *, is_certain: bool, whole: str = "step", at_most: bool = False
 ) -> str:
     """Return what a change brings, or at most: "saves 1.90 ms, 15 % of the step"."""
-    off = abs(before_ns - after_ns)
-    if off < NOTHING * before_ns:
+    change_ns = abs(before_ns - after_ns)
+    if change_ns < NOTHING * before_ns:
         return "no measurable change"
     if not is_certain:
-        return f"no certain change ({duration(off)} {'more' if after_ns > before_ns else 'less'})"
+        return f"no certain change ({duration(change_ns)} {'more' if after_ns > before_ns else 'less'})"
     return saved(before_ns, after_ns, whole) + (", at most" if at_most and after_ns < before_ns else "")
 
 
 def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None = None) -> Iterator[str]:
     """Yield how many things a change is about per step, and at which places."""
-    fix = OPTIONS[change.option]
+    words = OPTIONS[change.option]
     if not change.per_step and not change.sites:
-        yield fix.none
+        yield words.none
         return
     per = "in the whole trace" if trace.steps.source == WHOLE_TRACE else "per step"
-    is_sized = fix.is_sized and change.bytes_per_step != 0
+    is_sized = words.is_sized and change.bytes_per_step != 0
     details = f" ({sizes(change.bytes_per_step, change.unsized)})" if is_sized else ""
     at_rate = f", at {_pinned(trace, scenario)}" if change.option == "pin" else ""
-    yield f"{counted(change.per_step, fix.one, fix.several)} {per}{details} {fix.how}{at_rate}{_at_sites(change.sites)}"
+    count = counted(change.per_step, words.one, words.several)
+    yield f"{count} {per}{details} {words.how}{at_rate}{_at_sites(change.sites)}"
     kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
     if kept:
         yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at_sites(kept)}"
@@ -186,7 +187,7 @@ def is_saving(now: Prediction, after: Prediction) -> bool:
 def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tuple[str, str, Prediction] | None:
     """Return the smallest change that saves about as much as any does alone; None if none saves a measurable time.
 
-    The last of them is all together.
+    The last of `named` is all changes together.
     """
     if not any(is_saving(now, after) for _, _, after in named):
         return None
@@ -237,7 +238,7 @@ def verified_to_text(before: Trace, verified: Verification, *, width: int = 100,
 
 
 def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]:
-    """Yield the comparison, first of all what takes its meaning from the numbers."""
+    """Yield the comparison; first, whatever makes its numbers meaningless."""
     yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
     if not verified.is_same_program:
         yield section("These may not be the same program")
@@ -256,7 +257,7 @@ def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]
 
 
 def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
-    """Yield the steps; without a fix that a replay could tell nothing was predicted that could be right or wrong."""
+    """Yield the steps, and the prediction if the replay knows a change that it could predict."""
     predicted, measured = verified.prediction, verified.measured_range_ns
     if verified.changes:
         yield fact(

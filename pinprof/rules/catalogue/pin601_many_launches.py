@@ -30,7 +30,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 
 def _other_work_ns(details: Details, profile: Profile) -> float:
-    """Return how long a step the host does something else than launching: it pauses, or is in something that lasts."""
+    """Return how long the host does not launch: it pauses, compiles, or is in a slow launch or op; in ns per step."""
     paused = idle_within(details, profile, *pauses(details)) + idle_within(details, profile, *compiling(details))
     slow = profile.slow_launches.time_ns if profile.slow_launches else 0.0
     on_host = float(details.trace.ops.duration_ns[host_ops(details)].sum()) / profile.steps.divisor
