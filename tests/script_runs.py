@@ -68,8 +68,7 @@ def run(folder: Path, source: str, *args: str, name: str = "train.py", **options
     given = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
     done = forked(DRIVER, [given, name, *args], folder, timeout=60)
     result = folder / "result.json"
-    err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("USDT:"))  # Kineto's
-    return Ran(done.returncode, done.stdout, err, json.loads(result.read_text()) if result.exists() else {})
+    return Ran(done.returncode, done.stdout, done.stderr, json.loads(result.read_text()) if result.exists() else {})
 
 
 def recorded_steps(folder: Path) -> list[str]:

@@ -74,6 +74,8 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     record_shapes: bool = False
     profile_memory: bool = False
     cuda_sync_events: bool = True
+    every: int = 0
+    """Go on after the windows, and record `steps` steps again after so many, until the program ends; 0: do not."""
     force: bool = False
     """Whether to overwrite an existing file."""
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.capture.children.child import followed, reporting_departure
 from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes
@@ -19,6 +21,7 @@ from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Membership, Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
+from pinprof.capture.window.rounds import OnLook
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.program.hooks import faults
@@ -87,6 +90,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     on_progress: OnWindow | None = None,
     time_steps: TimeSteps | None = None,
     beyond_epoch: bool = False,
+    on_look: OnLook | None = None,
     options: RecordingOptions = RecordingOptions(),  # noqa: B008  frozen
 ) -> ScriptRun:
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
@@ -95,6 +99,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
     `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
     of time. `time_steps` replaces the plain window. With `beyond_epoch` it times steps as if no epoch were the last.
+    `on_look` is called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
     `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
     one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
@@ -110,8 +115,10 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         )
     recording = profile(path, options, on_progress=on_progress)
     recording.time_steps, recording.beyond_epoch = time_steps, beyond_epoch
+    recording.on_look = on_look or recording.on_look
     notes = Notes(Notes.new_name())
-    config = ChildConfig(str(recording.path), step_marker, keep_going, options, str(notes.folder))
+    of_child = msgspec.structs.replace(options, every=0)  # it has nobody to tell
+    config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(notes.folder))
     recorder = _Recorder(recording, notes, config, agreement, stretch_after)
     if on_progress is not None:
         recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)

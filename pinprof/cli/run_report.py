@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -76,6 +77,13 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
     marker = analysis.profile.info.step_marker
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another) and {outputs.page}")
     return analysis
+
+
+def say_look(path: Path, place: int) -> None:
+    """Say what one look at a long training has found."""
+    from pinprof.logbook import verdict_of
+
+    say(f"Step {place}: {verdict_of(path)}")
 
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:

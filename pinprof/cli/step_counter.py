@@ -22,7 +22,7 @@ WINDOW_NAMES = {
 WAITS_FOR = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
 """Why a window goes on after its number of steps."""
 
-RECORDED = "recorded"
+RECORDED, BETWEEN = "recorded", "between"
 NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
 """The windows that a trace of measured steps needs."""
 
@@ -77,6 +77,10 @@ def step_counter(spent: Spent) -> Iterator[Callable[[str, int, int], None]]:
             stream.flush()
 
     def show(window: str, step: int, of: int) -> None:
+        if window == BETWEEN:  # the line is the script's for hours
+            if step == 1:
+                write("")
+            return
         spent.step(window, step, of)
         number = f" of {of}" if step <= of else WAITS_FOR.get(window, "")
         write(f"pinprof: {WINDOW_NAMES.get(window, window)}" + (f", step {step}{number}" if step else ""))

@@ -9,60 +9,15 @@ from typing import Any, cast
 
 import pytest
 import torch
+from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
 
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
-from pinprof.program.machine import Clock
 from pinprof.trace.info import HostMemory
 from pinprof.trace.run_log import RUN_KEY
-
-MS = 1_000_000
-
-
-class FakeClock(Clock):
-    """Moves on when told to, and notes when it was synchronized."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.time_ns = 0
-        self.synchronized_at_ns: list[int] = []
-
-    def now_ns(self) -> int:
-        return self.time_ns
-
-    def synchronize(self) -> None:
-        self.synchronized_at_ns.append(self.time_ns)
-
-
-class FakeProfiler:
-    """Notes what was asked of it, in order."""
-
-    def __init__(self, *, stop_fails: bool = False) -> None:
-        self.calls: list[str] = []
-        self.metadata: dict[str, Any] = {}
-        self.stop_fails = stop_fails
-
-    def start(self) -> None:
-        self.calls.append("start")
-
-    def step(self) -> None:
-        self.calls.append("step")
-
-    def stop(self) -> None:
-        self.calls.append("stop")
-        if self.stop_fails:
-            raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
-
-    def add_metadata_json(self, key: str, value: str) -> None:
-        self.calls.append("metadata")
-        self.metadata[key] = json.loads(value)
-
-    def export_chrome_trace(self, path: str) -> None:
-        self.calls.append("export")
-        Path(path).write_text('{"traceEvents": []}')
 
 
 @pytest.fixture
@@ -85,7 +40,6 @@ def record(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> Callable
 
 
 Record = Callable[[RecordingOptions], Recording]
-TWO_OF_EACH = RecordingOptions(warmup=2, plain_steps=2, plain_seconds=0.0, plain_precision=inf, steps=2)
 
 
 def run(recording: Recording, clock: FakeClock, steps_ms: list[float]) -> Recording:

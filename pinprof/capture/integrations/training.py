@@ -50,6 +50,7 @@ class TrainingRecording:
             raise CaptureError(RANKS_STOP_APART)
         path = path_of_rank(self._path, rank) if ranks > 1 else self._path
         self._recording = profile(path, **self._options)
+        self._recording.on_look = self._say_look
         self._runs = () if rank else runs
         atexit.register(self.end, at_exit=True)  # not every framework reports a failed training
 
@@ -109,6 +110,12 @@ class TrainingRecording:
                 _say(f"logged the report to {' and '.join(log(path, to=self._runs))}")
         except Exception as error:  # noqa: BLE001  of the trackers' libraries
             _say(f"did not log the report: {' '.join(str(error).split())}")
+
+    def _say_look(self, path: Path, place: int) -> None:
+        """Say what a look at the training has found; without `every` there is none."""
+        from pinprof.logbook import verdict_of  # noqa: PLC0415  reports: recording does not need them
+
+        _say(f"step {place}: {verdict_of(path)}")
 
     def _close(self) -> None:
         self._ended = True

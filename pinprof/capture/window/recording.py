@@ -25,6 +25,7 @@ from pinprof.capture.options import (
 )
 from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
+from pinprof.capture.window.rounds import OnLook, Rounds, latest
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
 from pinprof.capture.window.trace_file import (
     as_capture_error,
@@ -75,7 +76,8 @@ def profile(
     - plain: `plain_steps` steps or more are timed without a profiler;
     - recorded: torch.profiler records `steps` steps, which are the trace;
     - lines, on a GPU: `line_steps` more steps show which source line calls each wait, and the trace stores these;
-    - watch, on a GPU: torch's sync debug mode alone shows over `watch_steps` more steps which other lines wait.
+    - watch, on a GPU: torch's sync debug mode alone shows over `watch_steps` more steps which other lines wait;
+    - looks, with `every`: after so many steps `steps` more are recorded, again and again, into `out.latest.json.gz`.
 
     Outside the windows the program runs at its own speed. Where the mean of the plain steps is not certain enough, more
     steps are timed: with a GPU at once, otherwise after the other windows.
@@ -86,6 +88,8 @@ def profile(
     options = msgspec.structs.replace(options, **changes)
     options.check()
     target = writable_target(Path(path), force=options.force)
+    if options.every:
+        writable_target(latest(target), force=options.force)
     return Recording(target, options, partial(torch_profiler, options), on_progress=on_progress)
 
 
@@ -118,11 +122,14 @@ class Recording:
         self.host: HostProfile | None = None
         self.marker = "p.step()"
         self.time_steps: TimeSteps | None = None
+        self.on_look: OnLook = lambda _path, _place: None
+        """Called after the recording and each further look at a long training (`every`)."""
         self.beyond_epoch = False
         self.journal = Journal(make_clock)
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
         self._count: Callable[[], int] = lambda: self.steps_seen
+        self._make_profiler = make_profiler
         self._lean = LeanWindow(self.journal, make_profiler, self._sections)
         self._timed_steps = 0
         self._window = ""
@@ -260,6 +267,9 @@ class Recording:
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
             yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
+        if options.every and (self._agreement is None or self._agreement.rank == 0):
+            rounds = Rounds(self.journal, self._make_profiler, self._count)
+            yield from rounds.record(options.every, options.steps, lambda: self.path, self.marker, self.on_look)
         self.done = True
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:

@@ -1,5 +1,6 @@
 """torch's profiler, and the file of a recording: how it is written, and what pinprof stores in it."""
 
+import os
 import shutil
 import sys
 import warnings
@@ -26,6 +27,8 @@ from pinprof.trace.run_log import TimesFile
 from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20
+ONLY_TRACES = "KINETO_LOG_LEVEL", "6"
+"""Keeps Kineto's log off standard error: torch 2.13 writes two lines there for each recording, as more than errors."""
 
 
 def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.profile:
@@ -33,6 +36,7 @@ def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.prof
 
     With 0 steps it records from its start until it is stopped.
     """
+    os.environ.setdefault(*ONLY_TRACES)
     activities = [ProfilerActivity.CPU]
     if uses_cuda():
         activities.append(ProfilerActivity.CUDA)

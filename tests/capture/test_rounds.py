@@ -1,0 +1,107 @@
+"""Looks at a long training: how often they come, what they write, and that the program runs to its end."""
+
+import json
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from command_line import invoke
+from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
+
+from pinprof.capture.window.recording import Recording, profile
+from pinprof.capture.window.rounds import latest
+from pinprof.errors import CaptureError
+from pinprof.trace import read_trace
+
+FIRST, LOOK = 8, 4
+"""The steps of the first recording, and of each further look with the profiler's warm-up."""
+EVERY = msgspec.structs.replace(TWO_OF_EACH, every=20)
+Looks = list[tuple[str, int]]
+
+
+def looks_at(folder: Path, steps: int, look_ms: float, do: Callable[[], None] = lambda: None) -> Looks:
+    """Return the looks at a training of so many steps of 10 ms, by file and number of the step."""
+    clock, looks = FakeClock(), Looks()
+
+    def look(path: Path, place: int) -> None:
+        looks.append((path.name, place))
+        clock.time_ns += round(look_ms * MS)
+        do()
+
+    def make(_steps: int) -> Any:
+        return FakeProfiler()
+
+    recording = Recording(folder / "out.json", EVERY, make, make_clock=lambda: clock)
+    recording.on_look = look
+    with recording:
+        for _ in range(steps):
+            clock.time_ns += 10 * MS
+            recording.step()
+    return looks
+
+
+def test_a_look_comes_after_every_so_many_steps(tmp_path: Path) -> None:
+    looks = looks_at(tmp_path, 60, look_ms=0)
+    assert looks == [("out.json", FIRST), ("out.latest.json", FIRST + 24), ("out.latest.json", FIRST + 48)]
+    stored = json.loads((tmp_path / "out.json").read_text())
+    assert {"between", "recorded"} <= {window for window, _ in stored["pinprof_run"]["windows"]}
+
+
+def test_looks_take_at_most_half_a_percent_of_the_time(tmp_path: Path) -> None:
+    """A look of 5 ms may come once in a second, which is 100 steps."""
+    places = [place for _, place in looks_at(tmp_path, 400, look_ms=5)]
+    assert [later - earlier for earlier, later in pairwise(places)] == [100 + LOOK] * 3
+
+
+def test_a_look_that_fails_is_not_the_programs_failure(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError("no space left on device")
+
+    assert len(looks_at(tmp_path, 60, look_ms=0, do=fail)) == 3
+
+
+def test_the_name_of_the_latest_trace(tmp_path: Path) -> None:
+    assert latest(Path("run/a.json.gz")) == Path("run/a.latest.json.gz")
+    (tmp_path / "a.latest.json").touch()
+    with pytest.raises(CaptureError, match=r"a\.latest\.json: exists already"):
+        profile(tmp_path / "a.json", every=10)
+
+
+TRAINING = """
+import torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(120):
+    optimizer.zero_grad()
+    model(torch.ones(8, 4)).sum().backward()
+    optimizer.step()
+print("trained")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pinprof.capture.window.rounds.MOST_SHARE", 1e3)  # whatever a look costs here
+    (tmp_path / "train.py").write_text(TRAINING)
+    result = invoke("run", "--every", "30", "--plain-steps", "3", "--steps", "2", "train.py")
+    assert result.exit_code == 0, result.stderr
+    places = [int(place) for place in re.findall(r"^Step (\d+): .* per step", result.stderr, re.MULTILINE)]
+    assert len(places) >= 3
+    assert "trained" in result.stdout
+    found = read_trace(tmp_path / "pinprof-train.latest.json.gz")
+    assert found.info.plain_step is not None
+
+
+@pytest.mark.parametrize("other", [("--repeat", "2"), ("--windows", "plain")])
+def test_every_is_refused_with_what_records_otherwise(
+    other: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAINING)
+    assert "--every records again and again" in invoke("run", "--every", "10", *other, "train.py").stderr
