@@ -1,0 +1,63 @@
+"""`%%pinprof`: a cell of a notebook, recorded while it runs, and the report on its steps below it."""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pinprof.capture.steps.marks import Marks
+from pinprof.capture.steps.sources import AUTO
+from pinprof.capture.steps.stepper import Stepper
+from pinprof.capture.window.recording import Recording, profile
+from pinprof.errors import CaptureError
+from pinprof.notebook import Report, analyze
+from pinprof.trace import read_trace
+
+NAME = "pinprof"
+PLAIN_S = 0.2
+"""How long steps are timed at least: a cell is shorter than a script."""
+
+
+def register(shell: Any) -> None:
+    """Give a shell of IPython the magic `%%pinprof`."""
+
+    def magic(line: str, cell: str) -> Report:
+        code = shell.transform_cell(cell)
+        compiled = shell.compile(code, shell.compile.cache(code), "exec")
+        return recorded_cell(compiled, shell.user_ns, line.strip())
+
+    shell.register_magic_function(magic, "cell", NAME)
+
+
+def recorded_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
+    """Run a cell as it stands, record some of its training steps, and return the report.
+
+    Steps are found as `pinprof run` finds them. The cell runs to its end. Without `path` the trace is removed after it
+    is read. Raises what the cell raises, and CaptureError if it made too few steps.
+    """
+    if path:
+        return analyze(_recorded(code, names, Path(path)).path)
+    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
+        trace = read_trace(_recorded(code, names, Path(folder) / "cell.json").path)
+    return analyze(replace(trace, path="cell"))
+
+
+def _recorded(code: Any, names: dict[str, Any], path: Path | os.PathLike[str]) -> Recording:
+    recording = profile(path, plain_seconds=PLAIN_S)
+    stepper = Stepper(recording, None, keep_going=True)
+    marks = Marks(AUTO, stepper.end_step, group=False, may_move=lambda: recording.may_move)
+    recording.watch()
+    try:
+        with marks.placed():
+            recording.start(with_step=False)
+            exec(code, names)  # noqa: S102  running the user's cell is the purpose
+    finally:
+        stepper.end()
+    if stepper.failure is not None:
+        raise stepper.failure
+    if not recording.recorded_steps:
+        raise CaptureError(
+            f"{recording.why_nothing_recorded()}. A cell that is a single step: pinprof.profile_step(train_step, ...)"
+        )
+    return recording
