@@ -18,7 +18,7 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
-from pinprof.report.explain import ORDER, guide_to_text, guides, to_list
+from pinprof.report.explain import ORDER, QUESTIONS, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules import RULES
 
@@ -26,7 +26,7 @@ TEXTS = [README, *GUIDES]
 GENERATED = {"json", "json-fields"}
 MOST_LINES, WIDEST_CODE = 200, 88
 PYTHON = {"PYTHONPATH=.", "python"}
-OTHERS = {"cd", "dask", "eval", "export", "gzip", "head", "jq", "pip", "source", "ssh"}
+OTHERS = {"cd", "dask", "eval", "export", "gzip", "head", "install", "jq", "pip", "source", "ssh"}
 """Commands that are not ours."""
 NOT_HERE = ("ab", "bench", "bisect", "mcp", "run", "try")
 """Our commands that need a GPU, or a client that they serve: their options are looked at."""
@@ -71,21 +71,24 @@ def test_a_guide_looks_plain_in_a_terminal() -> None:
 
 
 SAMPLE = re.compile(r"<!-- output of pinprof (.*) -->\n```text\n(.*?)```", re.DOTALL)
-SHOWN = 19
-"""Lines of an output that the README shows."""
 
 
 @pytest.mark.slow
-def test_the_readme_shows_what_pinprof_prints(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize("name", ["README", *QUESTIONS])
+def test_a_text_shows_what_pinprof_prints(
+    name: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    """It shows as many of the first lines as it has."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "88")
-    text = README.read_text()
+    path = next(path for path in TEXTS if path.stem == name)
+    text = path.read_text()
     found = SAMPLE.search(text)
     assert found
     printed = invoke(*found[1].split()).stdout.splitlines(keepends=True)
-    sample = "".join(printed[:SHOWN]).rstrip() + "\n"
+    sample = "".join(printed[: found[2].count("\n")]).rstrip() + "\n"
     if pytestconfig.getoption("--update-golden"):
-        README.write_text(text := text[: found.start(2)] + sample + text[found.end(2) :])
+        path.write_text(text := text[: found.start(2)] + sample + text[found.end(2) :])
     assert sample in text
 
 
@@ -99,8 +102,11 @@ def test_pictures_are_small() -> None:
 
 
 def test_the_readme_lists_the_guides() -> None:
-    listed = re.findall(r"^\| \[(.*?)\]\(pinprof/guides/(.*?)\.md\) \| (.*) \|$", README.read_text(), re.MULTILINE)
-    assert listed == [(guide.title, guide.name, guide.summary) for guide in guides()]
+    text = README.read_text()
+    listed = re.findall(r"^\| \[(.*?)\]\(pinprof/guides/(.*?)\.md\) \| (.*) \|$", text, re.MULTILINE)
+    assert listed == [(guide.title, guide.name, guide.summary) for guide in guides() if guide.name not in QUESTIONS]
+    asked = re.findall(r"\[([^]]*)\]\(pinprof/guides/([\w-]*)\.md\)", text.split("answers one question")[1])
+    assert asked[: len(QUESTIONS)] == [(guide.title, guide.name) for guide in guides() if guide.name in QUESTIONS]
 
 
 def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
@@ -201,6 +207,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, recording in copies.items():
         shutil.copy(TRACES / f"{recording}.json.gz", tmp_path / f"{name}.json.gz")
     shutil.copy(TRACES / "bench.json", tmp_path)
+    (tmp_path / "traces").symlink_to(TRACES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PINPROF_MACHINE", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")

@@ -75,7 +75,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     profile_memory: bool = False
     cuda_sync_events: bool = True
     every: int = 0
-    """Go on after the windows, and record `steps` steps again after so many, until the program ends; 0: do not."""
+    """After the windows, record `steps` steps again after every N, until the program ends; 0: do not."""
     force: bool = False
     """Whether to overwrite an existing file."""
 

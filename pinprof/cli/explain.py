@@ -34,7 +34,8 @@ def _complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 @click.command(short_help="Explain a rule, or show a guide, such as recording or what-if.")
 @click.argument("topic", required=False, shell_complete=_complete_topic)
-def explain(topic: str | None) -> None:
+@click.option("--path", "as_path", is_flag=True, help="Print the file of a guide instead, to copy it.")
+def explain(topic: str | None, *, as_path: bool) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
     A rule says what it looks at, why that costs, what to write instead, what pinprof fix changes, when that is safe,
@@ -48,7 +49,7 @@ def explain(topic: str | None) -> None:
       pinprof explain PIN201
       pinprof explain what-if
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.explain import guide_to_text, guides, to_catalogue, to_list, to_page
+    from pinprof.report.explain import FOLDER, guide_to_text, guides, to_catalogue, to_list, to_page
     from pinprof.rules import RULES
 
     width, color = page_options()
@@ -59,7 +60,9 @@ def explain(topic: str | None) -> None:
     texts = {guide.name: guide for guide in guides()}
     rules = {rule.id: rule for rule in RULES}
     name = _topic(topic, rules, texts)
-    if name in rules:
+    if as_path:
+        show(f"{FOLDER / name}.md\n" if name in texts else fail(f"{name} is a rule, and has no file of its own"))
+    elif name in rules:
         _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
     else:
         _page(guide_to_text(texts[name], width=min(width, WIDEST), color=color))

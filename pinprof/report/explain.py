@@ -17,9 +17,21 @@ from pinprof.rules import Rule
 from pinprof.rules.rule import FAMILIES
 
 FOLDER = Path(__file__).parents[1] / "guides"
+QUESTIONS = (
+    "gpu-utilization",
+    "cuda-stream-synchronize",
+    "loss-item",
+    "data-loader",
+    "pin-memory",
+    "cuda-graphs",
+    "wrong-numbers",
+)
+"""Guides that answer one question on a page, by a recording."""
 ORDER = (
+    *QUESTIONS,
     "reading-a-report",
     "recording",
+    "integrations",
     "hidden-synchronizations",
     "overlap",
     "what-if",

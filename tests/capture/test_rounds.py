@@ -24,7 +24,7 @@ Looks = list[tuple[str, int]]
 
 
 def looks_at(folder: Path, steps: int, look_ms: float, do: Callable[[], None] = lambda: None) -> Looks:
-    """Return the looks at a training of so many steps of 10 ms, by file and number of the step."""
+    """Return the looks at a training with steps of 10 ms, by file and number of the step."""
     clock, looks = FakeClock(), Looks()
 
     def look(path: Path, place: int) -> None:
@@ -44,7 +44,7 @@ def looks_at(folder: Path, steps: int, look_ms: float, do: Callable[[], None] = 
     return looks
 
 
-def test_a_look_comes_after_every_so_many_steps(tmp_path: Path) -> None:
+def test_a_look_comes_after_every_n_steps(tmp_path: Path) -> None:
     looks = looks_at(tmp_path, 60, look_ms=0)
     assert looks == [("out.json", FIRST), ("out.latest.json", FIRST + 24), ("out.latest.json", FIRST + 48)]
     stored = json.loads((tmp_path / "out.json").read_text())

@@ -77,7 +77,7 @@ def profile(
     - recorded: torch.profiler records `steps` steps, which are the trace;
     - lines, on a GPU: `line_steps` more steps show which source line calls each wait, and the trace stores these;
     - watch, on a GPU: torch's sync debug mode alone shows over `watch_steps` more steps which other lines wait;
-    - looks, with `every`: after so many steps `steps` more are recorded, again and again, into `out.latest.json.gz`.
+    - looks, with `every=N`: after N steps `steps` more are recorded, again and again, into `out.latest.json.gz`.
 
     Outside the windows the program runs at its own speed. Where the mean of the plain steps is not certain enough, more
     steps are timed: with a GPU at once, otherwise after the other windows.

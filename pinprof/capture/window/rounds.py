@@ -24,7 +24,7 @@ MOST_SHARE = 0.005
 BETWEEN = "between"
 """The window of the steps between two looks."""
 KEPT_STEPS = 1000
-"""The step without the profiler is that of the last steps before a look, at most so many."""
+"""The most steps before a look that say how long a step takes without the profiler."""
 UNLIKE = 3.0
 """Steps that take this many times the median are left out of it: an evaluation, a checkpoint."""
 
