@@ -192,6 +192,6 @@ def test_a_rule_is_found_by_a_word_of_the_user(word: str) -> None:
 )
 def test_rules_guides_and_schemas_are_completed(command: str, begun: str, known: str) -> None:
     context = main.commands[command].make_context(command, [], resilient_parsing=True)
-    (argument,) = main.commands[command].params
+    argument = main.commands[command].params[0]
     assert known in [item.value for item in argument.shell_complete(context, begun)]
     assert not argument.shell_complete(context, "xyzzy")
