@@ -39,9 +39,9 @@ def ms(ns: float) -> float:
     return round(float(ns) / NS_PER_MS, 6)
 
 
-def between(start_ns: float, end_ns: float) -> str:
+def between(start_ns: float, end_ns: float, digits: int = 3) -> str:
     """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"."""
-    first, last = duration(start_ns), duration(end_ns)
+    first, last = duration(start_ns, digits), duration(end_ns, digits)
     number, unit = first.split(" ")
     if start_ns == 0 or unit == last.split(" ")[1]:
         return f"{number} to {last}"
@@ -64,6 +64,11 @@ class Ranged(NamedTuple):
     def __str__(self) -> str:
         """Return both: "2.6 ms (1.9 to 3.3)"."""
         return f"{self.number} ({self.range})" if self.range else self.number
+
+
+def digits_of(range_ns: tuple[float, float] | None) -> int:
+    """Return how many digits of a time its range justifies, at least two."""
+    return 2 if range_ns and range_ns[1] > CLOSE * range_ns[0] else THREE
 
 
 def ranged(ns: float, range_ns: tuple[float, float] | None) -> Ranged:

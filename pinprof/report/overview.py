@@ -15,10 +15,11 @@ from pinprof.ranks.rank import RankPart
 from pinprof.report.layout import laid_out, unbroken
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.host import named_lines, share_of
+from pinprof.report.trace.verdict import known_length
 from pinprof.report.words import NOTHING, place, printable
 from pinprof.rules import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import counted, duration, percent, ranged, uncoded
+from pinprof.units import counted, duration, percent, uncoded
 from pinprof.verdict import LIMITS
 
 TITLES = ("file", "step", "verdict", "saves", "first change")
@@ -115,7 +116,7 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
     first = next(iter(brief_actions(profile, findings)), None)
     saves, change = NOTHING, NOTHING
     if first:
-        saves, change = _saves(first.finding, profile), f"{first.finding.rule.id} {uncoded(first.finding.title)}"
+        saves, change = _saves(first.finding, profile), f"{first.finding.rule.id} {uncoded(first.finding.rule.short)}"
     elif lines := named_lines(profile):
         change = f"{percent(share_of(profile, lines[0])[0])} in {place(lines[0].place)}"
     verdict, reason = _limit(profile, findings), profile.withheld.reason(("step", "estimate"))
@@ -126,9 +127,9 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
 
 def _step_length(profile: Profile) -> str:
     """Return how long the step is, as far as known: with its range, or as traced."""
-    estimate, whole = profile.estimate, WHOLE if profile.steps.source == WHOLE_TRACE else ""
-    if estimate.step_ns is not None:
-        return whole + str(ranged(estimate.step_ns, estimate.range_ns))
+    length, whole = known_length(profile), WHOLE if profile.steps.source == WHOLE_TRACE else ""
+    if length:
+        return f"{whole}{length}"
     if profile.steps.traced_ns is not None:
         return f"{whole}{duration(profile.steps.traced_ns)} as traced"
     return "not known"

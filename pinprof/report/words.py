@@ -10,7 +10,7 @@ from pinprof.rules import Finding, Findings, FoundSite, Joint, Saving
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import between, counted, duration, percent, ranged, shortened
+from pinprof.units import between, counted, digits_of, duration, percent, ranged, shortened
 
 NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
@@ -144,23 +144,27 @@ def then_worth(finding: Finding, profile: Profile) -> str:
     return f"with {then.what} ({then.rule}), together: {_saves(finding.with_then, profile)}"
 
 
-def joint_worth(findings: Findings, profile: Profile) -> str:
-    """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known."""
+def joint_worth(findings: Findings, profile: Profile, which: str = "all of these") -> str:
+    """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known.
+
+    `which` says of which findings: all, of which not all may be shown.
+    """
     step_ns = profile.step_ns
     if findings.joint is None or not step_ns or sum(finding.saving is not None for finding in findings) < 2:  # noqa: PLR2004
         return ""
     if not findings.joint.saving_ns:
-        return "all of these together save nothing"
+        return f"{which} together save nothing"
     after = step_ns - findings.joint.saving_ns
     saving = ranged(findings.joint.saving_ns, findings.joint.range_ns)
     share = f"{percent(findings.joint.saving_ns / step_ns)} of the {profile.steps.whole}"
-    return f"{all_together(findings.joint)}: {between(step_ns, after)}; saves {saving}, {share}"
+    lengths = between(step_ns, after, digits_of(profile.estimate.range_ns))
+    return f"{all_together(findings.joint, which)}: {lengths}; saves {saving}, {share}"
 
 
-def all_together(joint: Joint) -> str:
+def all_together(joint: Joint, which: str = "all of these") -> str:
     """Return which findings a joint saving is of."""
     but = f" but {' and '.join(joint.without)}" if joint.without else ""
-    return f"all of these{but} together"
+    return f"{which}{but} together"
 
 
 def rates_of(findings: Findings, profile: Profile) -> str:

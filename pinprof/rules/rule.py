@@ -172,6 +172,8 @@ class Rule:
     """On what condition the fix is right."""
     near_miss: str
     """An example of code that looks alike, and is fine."""
+    short: str = ""
+    """Its change in 22 characters, for a column of a table; empty of what saves no time."""
     look: Look | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
     rests_on: tuple[FigureKind, ...] = ()

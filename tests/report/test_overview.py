@@ -30,7 +30,7 @@ def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analys
     assert lines[0] == f"{TRACES}/*.json.gz · 4 traces"
     assert lines[2].split() == ["file", "step", "verdict", "saves", "first", "change"]
     assert [line.split()[0] for line in lines[3:7]] == [path.name.removesuffix(".json.gz") for path in LOADERS]
-    assert " ".join(lines[3].split()).startswith("loader_pageable 13.4 ms Copy-bound 16 % (12 to 20) PIN104 batches")
+    assert " ".join(lines[3].split()).startswith("loader_pageable 13.4 ms Copy-bound 16 % (12 to 20) PIN104 pin_memory=True")
 
 
 def test_what_is_no_trace_has_its_reason_in_place_of_figures(analyses: list[Analysis]) -> None:
@@ -49,7 +49,7 @@ def test_no_line_is_longer_than_the_terminal_but_what_is_to_be_copied(analyses: 
 def test_a_narrow_terminal_has_the_change_below(analyses: list[Analysis]) -> None:
     lines = lines_of(analyses, width=60)
     assert lines[2].split() == ["file", "step", "verdict", "saves"]
-    assert lines[4] == "  PIN104 batches that are not pinned"
+    assert lines[4] == "  PIN104 pin_memory=True"
 
 
 def test_the_end_names_one_trace_and_how_to_see_all(analyses: list[Analysis]) -> None:

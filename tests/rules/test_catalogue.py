@@ -85,6 +85,7 @@ def test_all_that_a_rule_says_is_explained(rule: Rule) -> None:
 
 def test_rules_are_in_the_order_of_their_numbers() -> None:
     numbers = [rule.id for rule in RULES]
+    assert all(rule.is_hazard or 0 < len(rule.short) <= 22 for rule in RULES)
     assert numbers == sorted(set(numbers))
 
 

@@ -7,23 +7,65 @@ const READABLE = 24; // pixels; narrower boxes have no name
 const TRUNK = 0.99; // of the whole; what has as much above where paths part is not shown at first
 const CRUMBS = 4; // callers that are named in the path, the innermost ones
 
+// The graph the other way round: on top the frames that take the time themselves, below each the frames that call it.
+const inverted = (data) => {
+  const zeros = () => data.own.map(() => [0]);
+  const graph = { ...data, frame: [data.frame[0]], parent: [-1], total: zeros(), own: zeros() };
+  const places = [new Map()]; // by box: the boxes below it, by frame
+  const below = (box, frame) => {
+    if (!places[box].has(frame)) {
+      places[box].set(frame, graph.frame.push(frame) - 1);
+      graph.parent.push(box);
+      for (const values of [...graph.total, ...graph.own]) values.push(0);
+      places.push(new Map());
+    }
+    return places[box].get(frame);
+  };
+  for (let box = 0; box < data.frame.length; box++) {
+    if (!data.own.some((own) => own[box])) continue;
+    const path = [0];
+    for (let at = box; at > 0; at = data.parent[at]) path.push(below(path.at(-1), data.frame[at]));
+    data.own.forEach((own, measure) => {
+      for (const place of path) graph.total[measure][place] += own[box];
+      graph.own[measure][path.at(-1)] += own[box];
+    });
+  }
+  return graph;
+};
+
 class Flame {
   constructor(root) {
     this.root = root;
-    this.data = JSON.parse(root.querySelector("script").textContent);
-    this.size = this.data.frame.length;
+    this.given = JSON.parse(root.querySelector("script").textContent);
+    this.tree = root.querySelector(".boxes");
+    this.wanted = "";
+    this.measure = 0;
+    this.isInverted = false;
+    this.load(this.given);
+  }
+
+  load(data) {
+    this.data = data;
+    this.size = data.frame.length;
     this.below = Array.from({ length: this.size }, () => []);
     this.depth = new Int32Array(this.size);
     for (let box = 1; box < this.size; box++) {
-      const above = this.data.parent[box];
+      const above = data.parent[box];
       this.below[above].push(box);
       this.depth[box] = this.depth[above] + 1;
     }
-    this.tree = root.querySelector(".boxes");
+    const time = data.total[this.measure];
+    if (this.isInverted) for (const boxes of this.below) boxes.sort((one, other) => time[other] - time[one]);
     this.zoomed = 0;
-    this.wanted = "";
-    this.measureBy(0);
+    this.measureBy(this.measure);
     this.zoomed = this.fork();
+  }
+
+  // Turns the graph round, and back.
+  invert() {
+    this.isInverted = !this.isInverted;
+    this.load(this.isInverted ? inverted(this.given) : this.given);
+    this.draw();
   }
 
   // The innermost box through which nearly all goes, and which is not what all ends in.
@@ -120,7 +162,8 @@ class Flame {
     const [time, share] = value(this.total[box]);
     const own = this.own[box] ? `own: ${value(this.own[box]).filter(Boolean).join(", ")}` : "all of it in what it calls";
     const all = [time && `${time} ${per}`, `${share} of ${of}`, unit && `${counted(this.total[box])} ${unit}`];
-    return [this.name(box), this.place(box), all.filter(Boolean).join(", "), this.own[box] === this.total[box] ? "all its own" : own];
+    const rest = this.own[box] === this.total[box] ? "all its own" : own;
+    return [this.name(box), this.place(box), all.filter(Boolean).join(", "), this.isInverted ? "in the frame on top" : rest];
   }
 
   tell(box) {
@@ -240,6 +283,11 @@ const steerFlame = (flame) => {
     if (event.key !== "Escape") return;
     field.value = "";
     flame.light("");
+  });
+  const turn = root.querySelector(".invert");
+  turn.addEventListener("click", () => {
+    flame.invert();
+    turn.setAttribute("aria-pressed", String(flame.isInverted));
   });
   for (const button of root.querySelectorAll("[data-measure]")) {
     button.addEventListener("click", () => {

@@ -275,6 +275,7 @@ def fragment(graph: FlameGraph) -> Markup:
     return Markup("""<figure class="flame">
 <figcaption>{caption}</figcaption>
 <div class="steer" role="group" aria-label="What the graph shows">{wide}
+<button type="button" class="invert" aria-pressed="false">inverted</button>
 <label>find <input type="search" class="lights" placeholder="function or file" spellcheck="false"></label>
 <output class="lit"></output></div>
 <nav class="crumbs" aria-label="Callers of what is shown"></nav>

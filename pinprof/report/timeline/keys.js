@@ -14,6 +14,7 @@ const KEYS = [
   ["Tab to the strip", "Home, End and Page keys move the window in the recording; Shift + ← → makes it shorter and longer"],
   ["Alt + ← →", "back and forward through what you looked at"],
   ["/ and Enter", "search, and go to the next match; with Shift to the one before"],
+  ["M", "leaves a flag at the pointer, else at the chosen event; on a flag, takes it away"],
   ["Esc", "clears marks, selection and search"],
   ["?", "these keys"],
 ];
@@ -33,6 +34,8 @@ const showKeys = () => {
   document.body.append(dialog);
   dialog.showModal();
 };
+
+const FLAG = 6; // pixels around a flag that are on it
 
 const HELD = {
   "+": ["zoom", -1],
@@ -79,7 +82,19 @@ const zoomToChosen = (timeline) => {
   else if (to > from) timeline.show([from, to]);
 };
 
+// Leaves a flag at the pointer, else at the chosen event; on a flag, takes it away.
+const flag = (timeline) => {
+  const { view, width, chosen, pointed, flags } = timeline;
+  const [from, to] = view;
+  const time = pointed === undefined ? chosen?.lane?.start[chosen.at] : from + pointed * (to - from);
+  if (time === undefined) return;
+  const near = flags.find((other) => Math.abs(other - time) * width < FLAG * (to - from));
+  timeline.flags = near === undefined ? [...flags, time].sort((one, other) => one - other) : flags.filter((other) => other !== near);
+  timeline.draw();
+};
+
 const PRESSED = {
+  m: flag,
   f: zoomToChosen,
   "Shift+ArrowUp": (timeline) => goAcross(timeline, -1),
   "Shift+ArrowDown": (timeline) => goAcross(timeline, 1),

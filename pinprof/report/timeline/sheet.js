@@ -19,6 +19,7 @@ class Sheet {
     this.version = 0; // of what is hidden and lit
     this.rows = new Map();
     this.marks = [];
+    this.flags = []; // times that somebody marked, in order
     this.link = undefined;
     this.chosen = undefined; // the event that is told about
     this.selection = undefined; // { from, to, lanes }
@@ -80,15 +81,16 @@ class Sheet {
     const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
     const context = stage.cleared(stage.canvas, width, height);
     const painter = new Painter(this.data, context, { view, width, ratio });
-    this.paintGrid(painter, theme, ticks, height);
+    this.paintGrid(painter, theme.line, ticks.map(({ time }) => time), height);
     for (const [lane, top] of tops) if (top < pinned || (top + ROW > above && top < below)) this.paintLane(painter, theme, lane, top);
     for (const mark of this.marks.filter(({ start, end }) => start < view[1] && end > view[0])) {
       const reach = reachOf(tops, mark.lanes);
       if (reach) paintMark(painter, theme, mark, reach);
     }
     if (this.link) paintLink(painter, theme, this.link, tops);
+    this.paintGrid(painter, theme.text, this.flags, height);
     this.pin(theme);
-    this.writeAround(ticks, title);
+    this.writeAround([...ticks, ...this.flagged(textOf)], title);
     this.textOf = textOf;
     this.writePointed();
     this.plot.dataset.view = view.join(" ");
@@ -102,9 +104,15 @@ class Sheet {
     this.stage.pin(this.isOnPaper || this.root.dataset.shared ? 0 : pinned, theme, [...names, ...groups].filter(({ top }) => top < pinned));
   }
 
-  paintGrid({ context, ratio, scale, view }, theme, ticks, height) {
-    context.fillStyle = theme.line;
-    for (const { time } of ticks) context.fillRect(Math.round((time - view[0]) * scale), 0, ratio, height * ratio);
+  paintGrid({ context, ratio, scale, view }, colour, times, height) {
+    context.fillStyle = colour;
+    for (const time of times) context.fillRect(Math.round((time - view[0]) * scale), 0, ratio, height * ratio);
+  }
+
+  // The flags in view as ticks of the axis, each with its time and how long after the one before it is.
+  flagged(textOf) {
+    const words = (time, at) => (at ? `${textOf(time)} (+${duration(time - this.flags[at - 1])})` : textOf(time));
+    return this.flags.map((time, at) => ({ time, text: `⚑ ${words(time, at)}`, isFlag: true })).filter(({ time }) => time >= this.view[0]);
   }
 
   paintLane(painter, theme, lane, top) {
@@ -129,8 +137,9 @@ class Sheet {
     const scale = stage.width / (view[1] - view[0]);
     const x = (time) => stage.gutter + (time - view[0]) * scale;
     const end = stage.gutter + stage.width + RIGHT - TICK_ROOM;
-    filled(stage.ticks, "span", ticks.filter(({ time }) => x(time) < end), (span, { time, text }) => {
+    filled(stage.ticks, "span", ticks.filter(({ time }) => x(time) < end), (span, { time, text, isFlag }) => {
       setText(span, text);
+      span.className = isFlag ? "flag" : "";
       span.style.transform = `translateX(${x(time)}px)`;
     });
     setText(stage.title, title);

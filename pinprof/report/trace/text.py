@@ -280,7 +280,8 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
     more = f"{counted(left, 'more finding')}: --full" if left else ""
     if left and not shown:
         more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
-    for text in (joint_worth(findings, profile) if shown else "", more):
+    which = f"all {len(findings)} findings" if left else "all of these"
+    for text in (joint_worth(findings, profile, which) if shown else "", more):
         if text:
             yield hanging(Text("  "), Text(f"{begun(text)}."))
 

@@ -16,7 +16,7 @@ from pinprof.report.words import all_together, at_sites, begun, either, printabl
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
 from pinprof.trace.constructors import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import between, counted, duration, how_many, percent, ranged
+from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
 from pinprof.verdict import (
     AWAITED,
     BY_HOST,
@@ -115,17 +115,23 @@ def _range_of(profile: Profile) -> str:
     return " in other runs" if runs.range_ns else f" in {len(runs.step_ns)} runs"
 
 
+def known_length(profile: Profile) -> Ranged | None:
+    """Return the step without the profiler, with where it lies in other runs if there were several; None if unknown."""
+    estimate, runs = profile.estimate, profile.whole_run.runs if profile.whole_run else None
+    if estimate.step_ns is None:
+        return None
+    return ranged(estimate.step_ns, range_of(runs) if runs and estimate.source == "measured" else estimate.range_ns)
+
+
 def length_of(profile: Profile) -> str:
     """Return how long a step takes: without the profiler where that is known, else as traced."""
     estimate, step = profile.estimate, profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
-    runs = profile.whole_run.runs if profile.whole_run else None
-    if estimate.step_ns is not None:
-        is_estimated, is_repeated = estimate.source == "estimated", runs is not None and estimate.source == "measured"
-        length = ranged(estimate.step_ns, range_of(runs) if runs and is_repeated else estimate.range_ns)
+    length = known_length(profile)
+    if length:
         where = f"{length.range}{_range_of(profile)}" if length.range else ""
-        known = "; ".join(filter(None, ("estimated" if is_estimated else "", where)))
+        known = "; ".join(filter(None, ("estimated" if estimate.source == "estimated" else "", where)))
         return f"{length.number} {per}" + (f" ({known})" if known else "")
     if estimate.range_ns:
         return f"{between(*estimate.range_ns)} {per} (estimated)"

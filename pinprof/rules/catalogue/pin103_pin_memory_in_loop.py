@@ -41,6 +41,7 @@ def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN103",
     title="`.pin_memory()` in the training loop",
+    short="pin before the loop",
     rests_on=("per_step",),
     answers=("copy", "allocation"),
     numbers="equal",

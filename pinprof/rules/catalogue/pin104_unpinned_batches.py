@@ -4,6 +4,7 @@ from pinprof.rules.rule import Change, Rule
 RULE = Rule(
     id="PIN104",
     title="batches that are not pinned",
+    short="pin_memory=True",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",

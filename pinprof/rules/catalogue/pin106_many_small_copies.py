@@ -28,6 +28,7 @@ def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN106",
     title="many small copies",
+    short="one large copy",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     numbers="equal",

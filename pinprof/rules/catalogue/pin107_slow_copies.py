@@ -63,6 +63,7 @@ def _why_slow(trace: Trace, slow: Int64s) -> str:
 RULE = Rule(
     id="PIN107",
     title="slow copies of pinned memory",
+    short="its own NUMA node",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     numbers="equal",

@@ -6,6 +6,7 @@ from pinprof.trace.tables import DTOH
 RULE = Rule(
     id="PIN108",
     title="copies to the host into pageable memory",
+    short="read back pinned",
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy", "sync"),
     numbers="equal",

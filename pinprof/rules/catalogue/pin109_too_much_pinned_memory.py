@@ -31,6 +31,7 @@ def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa
 RULE = Rule(
     id="PIN109",
     title="too much pinned memory",
+    short="pin less memory",
     answers=("copy", "allocation"),
     numbers="equal",
     looks_at="The memory that torch's allocator has pinned after the last recorded step, as a share of what the "

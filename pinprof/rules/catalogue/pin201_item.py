@@ -5,6 +5,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN201",
     title="`.item()` waits for the GPU",
+    short="read .item() later",
     mended="line",
     numbers="equal",
     looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "

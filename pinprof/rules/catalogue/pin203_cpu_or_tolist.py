@@ -5,6 +5,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN203",
     title="`.cpu()` or `.tolist()` waits for the GPU",
+    short="read .cpu() later",
     mended="line",
     numbers="equal",
     looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host after "

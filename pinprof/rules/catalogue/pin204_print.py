@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN204",
     title="`print(tensor)` waits for the GPU",
+    short="print less often",
     numbers="equal",
     looks_at="print(x), f'{x}', repr(x) and loggers that get GPU tensors.",
     why="To format a tensor, torch reads its smallest and largest values, which values are finite, and each element "

@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN205",
     title="`x[mask]` or `nonzero()` waits for the GPU",
+    short="torch.where, no mask",
     numbers="rounding",
     looks_at="aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
     why="The result's size depends on the values: the host must know it to allocate, and waits for the mask.",

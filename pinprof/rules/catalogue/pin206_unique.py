@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN206",
     title="`unique()` waits for the GPU",
+    short="no unique()",
     numbers="equal",
     looks_at="torch.unique, unique_consecutive and isin.",
     why="The number of unique values is the size of the result: the host waits to learn it.",

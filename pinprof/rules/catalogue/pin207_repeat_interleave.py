@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN207",
     title="`repeat_interleave()` waits for the GPU",
+    short="give output_size",
     numbers="equal",
     looks_at="torch.repeat_interleave with a tensor of repeats and no output_size.",
     why="The sum of the repeats is the size of the result: the host waits for it, and once more to check their signs.",

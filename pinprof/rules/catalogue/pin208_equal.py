@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN208",
     title="`torch.equal()` waits for the GPU",
+    short="no torch.equal()",
     numbers="equal",
     looks_at="torch.equal and torch.allclose on CUDA tensors.",
     why="They return a Python bool: the host waits for all work queued before.",

@@ -5,6 +5,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN210",
     title="`synchronize()` waits for the GPU",
+    short="no synchronize()",
     mended="line",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by "

@@ -32,6 +32,7 @@ def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN211",
     title="pinned memory is allocated in the training loop",
+    short="keep pinned buffers",
     rests_on=("per_step", "stalls"),
     answers=("sync",),
     what_if="--drop-syncs",

@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN212",
     title="a collective makes the host wait",
+    short="no barrier",
     numbers="equal",
     looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
     why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have arrived.",

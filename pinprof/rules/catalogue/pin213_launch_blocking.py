@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN213",
     title="`CUDA_LAUNCH_BLOCKING=1` waits for every kernel",
+    short="no LAUNCH_BLOCKING",
     numbers="equal",
     looks_at="Launch calls that return only after their kernel has ended.",
     why="CUDA_LAUNCH_BLOCKING=1 makes each launch wait, so host and GPU take turns. It is meant for finding errors.",

@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN214",
     title="an op waits for the GPU",
+    short="avoid the op",
     numbers=None,
     looks_at="Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "
     "torch.compile, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, masked_fill and "

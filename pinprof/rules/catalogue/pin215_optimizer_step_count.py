@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN215",
     title="the optimizer reads its step count from the GPU",
+    short="capturable=True",
     numbers="rounding",
     looks_at="aten::item within torch.optim: Adam, AdamW and others read the number of steps of each parameter.",
     why="torch.set_default_device('cuda'), torch.set_default_tensor_type with a type of the GPU, or a checkpoint that "

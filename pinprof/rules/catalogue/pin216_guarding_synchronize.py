@@ -6,6 +6,7 @@ from pinprof.rules.wait_sites import waits_of
 RULE = Rule(
     id="PIN216",
     title="`synchronize()` guards a copy in flight",
+    short="an event, no wait",
     mended="kept",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and "

@@ -19,6 +19,7 @@ def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN217",
     title="anomaly detection checks each gradient for NaN",
+    short="no anomaly detection",
     numbers="equal",
     looks_at="aten::isnan, aten::_is_any_true and aten::item in a row within nodes of the autograd engine: anomaly "
     "detection calls them for each gradient.",

@@ -4,6 +4,7 @@ from pinprof.rules.rule import Rule
 RULE = Rule(
     id="PIN301",
     title="copies on the stream of the kernels",
+    short="copy on a stream",
     rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("copy",),
     what_if="--overlap-copies",

@@ -4,6 +4,7 @@ from pinprof.rules.wait_sites import look_for_waits
 RULE = Rule(
     id="PIN303",
     title="GPU memory is allocated and freed in the training loop",
+    short="no empty_cache()",
     rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("allocation",),
     what_if="--drop-allocs",

@@ -33,6 +33,7 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN401",
     title="the step waits for input",
+    short="more workers",
     rests_on=("step", "per_step", "busy"),
     answers=("input",),
     mended="construction",

@@ -26,6 +26,7 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN402",
     title="batches made in the main process",
+    short="num_workers > 0",
     rests_on=("step", "per_step", "busy"),
     answers=("input",),
     mended="construction",

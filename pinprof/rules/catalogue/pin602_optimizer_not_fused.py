@@ -42,6 +42,7 @@ def _spared_ns(details: Details, calls: frozenset[int]) -> float:
 RULE = Rule(
     id="PIN602",
     title="an optimizer that is not fused",
+    short="fused=True",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     what_if="--fused-optimizer",

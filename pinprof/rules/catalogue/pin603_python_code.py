@@ -193,6 +193,7 @@ def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
 RULE = Rule(
     id="PIN603",
     title="the GPU waits for Python code",
+    short="less Python",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("python", "host"),
     numbers="equal",

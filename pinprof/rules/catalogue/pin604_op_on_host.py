@@ -36,6 +36,7 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN604",
     title="an op on the host while the GPU is idle",
+    short="keep it on the GPU",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     numbers="rounding",

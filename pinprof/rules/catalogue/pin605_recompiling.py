@@ -57,6 +57,7 @@ def _made(trace: Trace, again: Bools) -> str:
 RULE = Rule(
     id="PIN605",
     title="`torch.compile` compiles again in the steps",
+    short="stop recompiling",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     numbers="rounding",

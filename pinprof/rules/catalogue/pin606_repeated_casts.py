@@ -54,6 +54,7 @@ def _repeats(trace: Trace, passes: Sequence[Pass], like: Sequence[Pass]) -> bool
 RULE = Rule(
     id="PIN606",
     title="weights cast in every micro-batch",
+    short="cast weights once",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",

@@ -109,6 +109,7 @@ def _purpose(trace: Trace, calls: Int64s) -> str:
 RULE = Rule(
     id="PIN607",
     title="the same small op for each parameter",
+    short="torch._foreach_*",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     numbers="rounding",

@@ -105,6 +105,7 @@ BY_HAND = (
 RULE = Rule(
     id="PIN608",
     title="Python's garbage collector stops the host",
+    short="collect less often",
     rests_on=("step",),
     answers=("python", "host"),
     numbers="equal",

@@ -28,6 +28,7 @@ def _off_cpu(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN609",
     title="others take the CPU from the host's thread",
+    short="fewer threads",
     rests_on=("step", "busy"),
     answers=("python", "host"),
     numbers="equal",

@@ -37,6 +37,7 @@ def _fills(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN610",
     title="deterministic mode fills each new tensor",
+    short="leave them unfilled",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",

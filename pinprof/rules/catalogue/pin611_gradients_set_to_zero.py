@@ -70,6 +70,7 @@ def _first_adds(trace: Trace, zeros: Int64s) -> Int64s:
 RULE = Rule(
     id="PIN611",
     title="gradients are set to zero, not dropped",
+    short="set_to_none=True",
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",

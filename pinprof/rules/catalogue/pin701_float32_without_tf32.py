@@ -73,6 +73,7 @@ def _of_convolutions(trace: Trace, rows: Int64s) -> Bools:
 RULE = Rule(
     id="PIN701",
     title="float32 products without TF32",
+    short="allow TF32",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     mended="construction",

@@ -44,6 +44,7 @@ def _short(name: str) -> str:
 RULE = Rule(
     id="PIN702",
     title="layouts changed around convolutions",
+    short="channels_last",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",

@@ -112,6 +112,7 @@ def _batched(trace: Trace) -> Bools:
 RULE = Rule(
     id="PIN703",
     title="attention that is not fused",
+    short="fused attention",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",

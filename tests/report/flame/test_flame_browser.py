@@ -122,6 +122,26 @@ def test_what_is_searched_for_lights_up(page: Page, host: Locator) -> None:
     assert host.locator(".lit").inner_text() == "not found"
 
 
+def test_inverted_what_takes_the_time_is_on_top_of_what_calls_it(host: Locator) -> None:
+    turn = host.get_by_role("button", name="inverted", exact=True)
+    turn.click()
+    assert turn.get_attribute("aria-pressed") == "true"
+    assert names(host)[0] == "the main thread"
+    whole = box(host, "the main").bounding_box()
+    forward = host.locator(".box[aria-label^='forward'][aria-level='2']").bounding_box()
+    tops = host.locator(".box[aria-level='2']").evaluate_all("boxes => boxes.map((box) => parseFloat(box.style.width))")
+    assert whole
+    assert forward
+    assert sum(tops) == pytest.approx(100, abs=0.01)
+    assert tops == sorted(tops, reverse=True)
+    callers = host.locator(".box[aria-level='3']").evaluate_all(
+        "boxes => boxes.map((box) => box.ariaLabel.split(',')[0])"
+    )
+    assert "train.py" in callers
+    turn.click()
+    assert turn.get_attribute("aria-pressed") == "false"
+
+
 def test_waits_are_as_wide_as_they_stall_or_leave_idle(page: Page) -> None:
     graph = page.locator(".flame", has_text="places in which the host waits")
     graph.scroll_into_view_if_needed()

@@ -376,6 +376,28 @@ def test_the_overview_shows_the_window_and_is_dragged_resized_and_clicked(opened
     assert hands.drag(at(shown + 1), at(shown + 2)) == pytest.approx((shown + 1, shown + 2), abs=0.03)
 
 
+def test_m_leaves_flags_that_stay_and_takes_them_away(opened: Opened) -> None:
+    hands = opened()
+    flags = hands.page.locator(".plot .flag")
+    start, end = hands.press("0")
+    area = hands.area()
+    for share in (0.25, 0.5):
+        hands.page.mouse.move(area["x"] + share * area["width"], area["y"] + 5)
+        hands.press("m")
+    first, second = flags.all_inner_texts()
+    assert first.startswith("⚑ ")
+    match = re.search(r"\(\+([\d.]+) ms\)$", second)
+    assert match
+    assert float(match[1]) == pytest.approx((end - start) / 4, abs=0.1)
+    hands.press("Escape")
+    hands.press("+")
+    assert flags.all_inner_texts()[-1].endswith(match[0])  # they stay when the view changes
+    hands.press("0")
+    hands.page.mouse.move(area["x"] + 0.25 * area["width"] + 2, area["y"] + 5)
+    hands.press("m")
+    assert len(flags.all_inner_texts()) == 1
+
+
 def test_keys_move_the_window_in_the_strip_and_its_edge(opened: Opened) -> None:
     hands = opened()
     whole = hands.press("0")
