@@ -147,7 +147,7 @@ def then_worth(finding: Finding, profile: Profile) -> str:
 def joint_worth(findings: Findings, profile: Profile, which: str = "all of these") -> str:
     """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known.
 
-    `which` says of which findings: all, of which not all may be shown.
+    `which` names the findings, for a text that does not show all.
     """
     step_ns = profile.step_ns
     if findings.joint is None or not step_ns or sum(finding.saving is not None for finding in findings) < 2:  # noqa: PLR2004

@@ -30,6 +30,7 @@ from pinprof.report.trace.verdict import (
     why_long,
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
+from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.view import Sentence, begun_row, in_terminal, in_words
 from pinprof.report.words import (
     begun,
@@ -155,10 +156,16 @@ def to_brief(
 def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
     yield from (unbroken(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
-    for line in (phases_in_short(profile), kinds_in_short(profile), collectives_in_short(profile)):
+    rows = actions(profile, findings)
+    places = [site.evidence.place for row in rows if row.is_brief for site in row.finding.sites]
+    for line in (
+        phases_in_short(profile),
+        kinds_in_short(profile),
+        collectives_in_short(profile),
+        waits_in_short(profile, places),
+    ):
         if line:
             yield hanging(Text("  "), Text(printable(line)))
-    rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)

@@ -1,7 +1,7 @@
 """The waits of the host: those of the recorded steps by site, and those that were seen elsewhere."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pinprof.analyses.syncs import WAITS, WaitCost, by_line
@@ -32,6 +32,8 @@ BESIDE_WORK = 0.5
 for work that is queued and does not run; of one for what is not recorded it is not known."""
 DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
+DIGITS = 2
+"""Of the times in the short report: the profiler's cost is in them."""
 Row = Sequence[Cell]
 
 
@@ -47,6 +49,24 @@ def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Se
     for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
         if waits := [wait for wait in elsewhere if wait.is_outside == outside]:
             yield _elsewhere(title, waits, rows)
+
+
+def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
+    """Return how long the host waits per step, as traced, and where longest.
+
+    Nothing where it hardly waits, or where that place is among those that are `named` with what to change.
+    """
+    count, step_ns, waits = profile.steps.count, profile.steps.traced_ns, profile.waits
+    total_ns = sum(cost.stall_ns for _, cost in waits)
+    if not count or not step_ns or total_ns < FREE * step_ns * count:
+        return ""
+    site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
+    if site.place in named:
+        return ""
+    longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS)}"
+    at = str(site.place) if site.line is not None else place(site.place) or site.op or site.call
+    where = f"{WAITS[site.cause].label}, {at}"
+    return f"Host waits, as traced: {duration(total_ns / count, DIGITS)} {profile.steps.per}{longest}: {where}"
 
 
 def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | None) -> Section:

@@ -180,3 +180,19 @@ def test_of_blocking_copies_and_batches_that_are_not_pinned_that_which_saves_mor
     copies = next(each for each in analysis.findings if each.rule.id == "PIN102")
     what = "add non_blocking=True, from pinned memory: DataLoader(..., pin_memory=True) (PIN104)"
     assert to_do(copies, analysis.findings) == what
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("pageable_non_blocking.stack", ""),  # what to change names the line
+        ("clean.stack", ""),  # it waits for less than a hundredth of its step
+        ("loss_item.stack", ""),
+        ("empty_cache", "Host waits, as traced: 8.5 ms per step; longest 8.1 ms: GPU memory is freed, step\n"),
+    ],
+)
+def test_the_longest_wait_has_a_line_where_no_change_names_it(name: str, line: str) -> None:
+    analysis = analysis_of(TRACES / f"{name}.json.gz")
+    text = to_brief(analysis.profile, analysis.findings, width=WIDTH)
+    assert line in text
+    assert bool(line) == ("Host waits" in text)
