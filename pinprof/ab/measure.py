@@ -132,7 +132,7 @@ class _Pairs:
 
     def _pair(self, first: int) -> Pair:
         try:
-            pair = self._measured(first)
+            pair = self._measure(first)
         except OtherStepsError:
             raise
         except MeasureError as error:  # as where the program has fewer steps than it is asked for, or no room
@@ -146,7 +146,7 @@ class _Pairs:
         del self._plans[1:]
         return pair
 
-    def _measured(self, first: int) -> Pair:
+    def _measure(self, first: int) -> Pair:
         if not self.plan.at_once:
             return one_after_the_other(self._programs, self._options, self.plan, first)
         if self._started is None:

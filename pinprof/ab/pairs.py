@@ -39,17 +39,17 @@ def time_first(
         plain_max_seconds=max(seconds, LONGEST_PLAIN_S),
         plain_precision=1.0,
     )
-    return _timed(programs, Record(step_marker=options.step_marker, options=recording), limit_s)
+    return _time_runs(programs, Record(step_marker=options.step_marker, options=recording), limit_s)
 
 
 def one_after_the_other(programs: Sequence[ProgramVersion], options: StepOptions, plan: Plan, first: int) -> Pair:
     """Measure a pair of processes, one after the other."""
     task = Record(step_marker=options.step_marker, options=_fixed(plan))
-    timed = {number: _timed([programs[number]], task, plan.limit_s)[0] for number in (first, 1 - first)}
+    timed = {number: _time_runs([programs[number]], task, plan.limit_s)[0] for number in (first, 1 - first)}
     return _pair(programs, first, [timed[0], timed[1]])
 
 
-def _timed(programs: Sequence[ProgramVersion], task: Record, limit_s: float) -> list[TimedProcess]:
+def _time_runs(programs: Sequence[ProgramVersion], task: Record, limit_s: float) -> list[TimedProcess]:
     """Return the runs of versions that start at the same time."""
     with workers((program, task) for program in programs) as started:
         end = time.monotonic() + limit_s

@@ -109,14 +109,14 @@ def record_one(
         beyond_epoch=True,
     )
     try:
-        return _recorded(program, task, folder)
+        return _record(program, task, folder)
     except NeverRecordedError:
         raise
     except MeasureError:
-        return _recorded(program, msgspec.structs.replace(task, beyond_epoch=False), folder)
+        return _record(program, msgspec.structs.replace(task, beyond_epoch=False), folder)
 
 
-def _recorded(program: ProgramVersion, task: Record, folder: Path) -> tuple[Path, Clocks]:
+def _record(program: ProgramVersion, task: Record, folder: Path) -> tuple[Path, Clocks]:
     watch = ClockWatch()
     with program.worker(task, folder / "trace.json.gz") as worker:
         process, status = worker.process, None

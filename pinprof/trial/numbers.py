@@ -94,7 +94,7 @@ class NumbersComparison:
     """That of two runs of the original; None where it ran once, because the numbers are equal."""
 
 
-def compared(before: Numbers, after: Numbers, others: Others) -> NumbersComparison:
+def compare_numbers(before: Numbers, after: Numbers, others: Others) -> NumbersComparison:
     """Return what the numbers of a version before a change and after it say.
 
     Where they are not equal bit for bit, `others` runs the original again, and once nudged: with the last bit of every

@@ -40,7 +40,7 @@ class FixOutcome:
         return cls(mend, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
 
 
-def without_idle(
+def drop_idle(
     mends: Sequence[Mend], measure: Without, left_s: Callable[[], float], least_s: float
 ) -> tuple[FixOutcome, ...]:
     """Return what becomes of each fix, in their order; the last one that is left is measured by the whole.
@@ -62,13 +62,13 @@ def without_idle(
                 mend, "kept_unmeasured", why="the time was over before it was measured by itself"
             )
         else:
-            outcomes[number] = _tried(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
+            outcomes[number] = _outcome(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
         if not outcomes[number].is_kept:
             dropped.append(mend)
     return tuple(outcomes[number] for number in range(len(mends)))
 
 
-def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[FixOutcome]]:
+def split_harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[FixOutcome]]:
     """Return the proposals with which a program computes the same without a new race, and those with which it does not.
 
     All are tried together. Where that fails, each half is tried together with those that are known to do no harm.
@@ -89,7 +89,7 @@ def harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[Fi
     return kept, dropped
 
 
-def quicker(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
+def keep_faster(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
     """Return what becomes of each proposal: it is kept if it is shown to save time on top of those before it.
 
     The fixes that are predicted to save most are measured first.
@@ -97,11 +97,11 @@ def quicker(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
     outcomes: list[FixOutcome] = []
     for mend in sorted(proposals, key=_predicted_ns, reverse=True):
         kept = [outcome.mend for outcome in outcomes if outcome.is_kept]
-        outcomes.append(_tried(mend, partial(measure, kept, mend), "dropped_not_shown"))
+        outcomes.append(_outcome(mend, partial(measure, kept, mend), "dropped_not_shown"))
     return outcomes
 
 
-def _tried(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:
+def _outcome(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:
     """Measure a fix, and return what becomes of it; `unmeasured` if that fails."""
     try:
         return FixOutcome.measured(mend, measure())

@@ -30,9 +30,9 @@ from pinprof.prediction.verification import Verification, verify
 from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, CheckResults
-from pinprof.trial.numbers import Numbers, NumbersComparison, compared
-from pinprof.trial.selection import FixOutcome, harmless, quicker, without_idle
-from pinprof.trial.versions import ORIGINAL, Command, Versions, for_numbers, guarded, run_all, under_guard
+from pinprof.trial.numbers import Numbers, NumbersComparison, compare_numbers
+from pinprof.trial.selection import FixOutcome, drop_idle, keep_faster, split_harmless
+from pinprof.trial.versions import ORIGINAL, Command, Versions, for_numbers, guard_result, run_all, under_guard
 from pinprof.units import counted
 
 NUMBER_STEPS, GUARD_STEPS = 10, 30
@@ -88,17 +88,17 @@ class Trial:
             folder = undo.enter_context(temporary_folder("try"))
             versions = Versions(self.wanted.command, undo)
             try:
-                analysis = self._recorded(versions, folder)
+                analysis = self._recording(versions, folder)
                 versions.changes = changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
-                certificate = self._tried(versions, versions.changes, analysis, folder)
+                certificate = self._certify(versions, versions.changes, analysis, folder)
             except MeasureError as error:
-                raise MeasureError(versions.in_place_of_copies(str(error))) from error
+                raise MeasureError(versions.with_own_paths(str(error))) from error
         return replace(certificate, seconds=time.monotonic() - begun)
 
     def _named_scripts(self) -> frozenset[Path]:
         return self.wanted.command.scripts if self.wanted.trace else frozenset()
 
-    def _recorded(self, versions: Versions, folder: Path) -> Analysis:
+    def _recording(self, versions: Versions, folder: Path) -> Analysis:
         trace = self.wanted.trace
         if trace is None:
             self.say("recording the program, some 20 to 60 s")
@@ -106,7 +106,7 @@ class Trial:
             trace = str(path)
         return analyse(read_trace(trace))
 
-    def _tried(self, versions: Versions, planned: ProgramChanges, analysis: Analysis, folder: Path) -> Certificate:
+    def _certify(self, versions: Versions, planned: ProgramChanges, analysis: Analysis, folder: Path) -> Certificate:
         nothing = Certificate(
             analysis, planned.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
         )
@@ -118,9 +118,9 @@ class Trial:
         original = versions.original()
         result = self._measure(original, versions.changed(), self.wanted.seconds) if mends else None
         if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
-            outcomes, result = self._without_idle(versions, mends, result)
+            outcomes, result = self._drop_idle(versions, mends, result)
         if planned.proposals:
-            outcomes, result = self._with_proposals(versions, planned.proposals, outcomes, result)
+            outcomes, result = self._add_proposals(versions, planned.proposals, outcomes, result)
         dropped = [outcome.mend for outcome in outcomes if not outcome.is_kept and not outcome.mend.doubts]
         taken = [outcome.mend for outcome in outcomes if outcome.is_kept and outcome.mend.doubts]
         kept = replace(nothing, patches=planned.patches(dropped, taken), outcomes=outcomes, measurement=result)
@@ -128,8 +128,8 @@ class Trial:
             return kept
         program = versions.changed(dropped, taken)
         mends = [patch.mend for patch in kept.patches.patches]
-        kept = replace(kept, checked=self._checked(versions, original, program, result.first, mends))
-        verified, why = self._verified(analysis, program, folder)
+        kept = replace(kept, checked=self._check(versions, original, program, result.first, mends))
+        verified, why = self._verify(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
     def _measure(self, before: ProgramVersion, after: ProgramVersion, seconds: float) -> Measurement:
@@ -156,7 +156,7 @@ class Trial:
         self._measuring_s += time.monotonic() - begun
         return result
 
-    def _without_idle(
+    def _drop_idle(
         self, versions: Versions, mends: Sequence[Mend], result: Measurement
     ) -> tuple[tuple[FixOutcome, ...], Measurement]:
         """Leave out the fixes that bring nothing, and measure what is left."""
@@ -167,13 +167,13 @@ class Trial:
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
 
-        outcomes = without_idle(mends, measure, left_s, AS_LONG * self._measuring_s)
+        outcomes = drop_idle(mends, measure, left_s, AS_LONG * self._measuring_s)
         dropped = [outcome.mend for outcome in outcomes if not outcome.is_kept]
         if not dropped:
             return outcomes, result
         return outcomes, self._measure(versions.original(), versions.changed(dropped), self.wanted.seconds)
 
-    def _with_proposals(
+    def _add_proposals(
         self,
         versions: Versions,
         proposals: Sequence[Mend],
@@ -191,15 +191,15 @@ class Trial:
 
         def flaw(taking: Sequence[Mend]) -> str:
             self.say(f"checking {counted(len(taking), 'proposal')}")
-            checked = self._checked(versions, original, versions.changed(out, taking), first, [*kept, *taking])
+            checked = self._check(versions, original, versions.changed(out, taking), first, [*kept, *taking])
             return next(chain(checked.against(), checked.open()), "")
 
         def measure(taken: Sequence[Mend], mend: Mend) -> Judgement:
             before, after = versions.changed(out, taken), versions.changed(out, [*taken, mend])
             return self._measure(before, after, self.wanted.seconds).test.judgement
 
-        candidates, unsafe = harmless(proposals, flaw)
-        tried = quicker(candidates, measure)
+        candidates, unsafe = split_harmless(proposals, flaw)
+        tried = keep_faster(candidates, measure)
         taken = [outcome.mend for outcome in tried if outcome.is_kept]
         if not taken:
             return (*outcomes, *unsafe, *tried), result
@@ -209,7 +209,7 @@ class Trial:
         whole = self._measure(original, versions.changed(out, taken), self.wanted.seconds)
         return (*outcomes, *unsafe, *tried), whole
 
-    def _checked(
+    def _check(
         self,
         versions: Versions,
         before: ProgramVersion,
@@ -234,16 +234,16 @@ class Trial:
             )
 
         try:
-            numbers = compared(*_numbers(computed), others)
+            numbers = compare_numbers(*_numbers(computed), others)
         except MeasureError as error:
-            numbers = NumbersComparison("cannot_tell", 0, (), versions.in_place_of_copies(str(error)))
-        guard, guard_before = guarded(copies), None
+            numbers = NumbersComparison("cannot_tell", 0, (), versions.with_own_paths(str(error)))
+        guard, guard_before = guard_result(copies), None
         if any(race.certain for race in guard.races):
             self.say("a race: does the original have it, too?")
-            guard_before = guarded(run_all([under_guard(before, GUARD_STEPS)], together=False)[0])
+            guard_before = guard_result(run_all([under_guard(before, GUARD_STEPS)], together=False)[0])
         return CheckResults(numbers, guard, guard_before)
 
-    def _verified(self, analysis: Analysis, program: ProgramVersion, folder: Path) -> tuple[Verification | None, str]:
+    def _verify(self, analysis: Analysis, program: ProgramVersion, folder: Path) -> tuple[Verification | None, str]:
         if not self.wanted.verifies:
             return None, "not asked for"
         self.say("recording the changed program, some 20 to 60 s")

@@ -84,7 +84,7 @@ class Versions:
             self._made[key] = self._program(name, self.changes.patches(left_out, taken).after)
         return self._made[key]
 
-    def in_place_of_copies(self, text: str) -> str:
+    def with_own_paths(self, text: str) -> str:
         """Return what a version has said with the program's own paths, and say why a file may not be there."""
         for place in self._places:
             text = text.replace(str(place), str(self.command.top))
@@ -151,7 +151,7 @@ def _result(worker: Worker, end: float) -> Mapping[str, Any] | MeasureError:
     return document
 
 
-def guarded(document: Mapping[str, Any] | MeasureError) -> GuardResult:
+def guard_result(document: Mapping[str, Any] | MeasureError) -> GuardResult:
     """Return what the guard has written."""
     return (
         GuardResult(why=str(document)) if isinstance(document, MeasureError) else msgspec.convert(document, GuardResult)

@@ -12,7 +12,7 @@ from pinprof.ab import ProgramVersion
 from pinprof.ab.worker import Nudged
 from pinprof.errors import MeasureError
 from pinprof.trial.first_numbers import Nudge, updates_nudged
-from pinprof.trial.numbers import ComputedSums, Numbers, NumbersComparison, compared
+from pinprof.trial.numbers import ComputedSums, Numbers, NumbersComparison, compare_numbers
 from pinprof.trial.versions import for_numbers, run_all
 
 TRAINING = """
@@ -75,7 +75,7 @@ def training(run: Run, nudged: Nudged = "bits", rate: str = AS_IT_IS["LR"], **ch
     def others() -> tuple[Numbers, Numbers]:
         return run(TRAINING, again=1, **words), run(TRAINING, nudged=nudged, **words)
 
-    return compared(run(TRAINING, **words), run(TRAINING, **{**words, **changed}), others)
+    return compare_numbers(run(TRAINING, **words), run(TRAINING, **{**words, **changed}), others)
 
 
 def test_a_sum_that_is_kept_computes_the_same_bit_for_bit(run: Run) -> None:
@@ -126,8 +126,8 @@ def test_other_random_numbers_are_different(run: Run) -> None:
 def test_a_program_that_only_computes_is_compared_by_its_outputs(run: Run) -> None:
     one, same, other = (run(INFERENCE, again=again, SCALE=scale) for again, scale in ((0, "1"), (1, "1"), (0, "1.001")))
     assert one.kinds == ("output",)
-    assert compared(one, same, lambda: (same, same)).verdict == "equal"
-    assert compared(one, other, lambda: (same, run(INFERENCE, nudged="bits", SCALE="1"))).verdict == "different"
+    assert compare_numbers(one, same, lambda: (same, same)).verdict == "equal"
+    assert compare_numbers(one, other, lambda: (same, run(INFERENCE, nudged="bits", SCALE="1"))).verdict == "different"
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> No
     assert "no data" in str(seen[1])
     assert not isinstance(seen[0], MeasureError)
     nothing = Numbers.of(seen[0])
-    found = compared(nothing, nothing, lambda: (nothing, nothing))
+    found = compare_numbers(nothing, nothing, lambda: (nothing, nothing))
     assert found.verdict == "cannot_tell"
     assert "neither calls backward" in found.why
 
@@ -196,13 +196,13 @@ def off(by: float, *, bits: int = 8) -> Numbers:
 def test_what_rounding_makes_of_the_program_is_the_measure(
     by: float, again: float, nudged: float, verdict: str
 ) -> None:
-    found = compared(Numbers(1, (ONE,)), off(by), lambda: (off(again), off(nudged)))
+    found = compare_numbers(Numbers(1, (ONE,)), off(by), lambda: (off(again), off(nudged)))
     assert found.verdict == verdict
     assert bool(found.why) == (verdict in {"different", "cannot_tell"})
 
 
 def test_what_makes_other_calls_is_different() -> None:
-    found = compared(Numbers(1, (ONE,)), Numbers(1, (ONE, ONE)), lambda: (off(0), off(0)))
+    found = compare_numbers(Numbers(1, (ONE,)), Numbers(1, (ONE, ONE)), lambda: (off(0), off(0)))
     assert found.verdict == "different"
 
 
@@ -216,15 +216,15 @@ def scaled(skipped: int, *, loss: float = 1.0, fused: bool = False) -> Numbers:
 
 def test_steps_that_a_scaler_skips_are_compared_by_their_losses() -> None:
     before = scaled(2)
-    found = compared(before, scaled(2, fused=True), lambda: (before, before))
+    found = compare_numbers(before, scaled(2, fused=True), lambda: (before, before))
     assert (found.verdict, found.kinds) == ("equal", ("loss",))
-    found = compared(before, scaled(2, loss=2.0, fused=True), lambda: (before, before))
+    found = compare_numbers(before, scaled(2, loss=2.0, fused=True), lambda: (before, before))
     assert (found.verdict, found.repeated) == ("different", 0)
-    assert compared(scaled(4), scaled(2), lambda: (before, before)).kinds == ("loss",)
+    assert compare_numbers(scaled(4), scaled(2), lambda: (before, before)).kinds == ("loss",)
 
 
 def test_where_the_original_does_not_run_again_nobody_can_tell() -> None:
     def fails() -> tuple[Numbers, Numbers]:
         raise MeasureError("no memory")
 
-    assert compared(Numbers(1, (ONE,)), off(1), fails).why == "no memory"
+    assert compare_numbers(Numbers(1, (ONE,)), off(1), fails).why == "no memory"
