@@ -18,12 +18,11 @@ from pinprof.capture.children.commands import PythonCommand, python_command
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.processes import Running, running
+from pinprof.program.user_program import HOME
 from pinprof.temporary import temporary_folder
 
 Result = TypeVar("Result")
 
-HOME = str(Path(__file__).parents[2])
-"""The folder from which this process imports pinprof."""
 CONFIG = "worker.config"
 """The file with a worker's task, in the folder of its output."""
 OUTPUT = "output.json"

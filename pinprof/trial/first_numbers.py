@@ -30,8 +30,6 @@ Kind: TypeAlias = Literal["loss", "parameters", "output"]
 AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size: the type of integers that shows the bits of a number."""
 
-PLAIN_LAYOUT = torch.strided
-
 FLOAT32_ROUNDING = 2.0**-25
 """By so much a number from a half to 1 is off at most that is rounded to float32."""
 
@@ -221,7 +219,7 @@ def _plain(tensor: Tensor) -> Tensor | None:
     tensor = tensor.detach()
     local = getattr(tensor, "to_local", None)
     tensor = local() if local is not None else tensor
-    if tensor.layout is not PLAIN_LAYOUT or tensor.is_quantized or tensor.device.type == "meta":
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type == "meta":
         return None
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
