@@ -1,9 +1,11 @@
 """Answers a call: holds the arguments to their schema, runs the command, and keeps the answer to its bound."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pinprof.document import pointed_at
@@ -18,6 +20,8 @@ READING_S = 600.0
 """A trace of a gigabyte takes some seconds; a call that takes longer than this is given up."""
 BESIDES_S = 1200.0
 """What first runs and recordings may take besides the minutes of a measurement."""
+HELP = re.compile(r" \(pinprof [\w -]+ --help explains\)")
+OPTION = re.compile(r"--([a-z][a-z-]*)")
 ROOM = 1500
 """Characters that an answer keeps for what it has besides the document."""
 NOT_ALLOWED = "this server runs no programs; `pinprof mcp --allow-running` lets it run those of its folder"
@@ -42,13 +46,31 @@ class CallHandler:
         most_s = tool.measurements * given["minutes"] * 60 + BESIDES_S if tool.measurements else READING_S
         with _diff_in_file(given) as arguments:
             words = tool.command(self.folder, arguments)
-            done = await self.runner.run(words, tell, most_s, runs_program=tool.measurements > 0)
+            try:
+                done = await self.runner.run(words, tell, most_s, runs_program=tool.measurements > 0)
+            except PinprofError as error:
+                raise PinprofError(in_arguments(str(error), tool)) from error
+        done.remarks[:0] = [
+            f"Skipped: {Path(trace).name}: is a link that leads out of the folder of this server"
+            for trace in self.folder.left_out(given.get("traces", ()))
+        ]
         if tool.name == "explain":
             return _whole_lines(done.output, given.get("first_line", 0))
         document = json.loads(done.output)
         if tool.name == "evidence":
             return _rows_by_id(document, given["ids"], given.get("skip", 0), done.remarks)
         return _answer(tool, document, done.remarks)
+
+
+def in_arguments(error: str, tool: Tool) -> str:
+    """Return an error of the command line as one about the arguments of a tool."""
+    names = tool.takes.__struct_fields__
+
+    def argument(option: re.Match[str]) -> str:
+        name = option[1].replace("-", "_")
+        return name if name in names else option[0]
+
+    return OPTION.sub(argument, HELP.sub("", error))
 
 
 def _check(tool: Tool, given: Arguments) -> None:

@@ -50,14 +50,26 @@ class Folder:
         return str(path.relative_to(self.root))
 
     def traces(self, names: Sequence[str]) -> list[str]:
-        """Return the traces that names of files and folders stand for, as seen from the folder."""
+        """Return the traces that names of files and folders stand for, as seen from the folder.
+
+        Links in a named folder that lead outside are left out; a folder of such links alone is refused.
+        """
         files: list[str] = []
         for name in names:
             path = self.inside(name)
-            files += [self.file(trace) for trace in trace_files(str(path))] if path.is_dir() else [self.file(name)]
+            files += [self.file(trace) for trace in self._traces_in(path)] if path.is_dir() else [self.file(name)]
         if len(files) > MOST_FILES:
             raise PinprofError(f"{len(files)} traces are too many for a call, at most {MOST_FILES}; use a terminal")
         return files
+
+    def left_out(self, names: Sequence[str]) -> list[str]:
+        """Return the traces in the named folders that `traces` leaves out."""
+        folders = [path for path in map(self.inside, names) if path.is_dir()]
+        return [trace for path in folders for trace in {*trace_files(str(path))} - {*self._traces_in(path)}]
+
+    def _traces_in(self, path: Path) -> list[str]:
+        traces = trace_files(str(path))
+        return [trace for trace in traces if not _leads_out(Path(trace), self.root)] or traces
 
     def program(self, words: Sequence[str]) -> list[str]:
         """Return a command of this Python whose script or module is in the folder. Raises PinprofError for others."""
@@ -80,6 +92,14 @@ class Folder:
                     self.file(file)
                     return name
         raise PinprofError(f"{name}: there is no such module in {self.root}")
+
+
+def _leads_out(path: Path, root: Path) -> bool:
+    """Return whether a link leads out of a folder; one that leads nowhere is left to be refused."""
+    try:
+        return not path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):
+        return False
 
 
 def _launcher(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -62,6 +62,22 @@ def test_steps_are_recorded_and_the_training_goes_on(trainer: Make, library: Any
     assert steps_of(tmp_path / "out.json", "batch") == {"ProfilerStep#2": 1, "ProfilerStep#3": 1}
 
 
+def test_a_long_training_is_looked_at_again_and_goes_on(
+    trainer: Make,
+    library: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pinprof.capture.window.rounds.MOST_SHARE", 1e3)  # whatever a look costs here
+    training = trainer(library.PinprofCallback(tmp_path / "out.json", every=10, **SHORT), count=40)
+    training.train()
+    assert training.batches == 40
+    assert capsys.readouterr().err.count(" per step") == 3  # after 7 steps, and after 10 and the 4 of a look twice
+    with pytest.raises(CaptureError, match="leave one out"):
+        trainer(library.PinprofCallback(tmp_path / "other.json", every=10, stop=True), count=10).train()
+
+
 def test_stop_ends_the_training_once_the_steps_are_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
     training = trainer(library.PinprofCallback(tmp_path / "out.json", stop=True, **SHORT), count=30, num_train_epochs=5)
     training.train()

@@ -68,6 +68,8 @@ def test_a_wrong_word_is_one_line(word: str, said: str) -> None:
     ("name", "said"),
     [
         ("train.py", "is a Python script, not a trace; to record it: pinprof run "),
+        ("job.pftrace", "is a trace in Perfetto's own format; pinprof reads the JSON of torch.profiler"),
+        ("job.pftrace.gz", "Perfetto's traceconv makes it of this file"),
         ("job.nsys-rep", "is a report of Nsight Systems; pinprof reads traces of torch.profiler"),
         ("events.out.tfevents.1.host", "is an event file of TensorBoard; the trace is a .pt.trace.json next to it"),
         ("train.ipynb", "is a notebook, not a trace"),

@@ -31,6 +31,8 @@ def outside(folder: Path) -> Path:
     (folder / "mixed").mkdir()
     shutil.copy(TRACES / "clean.json.gz", folder / "mixed" / "own.json.gz")
     (folder / "mixed" / "other.json.gz").symlink_to(beside / "trace.json.gz")
+    (folder / "links").mkdir()
+    (folder / "links" / "only.json.gz").symlink_to(beside / "trace.json.gz")
     (folder / "loop.json.gz").symlink_to("loop.json.gz")
     (folder / "within.json.gz").symlink_to("item.json.gz")
     os.mkfifo(folder / "pipe.json.gz")
@@ -49,7 +51,7 @@ def test_no_name_leads_out(agent: Agent, outside: Path) -> None:
             "link.json.gz",
             "linked/trace.json.gz",
             "linked",
-            "mixed",
+            "links",
             "..",
             "/etc",
         ],
@@ -86,6 +88,13 @@ def test_no_name_leads_out(agent: Agent, outside: Path) -> None:
         ("fix", {"trace": "item.json.gz", "scripts": ["../beside/waits.py"]}),
     ):
         assert "outside of the folder" in agent.error(tool, **arguments)
+
+
+def test_a_folder_is_read_but_for_a_link_that_leads_out(agent: Agent, outside: Path) -> None:
+    answer = agent.answer("report", traces=["mixed"])
+    (trace,) = answer["document"]["traces"]
+    assert trace["path"].endswith("own.json.gz")
+    assert answer["notes"] == ["Skipped: other.json.gz: is a link that leads out of the folder of this server"]
 
 
 def test_an_answer_does_not_tell_whether_a_file_is_there_outside(agent: Agent, outside: Path) -> None:

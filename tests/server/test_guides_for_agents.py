@@ -11,6 +11,7 @@ from recordings import ROOT
 from pinprof.cli import main
 from pinprof.report.explain import guides
 from pinprof.server.answers import MOST_CHARACTERS
+from pinprof.server.calls import in_arguments
 from pinprof.server.tools import NOT_OPTIONS, TOOLS, Tool, options
 
 GUIDES = ROOT / "pinprof" / "guides"
@@ -49,6 +50,13 @@ def test_an_argument_is_an_option_of_the_command_with_the_same_name(tool: Tool) 
     positional = {param.name for param in main.commands[tool.name].params if param.param_type_name == "argument"}
     names = set(tool.takes.__struct_fields__) - NOT_OPTIONS - positional - {"first_line"}
     assert {option.split("=")[0] for option in options(dict.fromkeys(names, "x"))} <= known
+
+
+def test_an_error_names_arguments_in_place_of_options() -> None:
+    whatif = next(tool for tool in TOOLS if tool.name == "whatif")
+    said = "No such option: --pinned (pinprof whatif --help explains)"
+    assert in_arguments(said, whatif) == "No such option: --pinned"
+    assert in_arguments("a.json: its step time is unknown; give it with --step-ms", whatif).endswith("with step_ms")
 
 
 def test_values_cannot_be_taken_for_options() -> None:

@@ -48,6 +48,10 @@ class TrainingRecording:
             return
         if ranks > 1 and self._stop:
             raise CaptureError(RANKS_STOP_APART)
+        if self._stop and self._options.get("every"):
+            raise CaptureError(
+                "stop=True ends the training at the recording, every=N looks again after it: leave one out"
+            )
         path = path_of_rank(self._path, rank) if ranks > 1 else self._path
         self._recording = profile(path, **self._options)
         self._recording.on_look = self._say_look

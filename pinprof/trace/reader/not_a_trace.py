@@ -24,7 +24,13 @@ STARTS = (
 )
 """How files begin, and what they are then."""
 ANOTHER = "pinprof reads traces of torch.profiler: pinprof run records one"
+PERFETTO = (
+    "is a trace in Perfetto's own format; pinprof reads the JSON of torch.profiler: "
+    "export_chrome_trace('trace.json.gz') writes it, and Perfetto's traceconv makes it of this file: "
+    "traceconv json {} trace.json"
+)
 NAMES = (
+    *((f".{name}{packed}", PERFETTO) for name in ("pftrace", "perfetto-trace") for packed in ("", ".gz")),
     (".py", "is a Python script, not a trace; to record it: pinprof run {}"),
     (".nsys-rep", f"is a report of Nsight Systems; {ANOTHER}"),
     (".qdrep", f"is a report of Nsight Systems; {ANOTHER}"),
