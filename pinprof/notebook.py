@@ -19,7 +19,6 @@ from pinprof.comparison import compare as compared
 from pinprof.documents.report import TraceJson as Document
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import Profile
-from pinprof.pool import MeasuredFiles, job_of_files, measure_all
 from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, rank_of
@@ -36,9 +35,10 @@ from pinprof.report.trace import frames
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
+from pinprof.trace_pool import MeasuredFiles, job_of_files, measure_all
 from pinprof.units import counted
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ import click
 import numpy as np
 from isal import igzip
 
-from pinprof.pool import measure_files
 from pinprof.processes import available_cores
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart
+from pinprof.trace_pool import measure_files
 from scripts.memory import resident
 
 ROOT = Path(__file__).parents[1]

@@ -8,9 +8,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from pinprof.bench.order import amount, by_size, order, shown
-from pinprof.bench.refused import WAYS, usable
 from pinprof.bench.results import Bench, Figure, Result
 from pinprof.bench.tutorial_judges import FRESH
+from pinprof.bench.unusable_rates import WAYS, usable
 from pinprof.document import Words, doc
 from pinprof.units import counted, rate, size
 

@@ -20,8 +20,8 @@ from pinprof.bench.judging import (
     reverse,
 )
 from pinprof.bench.order import MATTERS, Order, order, ratios, ratios_of_ratios, shown, times
-from pinprof.bench.refused import LARGE_BYTES, WAYS, is_faster_than_reported
 from pinprof.bench.results import Figure
+from pinprof.bench.unusable_rates import LARGE_BYTES, WAYS, is_faster_than_reported
 from pinprof.units import percent, rate, size
 
 EIGHTY_ONE = 81.0

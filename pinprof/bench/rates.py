@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pinprof.bench.advice import Advice, advice, size_of
 from pinprof.bench.order import by_size
-from pinprof.bench.refused import WAYS
 from pinprof.bench.results import Bench, BenchError, Result, from_json
+from pinprof.bench.unusable_rates import WAYS
 from pinprof.prediction.edits import PinnedRates, Rates
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pinprof.document import Count, Ms, Seconds, Words, doc, one_of
 from pinprof.errors import PinprofError
-from pinprof.links import Link, pcie
+from pinprof.pci_express import Link, pcie
 
 NAME = "bench.json"
 PLACES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / NAME)

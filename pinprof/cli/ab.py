@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, page_options, say, show, write
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 from pinprof.temporary import temporary_folder
 from pinprof.units import counted
 

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import fail, page_options, say, show
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 
 if TYPE_CHECKING:
     from pinprof.rules.rule import Rule

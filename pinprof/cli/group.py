@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from pinprof.cli.terminal import Ended, ended_by_signals, fail, give_up_output, make_writable
 from pinprof.errors import TRACEBACK, PinprofError, unexpected
 from pinprof.packages import missing
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 from pinprof.urls import STANDARD_INPUT, local_path
 
 WELCOME = """\

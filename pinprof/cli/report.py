@@ -50,9 +50,9 @@ from pinprof.urls import STANDARD_INPUT, redacted, shown
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.hta.breakdowns import Breakdown
-    from pinprof.pool import MeasuredFiles
     from pinprof.ranks.rank import RankPart, Ranks
     from pinprof.report.source import Code
+    from pinprof.trace_pool import MeasuredFiles
 
     HtaFigures: TypeAlias = dict[str, Breakdown]
     """HTA's figures on traces, by the paths that the report shows."""

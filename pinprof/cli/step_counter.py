@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pinprof.streams import is_terminal, own_error
+from pinprof.standard_streams import is_terminal, own_error
 
 WINDOW_NAMES = {
     "warm-up": "warming up",

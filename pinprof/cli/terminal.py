@@ -15,7 +15,7 @@ import click
 
 from pinprof import outputs
 from pinprof.errors import PinprofError
-from pinprof.streams import is_terminal, lent_streams, own_error
+from pinprof.standard_streams import is_terminal, lent_streams, own_error
 from pinprof.urls import local_path, redacted
 
 Command = TypeVar("Command", bound=Callable[..., Any])

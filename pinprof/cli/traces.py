@@ -13,10 +13,10 @@ from pinprof.urls import STANDARD_INPUT, shown
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.errors import TraceError
-    from pinprof.pool import MeasuredFiles
     from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
     from pinprof.trace import Trace
+    from pinprof.trace_pool import MeasuredFiles
 
 Made = TypeVar("Made")
 
@@ -126,7 +126,7 @@ def say_what_has_no_effect(job: JobOptions) -> None:
 def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":
     """Return the traces that are the ranks of one job, with the remarks on this choice; None if they are no job."""
     from pinprof.errors import TraceError
-    from pinprof.pool import job_of_files
+    from pinprof.trace_pool import job_of_files
 
     try:
         return job_of_files(measured, job.rank_from, job.run)
@@ -145,8 +145,8 @@ def measured_ranks(
     Raises TraceError if none is a trace.
     """
     from pinprof.errors import TraceError
-    from pinprof.pool import cluster, measure_all
     from pinprof.ranks.runs import checked_pattern
+    from pinprof.trace_pool import cluster, measure_all
 
     checked_pattern(job.rank_from)
     client = cluster(job.scheduler) if job.scheduler else None

@@ -10,7 +10,7 @@ import click
 from pinprof.cli.ab import positive_option, seconds_option, so_far, step_marker_option, telling
 from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules, propose_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, say, show, write
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 
 if TYPE_CHECKING:
     from pinprof.ab import PairsProgress

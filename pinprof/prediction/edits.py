@@ -11,7 +11,7 @@ from msgspec import Struct
 from pinprof.details import Details
 from pinprof.document import doc
 from pinprof.intervals import Intervals, union
-from pinprof.links import link_of_gpus
+from pinprof.pci_express import link_of_gpus
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
 from pinprof.replay.program import (
     AHEAD,

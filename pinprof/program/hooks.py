@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from pinprof.errors import TRACEBACK, unexpected
-from pinprof.streams import own_error
+from pinprof.standard_streams import own_error
 
 
 class Faults:

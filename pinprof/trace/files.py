@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Protocol, cast
 
 from pinprof.errors import TraceError
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
 from pinprof.trace.reader.unpack import is_packed
 from pinprof.trace.remote import WEB, RemoteFiles, open_url

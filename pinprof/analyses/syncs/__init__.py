@@ -10,9 +10,9 @@ from pinprof.analyses.syncs.causes import (
     Cause,
     label_of,
 )
-from pinprof.analyses.syncs.matches import GONE, Match, SiteCount, match_sites
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.analyses.syncs.removal import VERDICTS
+from pinprof.analyses.syncs.site_matches import GONE, Match, SiteCount, match_sites
 from pinprof.analyses.syncs.sites import BareSite, Site, SiteIdentity, Stalled, Syncs, WaitCost, by_line, measure_syncs
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 

@@ -11,7 +11,7 @@ from typing import Any
 from pinprof.capture.job import path_of_rank
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.errors import CaptureError, unexpected
-from pinprof.streams import is_terminal
+from pinprof.standard_streams import is_terminal
 from pinprof.tracking import destinations
 from pinprof.units import counted
 

@@ -23,7 +23,6 @@ from pinprof.capture.options import (
     Progress,
     RecordingOptions,
 )
-from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.rounds import OnLook, Rounds, latest
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
@@ -35,6 +34,7 @@ from pinprof.capture.window.trace_file import (
     writable_target,
     write_times,
 )
+from pinprof.capture.window.without_stacks import LeanWindow, MakeProfiler, Stretch
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda

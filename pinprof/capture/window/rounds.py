@@ -12,9 +12,9 @@ import numpy as np
 
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.options import Progress
-from pinprof.capture.window.lean import LeanWindow, MakeProfiler
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import description, is_packed
+from pinprof.capture.window.without_stacks import LeanWindow, MakeProfiler
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock
 from pinprof.units import NS_PER_MS

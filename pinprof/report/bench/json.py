@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from pinprof.bench.advice import Advice, advice
-from pinprof.bench.refused import Refused, refused
 from pinprof.bench.results import Bench, by_line
+from pinprof.bench.unusable_rates import Refused, refused
 from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.document import doc, filled
-from pinprof.links import Link
+from pinprof.pci_express import Link
 
 
 class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.bench/1"):

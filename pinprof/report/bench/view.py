@@ -13,8 +13,8 @@ from pinprof.bench.advice import Advice, advice
 from pinprof.bench.catalogue import EXPERIMENTS
 from pinprof.bench.experiment import SOURCES, Experiment
 from pinprof.bench.order import MATTERS, SAME, amount, shown, spread
-from pinprof.bench.refused import refused
 from pinprof.bench.results import Bench, Figure, Result
+from pinprof.bench.unusable_rates import refused
 from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, laid_out, section

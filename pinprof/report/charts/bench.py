@@ -9,7 +9,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.bench.order import amount, by_size, shown, spread
 from pinprof.bench.results import Bar, Figure, Picture, Result
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
-from pinprof.links import Link
+from pinprof.pci_express import Link
 from pinprof.report.charts.chart import Chart, Key, bars, key_of, labelled_rows, layout, line_across, points
 from pinprof.report.charts.copies import SMALL, size_axis
 from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series

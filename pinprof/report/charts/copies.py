@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.links import Link, link_of_gpus
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
+from pinprof.pci_express import Link, link_of_gpus
 from pinprof.report.charts.chart import Chart, Key, key_of, layout, line_across, points, stacked, stacked_layout
 from pinprof.report.timeline.kinds import BOTH, COPY, COPY_ONLY, KINDS
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.links import link_of_gpus, pcie
+from pinprof.pci_express import link_of_gpus, pcie
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec import Struct
 from pinprof.bench.order import by_size, shown, spread
 from pinprof.bench.results import Bench, Figure
 from pinprof.document import Count, Words, doc
-from pinprof.links import Link
+from pinprof.pci_express import Link
 from pinprof.units import rate, size
 
 WAYS = ("HtoD", "DtoH")

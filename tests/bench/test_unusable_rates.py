@@ -5,8 +5,8 @@ from bench_builder import H200, BenchBuilder, gbps, measured
 from msgspec.structs import replace
 
 from pinprof.bench.advice import advice
-from pinprof.bench.refused import refused
 from pinprof.bench.results import Figure, Machine
+from pinprof.bench.unusable_rates import refused
 from pinprof.bench.verdicts import ClaimVerdict, verdicts
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -26,8 +26,8 @@ from pinprof.bench.rates import pinning
 from pinprof.bench.results import by_line
 from pinprof.cli import main
 from pinprof.errors import PinprofError, TraceError
-from pinprof.pool import measure_files
 from pinprof.ranks.rank import RankPart
+from pinprof.trace_pool import measure_files
 
 RANKS = 24
 WAIT_SECONDS = 30
@@ -159,7 +159,7 @@ def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
     """`multiprocessing` would run it again in every process."""
     paths = written(tmp_path, 2)
     program = tmp_path / "program.py"
-    program.write_text(f"from pinprof.pool import measure_files\nprint(len(dict(measure_files({paths}))))\n")
+    program.write_text(f"from pinprof.trace_pool import measure_files\nprint(len(dict(measure_files({paths}))))\n")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"
 
@@ -270,7 +270,7 @@ def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
 def test_workers_without_this_version_are_said_in_one_line(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinprof.pool.VERSION", "99.0")
+    monkeypatch.setattr("pinprof.trace_pool.VERSION", "99.0")
     with pytest.raises(
         PinprofError, match=r"^the Dask worker tcp://\S+ does not have pinprof 99.0 but 0.1.0; install it on"
     ):
@@ -281,7 +281,7 @@ def test_workers_without_this_version_are_said_in_one_line(
 def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
 
-    monkeypatch.setattr("pinprof.pool.WORKER_SECONDS", 0.2)
+    monkeypatch.setattr("pinprof.trace_pool.WORKER_SECONDS", 0.2)
     with (
         LocalCluster(n_workers=0, dashboard_address=":0", processes=False) as cluster,
         Client(cluster) as client,
@@ -292,7 +292,7 @@ def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_an_address_without_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinprof.pool.ANSWER_SECONDS", 1)
+    monkeypatch.setattr("pinprof.trace_pool.ANSWER_SECONDS", 1)
     written(tmp_path, 2)
     result = invoke(tmp_path, "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 2
