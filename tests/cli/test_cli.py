@@ -1007,6 +1007,7 @@ def test_an_option_of_the_script_in_front_of_it_is_told_where_it_goes() -> None:
     assert "run train.py --epochs ..." in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -1018,6 +1019,7 @@ def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) ->
     assert "no step was recorded" in after
 
 
+@pytest.mark.slow
 def test_a_script_of_twelve_steps_can_be_recorded_and_timed(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import pinprof\nfor _ in range(12): pinprof.step()\n")
@@ -1028,6 +1030,7 @@ def test_a_script_of_twelve_steps_can_be_recorded_and_timed(tmp_path: Path) -> N
     assert trace["pinprof"]["plain"]["steps"] == 4
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_early_is_told_the_options_of_the_command(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import pinprof\nfor _ in range(3): pinprof.step()\n")

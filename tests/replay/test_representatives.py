@@ -101,6 +101,7 @@ def test_rows_that_differ_too_much_stand_for_themselves() -> None:
     assert len(balanced(np.random.default_rng(1).normal(0, 1e6, (60, 4)))) == 60
 
 
+@pytest.mark.slow
 def test_a_repeated_recording_has_the_step_that_it_had(tmp_path: Path) -> None:
     """The middle of a recording that is 20 times as long, by a few of its steps, and by all that are replayed."""
     path = tmp_path / "repeated.json"

@@ -74,6 +74,7 @@ def test_what_all_names_have_in_common_is_said_once(files: list[str], traces: li
     assert common_ends(files, traces) == ends
 
 
+@pytest.mark.slow
 def test_report_shows_several_traces_in_a_line_each_and_full_one_after_the_other() -> None:
     first, second = LOADERS[:2]
     result = invoke("report", first, "none.json", second)
