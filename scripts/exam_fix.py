@@ -9,7 +9,7 @@ Run from the repository root, in this order:
   PYTHONPATH=. python scripts/exam_fix.py prove OUT                      `pinprof try` of each program
 
 FOLDER holds the clones that scripts/exam.py names. The faults, and what the right outcome of each is, stand in
-scripts/examination/faults.py; those of programs that `fix` was not made with, in unseen.py: `--only unseen`.
+scripts/examination/faults.txt; those of programs that `fix` was not made with, in unseen.txt: `--only unseen`.
 Each command skips what has been done, and stops when its budget is spent.
 """
 
@@ -27,14 +27,13 @@ import click
 
 from pinprof.fix import Chosen
 from pinprof.outputs import write_whole
-from scripts.examination.faults import VARIANTS
+from scripts.examination.faults import UNSEEN_VARIANTS, VARIANTS
 from scripts.examination.grafted import grafted, seen_lines
 from scripts.examination.judged import Row, judged, with_reasons
 from scripts.examination.planted import Planted, patched_in_place, plant
 from scripts.examination.planting import Variant
 from scripts.examination.processes import Ended, run
 from scripts.examination.proofs import difference, of_trial, table_of_mends, table_of_proofs
-from scripts.examination.unseen import UNSEEN_VARIANTS
 
 PATIENCE_SECONDS = 90.0
 START_LEAST_SECONDS = 20.0

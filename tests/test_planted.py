@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.examination.faults import VARIANTS
+from scripts.examination.faults import UNSEEN_VARIANTS, VARIANTS, variants_in
 from scripts.examination.judged import judged
 from scripts.examination.planted import Planted, plant, planted_texts
-from scripts.examination.planting import Fault, PlaceError, Variant, after, before, edited, swap
+from scripts.examination.planting import Edit, Fault, PlaceError, Variant, after, before, edited, swap
 from scripts.examination.programs import program
-from scripts.examination.unseen import UNSEEN_VARIANTS
 from scripts.examination.unseen_programs import UNSEEN
 
 SCRIPT = """import torch
@@ -40,6 +39,28 @@ def test_an_edit_finds_its_place_in_a_block_and_keeps_its_depth() -> None:
 def test_an_edit_fails_where_its_place_is_not_there_once(edit: object, why: str) -> None:
     with pytest.raises(PlaceError, match=why):
         edited(SCRIPT.split("\n"), edit)  # type: ignore[arg-type]
+
+
+def test_a_table_has_programs_with_faults_and_sound_ones() -> None:
+    text = """# a comment
+faults one mnist
+- either none a kind :: why
+  swap x = :: a ::  b\\nc :: in def f( :: file other.py
+  after y :: (nothing)
+
+sound two vae
+"""
+    edits = (Edit("swap", "x =", " b\nc", "def f(", "a", "other.py"), after("y", ""))
+    assert variants_in(text) == (
+        Variant("one", "mnist", (Fault("a kind", edits, "either", "", "why"),)),
+        Variant("two", "vae", sound=True),
+    )
+
+
+@pytest.mark.parametrize("line", ["- mended PIN201 x", "- mend PIN201 x\n  behind a :: b"])
+def test_a_line_of_a_table_that_nobody_understands_is_an_error(line: str) -> None:
+    with pytest.raises(PlaceError, match="'(mended|behind)' is no"):
+        variants_in(f"faults one mnist\n{line}\n")
 
 
 def test_faults_are_found_again_below_later_edits(tmp_path: Path) -> None:

@@ -75,12 +75,7 @@ def has_diffs(analysis: Analysis) -> bool:
     return any(mends and patched(mends, refused, work.files).patches for mends, refused in plans)
 
 
-def _work(
-    analysis: Analysis,
-    scripts: Sequence[str] = (),
-    chosen: Chosen = ALL,
-    folder: Path | None = None,
-) -> Work:
+def _work(analysis: Analysis, scripts: Sequence[str] = (), chosen: Chosen = ALL, folder: Path | None = None) -> Work:
     facts = TraceFacts(analysis)
     recorded = facts.made.sources if facts.made else None
     return Work(facts, Files(analysis.trace.path, scripts, folder, recorded), chosen)

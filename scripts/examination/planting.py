@@ -11,6 +11,9 @@ Outcome = Literal["mend", "permission", "either", "refuse", "same"]
 """What is right: mended; mended where changed numbers are allowed; mended or refused; refused; nothing to say."""
 
 
+How = Literal["before", "after", "swap", "mark"]
+
+
 class PlaceError(PinprofError, ValueError):
     """A script does not have the place of an edit exactly once."""
 
@@ -24,7 +27,7 @@ class Edit:
     `mark` changes nothing: the script has that line itself.
     """
 
-    how: Literal["before", "after", "swap", "mark"]
+    how: How
     at: str
     text: str
     within: str = ""
@@ -67,11 +70,6 @@ def after(at: str, text: str, within: str = "", file: str = "") -> Edit:
 def swap(at: str, old: str, new: str, within: str = "", file: str = "") -> Edit:
     """Return the edit that puts words in the place of others in a line."""
     return Edit("swap", at, new, within, old, file)
-
-
-def mark(at: str, within: str = "", file: str = "") -> Edit:
-    """Return what finds a line that is the script's own."""
-    return Edit("mark", at, "", within, "", file)
 
 
 def edited(lines: Sequence[str], edit: Edit) -> tuple[list[str], int]:

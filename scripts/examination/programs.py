@@ -65,14 +65,7 @@ PROGRAMS = (
     Program("mnist_rnn", "examples", ("main.py", "--accel"), folder="mnist_rnn", data=("mnist@../data",)),
     Program("siamese_network", "examples", ("main.py",), folder="siamese_network", data=("mnist@../data",)),
     Program("mingpt", "minGPT", ("adder.py",), folder="projects/adder", paths=(".",)),
-    Program(
-        "pytorch_cifar",
-        "pytorch-cifar",
-        ("main.py",),
-        data=("cifar@data",),
-        terminal=True,
-        unchecked=True,
-    ),
+    Program("pytorch_cifar", "pytorch-cifar", ("main.py",), data=("cifar@data",), terminal=True, unchecked=True),
     Program(
         "llmc",
         "llm.c",

@@ -92,10 +92,7 @@ UNSEEN = (
         "vq-vae-2-pytorch",
         ("train_vqvae.py", "--size", "32", "imagefolder/train"),
         data=("image_folder",),
-        repairs=(
-            swap("dataset, batch_size=", "128 //", "16 //"),
-            swap("range=(-1, 1)", "range", "value_range"),
-        ),
+        repairs=(swap("dataset, batch_size=", "128 //", "16 //"), swap("range=(-1, 1)", "range", "value_range")),
     ),
     Program(
         "sam",

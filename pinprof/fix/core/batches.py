@@ -6,27 +6,11 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from pinprof.fix.core.calls import (
-    VIEWS,
-    argument,
-    check_plain,
-    copied_by,
-    is_copy,
-    last_name,
-    method,
-    with_argument,
-)
+from pinprof.fix.core.calls import VIEWS, argument, check_plain, copied_by, is_copy, last_name, method, with_argument
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.rewrite import NotSafe, Rewrite
 from pinprof.fix.core.source import Loop, SourceFile
-from pinprof.fix.core.uses import (
-    binds,
-    bound_to,
-    check_is_local,
-    check_is_not_looked_at,
-    is_target,
-    uses_in,
-)
+from pinprof.fix.core.uses import binds, bound_to, check_is_local, check_is_not_looked_at, is_target, uses_in
 from pinprof.trace.constructors import DENSE, MadeLoader
 
 THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}

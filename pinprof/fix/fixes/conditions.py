@@ -31,12 +31,7 @@ class CheapConditionFirst(LineFix):
     rules = ("PIN202", "PIN201")
     what = "the cheap condition comes first"
     safe_if = "Both conditions only look."
-    guide = (
-        (
-            "`if wait and step % 100 == 0` tests the cheap condition first",
-            "equal",
-        ),
-    )
+    guide = (("`if wait and step % 100 == 0` tests the cheap condition first", "equal"),)
     INVALID = (
         (
             """

@@ -41,12 +41,7 @@ class NoEmptyCache(Fix):
     rules = ("PIN303",)
     what = "without empty_cache()"
     safe_if = "No other process needs the GPU memory that torch keeps for the next step."
-    guide = (
-        (
-            "`torch.cuda.empty_cache()` is removed",
-            "equal",
-        ),
-    )
+    guide = (("`torch.cuda.empty_cache()` is removed", "equal"),)
     INVALID = (
         (
             """

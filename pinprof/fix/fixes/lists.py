@@ -27,12 +27,7 @@ ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
 class ListOnGpu(ReadLater):
     """Keeps the tensors of a list, and reads their numbers behind the loop that fills it."""
 
-    guide = (
-        (
-            "a list that is used behind the loop of an epoch keeps tensors until then",
-            "equal",
-        ),
-    )
+    guide = (("a list that is used behind the loop of an epoch keeps tensors until then", "equal"),)
     INVALID = (
         (
             """

@@ -42,12 +42,7 @@ class FusedOptimizer(Fix):
     rules = ("PIN602",)
     what = "fused=True"
     safe_if = ""
-    guide = (
-        (
-            "`fused=True` for Adam, AdamW and SGD; `foreach=False` is removed",
-            "rounding",
-        ),
-    )
+    guide = (("`fused=True` for Adam, AdamW and SGD; `foreach=False` is removed", "rounding"),)
     INVALID = (
         (
             """

@@ -20,12 +20,7 @@ class Tf32(Fix):
     rules = ("PIN701",)
     what = "TF32"
     safe_if = ""
-    guide = (
-        (
-            "with `--changes-numbers`: TF32",
-            "different",
-        ),
-    )
+    guide = (("with `--changes-numbers`: TF32", "different"),)
     INVALID = (
         (
             """

@@ -20,12 +20,7 @@ class SecondWait(LineFix):
     rules = ("PIN210",)
     what = "one of two waits in a row is left"
     safe_if = "They wait for one device."
-    guide = (
-        (
-            "the second of two `torch.cuda.synchronize()` in a row is removed",
-            "equal",
-        ),
-    )
+    guide = (("the second of two `torch.cuda.synchronize()` in a row is removed", "equal"),)
     INVALID = (
         (
             """

@@ -14,12 +14,7 @@ from pinprof.fix.core.uses import check_is_not_shown
 class NumberWhereUsed(ReadLater):
     """Reads a number of a variable, `x = loss.item()`, where a condition on the number of steps uses it."""
 
-    guide = (
-        (
-            "a number that is used every N steps is read there",
-            "equal",
-        ),
-    )
+    guide = (("a number that is used every N steps is read there", "equal"),)
     INVALID = (
         (
             """
