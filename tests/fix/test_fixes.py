@@ -22,8 +22,8 @@ def program(text: str) -> str:
     return dedent(text).lstrip("\n")
 
 
-INVALID = [(fix, program(before), program(after)) for fix in every_fix() for before, after in fix.INVALID]
-VALID = [(fix, program(code), why) for fix in every_fix() for code, why in fix.VALID]
+INVALID = [(fix, *program(text).split("# becomes\n")) for fix in every_fix() for text in fix.INVALID]
+VALID = [(fix, *program(text).rstrip().split("# stays: ")) for fix in every_fix() for text in fix.VALID]
 NAMES = {rule.id for rule in RULES}
 
 

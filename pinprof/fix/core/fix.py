@@ -16,7 +16,7 @@ from pinprof.trace.lines import Place, Placed
 
 MadeT = TypeVar("MadeT", bound=Placed)
 Outcome: TypeAlias = Mend | RefusedPlace
-Programs: TypeAlias = tuple[tuple[str, str], ...]
+Programs: TypeAlias = tuple[str, ...]
 
 NOT_RECORDED = "the trace does not show where it was made; record the program anew with this version of pinprof run"
 UNRECORDED = (RECORD_IT, NOT_RECORDED)
@@ -41,9 +41,9 @@ class Fix:
     guide: ClassVar[tuple[tuple[str, str], ...]]
     """What the guide says of it: what it changes, and what becomes of the program's numbers."""
     INVALID: ClassVar[Programs]
-    """Programs that it changes, each with what becomes of it."""
+    """Programs that it changes, and `# becomes` what behind a line of this comment."""
     VALID: ClassVar[Programs]
-    """Programs that look alike and stay as they are, each with a part of the reason."""
+    """Programs that look alike and stay as they are: their last line, `# stays: `, is a part of the reason."""
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the changes for a finding, and the places that stay as they are."""

@@ -49,43 +49,36 @@ class BatchCopies(LineFix):
         ),
     )
     INVALID = (
-        (
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, num_workers=2)  #! loader
-            for x, y in loader:  #! loop
-                x = x.to(device)  #? PIN104
-                model(x)
-            """,
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, num_workers=2, pin_memory=True)
-            for x, y in loader:
-                x = x.to(device, non_blocking=True)
-                model(x)
-            """,
-        ),
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, num_workers=2)  #! loader
+        for x, y in loader:  #! loop
+            x = x.to(device)  #? PIN104
+            model(x)
+        # becomes
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, num_workers=2, pin_memory=True)
+        for x, y in loader:
+            x = x.to(device, non_blocking=True)
+            model(x)
+        """,
     )
     VALID = (
-        (
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, **options)  #! loader
-            for x, y in loader:  #! loop
-                x = x.to(device)  #? PIN104
-            """,
-            "the arguments of the DataLoader come from a list or a dict; set it there",
-        ),
-        (
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, num_workers=2)  #! loader
-            for x, y in loader:  #! loop
-                a = x.to(device)  #? PIN102
-                x.add_(1)
-            """,
-            "x is used on the host in line 5, where it may be written to while it is copied",
-        ),
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, **options)  #! loader
+        for x, y in loader:  #! loop
+            x = x.to(device)  #? PIN104
+        # stays: the arguments of the DataLoader come from a list or a dict; set it there
+        """,
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, num_workers=2)  #! loader
+        for x, y in loader:  #! loop
+            a = x.to(device)  #? PIN102
+            x.add_(1)
+        # stays: x is used on the host in line 5, where it may be written to while it is copied
+        """,
     )
 
     def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:

@@ -33,38 +33,31 @@ class CheapConditionFirst(LineFix):
     safe_if = "Both conditions only look."
     guide = (("`if wait and step % 100 == 0` tests the cheap condition first", "equal"),)
     INVALID = (
-        (
-            """
-            import torch
-            for step, loss in enumerate(losses):
-                if torch.isnan(loss) and step % 50 == 0:  #? PIN202
-                    print('nan')
-            """,
-            """
-            import torch
-            for step, loss in enumerate(losses):
-                if step % 50 == 0 and torch.isnan(loss):
-                    print('nan')
-            """,
-        ),
+        """
+        import torch
+        for step, loss in enumerate(losses):
+            if torch.isnan(loss) and step % 50 == 0:  #? PIN202
+                print('nan')
+        # becomes
+        import torch
+        for step, loss in enumerate(losses):
+            if step % 50 == 0 and torch.isnan(loss):
+                print('nan')
+        """,
     )
     VALID = (
-        (
-            """
-            for loss in losses:
-                if loss > 9:  #? PIN202
-                    break
-            """,
-            DECIDES,
-        ),
-        (
-            """
-            for step, x in enumerate(loader):
-                if check(x) and step % 50 == 0:  #? PIN202
-                    print(x)
-            """,
-            "check(x) may change something",
-        ),
+        """
+        for loss in losses:
+            if loss > 9:  #? PIN202
+                break
+        # stays: a decision in each step depends on the value
+        """,
+        """
+        for step, x in enumerate(loader):
+            if check(x) and step % 50 == 0:  #? PIN202
+                print(x)
+        # stays: check(x) may change something
+        """,
     )
 
     def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:

@@ -1,20 +1,32 @@
-"""A constant of one number that each step makes on the host and copies to the GPU: the GPU makes it itself."""
+"""Constants of one number that each step makes on the host and copies to the GPU: the GPU makes them itself."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import libcst as cst
 import libcst.matchers as m
 
-from pinprof.fix.core.calls import argument, check_has_no_comments, moved_to, with_argument
+from pinprof.fix.core.calls import (
+    CASTS,
+    VIEWS,
+    argument,
+    check_has_no_comments,
+    is_copy,
+    method,
+    moved_to,
+    with_argument,
+)
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import LineFix
-from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Rewrite
+from pinprof.fix.core.rewrite import NotSafe, NotThisForm, PlaceChange, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
 from pinprof.trace.lines import Place
 
 MAKERS = {"torch.tensor", "torch.as_tensor"}
+FILLERS = {"torch.ones", "torch.zeros", "torch.eye"}
+"""Functions of torch that make the same numbers on each device."""
 LARGEST = 2**15
 """Up to it numbers fit every kind that is usual: `torch.full` refuses where `torch.tensor` makes an infinity of one."""
 REAL = {"torch.float", "torch.float32", "torch.double", "torch.float64"}
@@ -23,7 +35,7 @@ BY_HAND = "make it on the GPU"
 
 
 class ConstantOnGpu(LineFix):
-    """Makes a constant of one number on the GPU."""
+    """Makes a constant of one number on the GPU, and `torch.ones(n).to(device)` there."""
 
     rules = ("PIN209", "PIN101", "PIN102", "PIN104", "PIN105")
     what = "no step copies the constant"
@@ -33,47 +45,61 @@ class ConstantOnGpu(LineFix):
             "one number, or a list of the same, is made on the GPU (`torch.full`), also of `torch.tensor(0.5).to(d)`",
             "equal",
         ),
+        ("`torch.ones(n).long().to(device)` becomes `torch.ones(n, device=device).long()`", "equal"),
     )
     INVALID = (
-        (
-            """
-            import torch
-            y = x * torch.tensor(0.5, device=device)  #? PIN209
-            """,
-            """
-            import torch
-            y = x * torch.full((), 0.5, device=device)
-            """,
-        ),
+        """
+        import torch
+        y = x * torch.tensor(0.5, device=device)  #? PIN209
+        # becomes
+        import torch
+        y = x * torch.full((), 0.5, device=device)
+        """,
+        """
+        import torch
+        for x in loader:
+            f(torch.ones(4).long().to(device))  #? PIN104
+        # becomes
+        import torch
+        for x in loader:
+            f(torch.ones(4, device=device).long())
+        """,
     )
     VALID = (
-        (
-            """
-            import torch
-            y = torch.tensor(rate, device=device)  #? PIN209
-            """,
-            "rate is not one number",
-        ),
-        (
-            """
-            import torch
-            for x in loader:
-                w = torch.tensor([1, 2], device='cuda')  #? PIN209
-                f(w)
-            """,
-            "[1, 2] is not one number",
-        ),
+        """
+        import torch
+        y = torch.tensor(rate, device=device)  #? PIN209
+        # stays: rate is not one number
+        """,
+        """
+        import torch
+        for x in loader:
+            w = torch.tensor([1, 2], device='cuda')  #? PIN209
+            f(w)
+        # stays: [1, 2] is not one number
+        """,
+        """
+        import torch
+        for x in loader:
+            f((torch.ones(4) + x).to(device))  #? PIN104
+        # stays: no name of a batch
+        """,
     )
 
     def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
-        """Return the change for a constant that each step makes. Raises Refusal."""
+        """Return the change for a constant, or for all tensors of ones and zeros of a line. Raises Refusal."""
         calls = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in MAKERS]
-        if len(calls) != 1:
+        made = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in FILLERS]
+        if len(calls) != 1 and (calls or not made):
             raise source.not_one(len(calls), "torch.tensor by its imported name")
-        call = calls[0]
-        with work.condition():
-            check_runs_without_wait(source, call)
-        return PlaceChange([_made_there(source, call, _filling(source, call))], waits_at(source, place))
+        if not calls and len(made) != len([call for call in source.calls(place.line or 0) if is_copy(call)]):
+            raise NotThisForm("what the line copies is more than tensors of one number")
+        rewrites: list[Rewrite] = []
+        for call in calls or made:
+            with work.condition():
+                check_runs_without_wait(source, call)
+            rewrites += [_as_full(source, call, _filling(source, call))] if calls else _filled_there(source, call)
+        return PlaceChange(rewrites, waits_at(source, place))
 
 
 class Filling(NamedTuple):
@@ -118,7 +144,7 @@ def _filling(source: SourceFile, call: cst.Call) -> Filling:
     return filling
 
 
-def _made_there(source: SourceFile, call: cst.Call, filling: Filling) -> Rewrite:
+def _as_full(source: SourceFile, call: cst.Call, filling: Filling) -> Rewrite:
     """Return the rewrite of `torch.tensor(0.5, device=d)`, or `torch.tensor([0.5]).to(d)`, to `torch.full`."""
     if argument(call, "device") is not None:
         if filling.shape:
@@ -142,3 +168,32 @@ def _full(node: cst.CSTNode, filling: Filling) -> cst.Call:
     function = cst.ensure_type(call.func, cst.Attribute)
     arguments = [*call.args[:place], before, number, *call.args[place + 1 :]]
     return call.with_changes(func=function.with_changes(attr=cst.Name("full")), args=arguments)
+
+
+def _filled_there(source: SourceFile, call: cst.Call) -> Iterator[Rewrite]:
+    keywords = {arg.keyword.value for arg in call.args if arg.keyword}
+    if keywords - {"dtype"} or any(arg.star == "**" for arg in call.args):
+        raise NotSafe("its arguments are not a shape and a type")
+    move, device = moved_to(source, _changed(source, call))
+    check_has_no_comments(source.code(move), "make it on the GPU")
+    yield source.rewrite(call, "made on the GPU", with_argument("device", source.code(device)))
+    yield source.rewrite(move, "not copied", _called_on)
+
+
+def _changed(source: SourceFile, call: cst.Call) -> cst.Call:
+    """Return what is made of a tensor before it is copied, the same on each device: another type, another shape."""
+    while True:
+        attribute = source.parent(call)
+        outer = source.parent(attribute) if isinstance(attribute, cst.Attribute) else None
+        if not (isinstance(outer, cst.Call) and outer.func is attribute):
+            return call
+        if not (method(outer) in VIEWS or (method(outer) in CASTS and not outer.args)):
+            return call
+        call = outer
+
+
+def _called_on(node: cst.CSTNode) -> cst.BaseExpression:
+    """Return what a method is called on, with the parentheses around the call."""
+    call = cst.ensure_type(node, cst.Call)
+    inner = cst.ensure_type(call.func, cst.Attribute).value
+    return inner.with_changes(lpar=[*call.lpar, *inner.lpar], rpar=[*inner.rpar, *call.rpar])

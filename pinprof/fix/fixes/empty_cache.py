@@ -43,39 +43,32 @@ class NoEmptyCache(Fix):
     safe_if = "No other process needs the GPU memory that torch keeps for the next step."
     guide = (("`torch.cuda.empty_cache()` is removed", "equal"),)
     INVALID = (
-        (
-            """
-            import torch
-            for x in loader:
-                train(x)
-                torch.cuda.empty_cache()  #? PIN303
-            """,
-            """
-            import torch
-            for x in loader:
-                train(x)
-            """,
-        ),
+        """
+        import torch
+        for x in loader:
+            train(x)
+            torch.cuda.empty_cache()  #? PIN303
+        # becomes
+        import torch
+        for x in loader:
+            train(x)
+        """,
     )
     VALID = (
-        (
-            """
-            import torch
+        """
+        import torch
+        torch.cuda.empty_cache()  #? PIN303
+        print(torch.cuda.max_memory_reserved())
+        # stays: the program looks at memory (memory_reserved)
+        """,
+        """
+        import torch
+        try:
+            f(x)
+        except RuntimeError:
             torch.cuda.empty_cache()  #? PIN303
-            print(torch.cuda.max_memory_reserved())
-            """,
-            "the program looks at memory (memory_reserved)",
-        ),
-        (
-            """
-            import torch
-            try:
-                f(x)
-            except RuntimeError:
-                torch.cuda.empty_cache()  #? PIN303
-            """,
-            "it follows an error, and is not for each step",
-        ),
+        # stays: it follows an error, and is not for each step
+        """,
     )
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:

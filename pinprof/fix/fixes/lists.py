@@ -29,41 +29,34 @@ class ListOnGpu(ReadLater):
 
     guide = (("a list that is used behind the loop of an epoch keeps tensors until then", "equal"),)
     INVALID = (
-        (
-            """
-            losses = []
-            for x in loader:
-                losses.append(x.mean().item())  #? PIN201
-            print(sum(losses))
-            """,
-            """
-            losses = []
-            for x in loader:
-                losses.append(x.mean().detach().clone())
-            losses = [value.item() for value in losses]
-            print(sum(losses))
-            """,
-        ),
+        """
+        losses = []
+        for x in loader:
+            losses.append(x.mean().item())  #? PIN201
+        print(sum(losses))
+        # becomes
+        losses = []
+        for x in loader:
+            losses.append(x.mean().detach().clone())
+        losses = [value.item() for value in losses]
+        print(sum(losses))
+        """,
     )
     VALID = (
-        (
-            """
-            losses = []
-            for x in loader:
-                losses.append(x.mean().item())  #? PIN201
-                print(losses[-1])
-            """,
-            "losses is also used within its loop, in line 4",
-        ),
-        (
-            """
-            losses = []
-            for step in range(9):
-                losses.append(x.mean().item())  #? PIN201
-            print(losses)
-            """,
-            "the loop over range() may have any number of steps, each of which would keep memory",
-        ),
+        """
+        losses = []
+        for x in loader:
+            losses.append(x.mean().item())  #? PIN201
+            print(losses[-1])
+        # stays: losses is also used within its loop, in line 4
+        """,
+        """
+        losses = []
+        for step in range(9):
+            losses.append(x.mean().item())  #? PIN201
+        print(losses)
+        # stays: the loop over range() may have any number of steps, each of which would keep memory
+        """,
     )
 
     def variable(self, statement: cst.BaseSmallStatement, read: Read) -> cst.BaseExpression | None:

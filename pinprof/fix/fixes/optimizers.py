@@ -44,37 +44,30 @@ class FusedOptimizer(Fix):
     safe_if = ""
     guide = (("`fused=True` for Adam, AdamW and SGD; `foreach=False` is removed", "rounding"),)
     INVALID = (
-        (
-            """
-            import torch
-            opt = torch.optim.AdamW(model.parameters(), lr=1e-3)  #! optimizer
-            step()  #? PIN602
-            """,
-            """
-            import torch
-            opt = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-            step()
-            """,
-        ),
+        """
+        import torch
+        opt = torch.optim.AdamW(model.parameters(), lr=1e-3)  #! optimizer
+        step()  #? PIN602
+        # becomes
+        import torch
+        opt = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        step()
+        """,
     )
     VALID = (
-        (
-            """
-            import torch
-            opt = torch.optim.AdamW(params, **options)  #! optimizer
-            step()  #? PIN602
-            """,
-            "the arguments of AdamW come from a list or a dict; set it there",
-        ),
-        (
-            """
-            import torch
-            opt = torch.optim.AdamW(params)  #! optimizer
-            scaler = GradScaler()
-            step()  #? PIN602
-            """,
-            "with a GradScaler, a fused optimizer unscales the gradients itself",
-        ),
+        """
+        import torch
+        opt = torch.optim.AdamW(params, **options)  #! optimizer
+        step()  #? PIN602
+        # stays: the arguments of AdamW come from a list or a dict; set it there
+        """,
+        """
+        import torch
+        opt = torch.optim.AdamW(params)  #! optimizer
+        scaler = GradScaler()
+        step()  #? PIN602
+        # stays: with a GradScaler, a fused optimizer unscales the gradients itself
+        """,
     )
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:

@@ -22,32 +22,27 @@ class Tf32(Fix):
     safe_if = ""
     guide = (("with `--changes-numbers`: TF32", "different"),)
     INVALID = (
-        (
-            """
-            import torch
+        """
+        import torch
 
-            opt = torch.optim.Adam(p)  #! optimizer
-            f()  #? PIN701
-            """,
-            """
-            import torch
-            torch.set_float32_matmul_precision("high")  # TF32 for matrix products
+        opt = torch.optim.Adam(p)  #! optimizer
+        f()  #? PIN701
+        # becomes
+        import torch
+        torch.set_float32_matmul_precision("high")  # TF32 for matrix products
 
-            opt = torch.optim.Adam(p)
-            f()
-            """,
-        ),
+        opt = torch.optim.Adam(p)
+        f()
+        """,
     )
     VALID = (
-        (
-            """
-            import torch
-            torch.set_float32_matmul_precision(args.p)
-            opt = torch.optim.Adam(p)  #! optimizer
-            f()  #? PIN701
-            """,
-            "the program sets the precision of float32 itself",
-        ),
+        """
+        import torch
+        torch.set_float32_matmul_precision(args.p)
+        opt = torch.optim.Adam(p)  #! optimizer
+        f()  #? PIN701
+        # stays: the program sets the precision of float32 itself
+        """,
     )
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:

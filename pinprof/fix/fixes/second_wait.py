@@ -1,5 +1,7 @@
 """The second of two synchronizations in a row is taken out."""
 
+from itertools import pairwise
+
 import libcst as cst
 import libcst.matchers as m
 
@@ -22,37 +24,30 @@ class SecondWait(LineFix):
     safe_if = "They wait for one device."
     guide = (("the second of two `torch.cuda.synchronize()` in a row is removed", "equal"),)
     INVALID = (
-        (
-            """
-            import torch
-            torch.cuda.synchronize()  #? PIN210
-            torch.cuda.synchronize()
-            f(x)
-            """,
-            """
-            import torch
-            torch.cuda.synchronize()
-            f(x)
-            """,
-        ),
+        """
+        import torch
+        torch.cuda.synchronize()  #? PIN210
+        torch.cuda.synchronize()
+        f(x)
+        # becomes
+        import torch
+        torch.cuda.synchronize()
+        f(x)
+        """,
     )
     VALID = (
-        (
-            """
-            import torch
-            torch.cuda.synchronize()  #? PIN210
-            f(x)
-            """,
-            "the source does not show what relies on the wait",
-        ),
-        (
-            """
-            import torch
-            torch.cuda.synchronize(0)  #? PIN210
-            torch.cuda.synchronize(1)
-            """,
-            "the source does not show what relies on the wait",
-        ),
+        """
+        import torch
+        torch.cuda.synchronize()  #? PIN210
+        f(x)
+        # stays: the source does not show what relies on the wait
+        """,
+        """
+        import torch
+        torch.cuda.synchronize(0)  #? PIN210
+        torch.cuda.synchronize(1)
+        # stays: the source does not show what relies on the wait
+        """,
     )
 
     def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
@@ -70,19 +65,9 @@ class SecondWait(LineFix):
 def _second_of_two(source: SourceFile, statement: cst.SimpleStatementLine) -> cst.SimpleStatementLine | None:
     """Return the second of two synchronizations in a row, where a statement is one of them; None where it is alone."""
     block = source.parent(statement)
-    body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else [statement]
-    place = next(number for number, line in enumerate(body) if line is statement)
-    for first, second in ((place, place + 1), (place - 1, place)):
-        if first >= 0 and second < len(body) and _are_alike(source, body[first], body[second]):
-            return cst.ensure_type(body[second], cst.SimpleStatementLine)
+    for first, second in pairwise(block.body if isinstance(block, cst.IndentedBlock | cst.Module) else ()):
+        if statement in {first, second} and m.matches(first, WAIT) and m.matches(second, WAIT):
+            lines = [cst.ensure_type(line, cst.SimpleStatementLine) for line in (first, second)]
+            if source.code(lines[0].body[0]) == source.code(lines[1].body[0]):
+                return lines[1]
     return None
-
-
-def _are_alike(source: SourceFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """Return whether two statements are the same synchronization of a device."""
-    if not (m.matches(one, WAIT) and m.matches(other, WAIT)):
-        return False
-    lines = [cst.ensure_type(line, cst.SimpleStatementLine) for line in (one, other)]
-    calls = [cst.ensure_type(cst.ensure_type(line.body[0], cst.Expr).value, cst.Call) for line in lines]
-    is_wait = all(source.qualified(call.func) == SYNCHRONIZE for call in calls)
-    return is_wait and source.code(calls[0]) == source.code(calls[1])

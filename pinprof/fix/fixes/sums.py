@@ -36,60 +36,50 @@ class SumOnGpu(ReadLater):
         ),
     )
     INVALID = (
-        (
-            """
-            import torch.nn.functional as F
+        """
+        import torch.nn.functional as F
 
-            total = 0.0
-            for step, (x, y) in enumerate(loader):
-                total += F.mse_loss(model(x), y).item()  #? PIN201
-                if step % 100 == 99:
-                    print(total / 100)
-                    total = 0.0
-            """,
-            """
-            import torch.nn.functional as F
+        total = 0.0
+        for step, (x, y) in enumerate(loader):
+            total += F.mse_loss(model(x), y).item()  #? PIN201
+            if step % 100 == 99:
+                print(total / 100)
+                total = 0.0
+        # becomes
+        import torch.nn.functional as F
 
-            total = 0.0
-            for step, (x, y) in enumerate(loader):
-                total += F.mse_loss(model(x), y).detach().double()
-                if step % 100 == 99:
-                    print(float(total) / 100)
-                    total = 0.0
-            """,
-        ),
-        (
-            """
-            right = 0
-            for x, y in loader:
-                right += (model(x).argmax(1) == y).sum().item()  #? PIN201
-            print(right)
-            """,
-            """
-            right = 0
-            for x, y in loader:
-                right += (model(x).argmax(1) == y).sum()
-            print(int(right))
-            """,
-        ),
+        total = 0.0
+        for step, (x, y) in enumerate(loader):
+            total += F.mse_loss(model(x), y).detach().double()
+            if step % 100 == 99:
+                print(float(total) / 100)
+                total = 0.0
+        """,
+        """
+        right = 0
+        for x, y in loader:
+            right += (model(x).argmax(1) == y).sum().item()  #? PIN201
+        print(right)
+        # becomes
+        right = 0
+        for x, y in loader:
+            right += (model(x).argmax(1) == y).sum()
+        print(int(right))
+        """,
     )
     VALID = (
-        (
-            """
-            total = 0.0
-            for x in loader:
-                total += x.mean().item()  #? PIN201
-                print(total)
-            """,
-            "total is read in each step, in line 4: read it every N steps",
-        ),
-        (
-            """
-            for x in loader:
-                self.total += x.mean().item()  #? PIN201
-            """,
-            "self.total is not a variable of the function: other code may read it",
-        ),
+        """
+        total = 0.0
+        for x in loader:
+            total += x.mean().item()  #? PIN201
+            print(total)
+        # stays: total is read in each step, in line 4: read it every N steps
+        """,
+        """
+        for x in loader:
+            self.total += x.mean().item()  #? PIN201
+        # stays: self.total is not a variable of the function: other code may read it
+        """,
     )
 
     def variable(self, statement: cst.BaseSmallStatement, read: Read) -> cst.BaseExpression | None:

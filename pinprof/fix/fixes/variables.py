@@ -16,37 +16,30 @@ class NumberWhereUsed(ReadLater):
 
     guide = (("a number that is used every N steps is read there", "equal"),)
     INVALID = (
-        (
-            """
-            for step, x in enumerate(loader):
-                value = x.mean().item()  #? PIN201
-                if step % 10 == 0:
-                    log(value)
-            """,
-            """
-            for step, x in enumerate(loader):
-                value = x.mean().detach().clone()
-                if step % 10 == 0:
-                    log(value.item())
-            """,
-        ),
+        """
+        for step, x in enumerate(loader):
+            value = x.mean().item()  #? PIN201
+            if step % 10 == 0:
+                log(value)
+        # becomes
+        for step, x in enumerate(loader):
+            value = x.mean().detach().clone()
+            if step % 10 == 0:
+                log(value.item())
+        """,
     )
     VALID = (
-        (
-            """
-            for x in loader:
-                value = x.mean().item()  #? PIN201
-                log(value)
-            """,
-            "value is used in each step, in line 3: use it every N steps",
-        ),
-        (
-            """
-            for step, x in enumerate(loader):
-                self.value = x.mean().item()  #? PIN201
-            """,
-            "self.value is not a variable of the function: other code may read it",
-        ),
+        """
+        for x in loader:
+            value = x.mean().item()  #? PIN201
+            log(value)
+        # stays: value is used in each step, in line 3: use it every N steps
+        """,
+        """
+        for step, x in enumerate(loader):
+            self.value = x.mean().item()  #? PIN201
+        # stays: self.value is not a variable of the function: other code may read it
+        """,
     )
 
     def variable(self, statement: cst.BaseSmallStatement, read: Read) -> cst.BaseExpression | None:

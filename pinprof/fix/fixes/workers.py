@@ -51,31 +51,26 @@ class MoreWorkers(Fix):
         ),
     )
     INVALID = (
-        (
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, num_workers=2)  #! loader
-            for x in loader:  #! loop
-                f(x)  #? PIN401
-            """,
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, num_workers=4, persistent_workers=True)
-            for x in loader:
-                f(x)
-            """,
-        ),
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, num_workers=2)  #! loader
+        for x in loader:  #! loop
+            f(x)  #? PIN401
+        # becomes
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, num_workers=4, persistent_workers=True)
+        for x in loader:
+            f(x)
+        """,
     )
     VALID = (
-        (
-            """
-            from torch.utils.data import DataLoader
-            loader = DataLoader(data, num_workers=args.n)  #! loader
-            for x in loader:  #! loop
-                f(x)  #? PIN401
-            """,
-            "the source says num_workers=args.n; change it where that is set",
-        ),
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, num_workers=args.n)  #! loader
+        for x in loader:  #! loop
+            f(x)  #? PIN401
+        # stays: the source says num_workers=args.n; change it where that is set
+        """,
     )
 
     def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
