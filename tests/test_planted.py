@@ -59,7 +59,7 @@ sound two vae
 
 @pytest.mark.parametrize("line", ["- mended PIN201 x", "- mend PIN201 x\n  behind a :: b"])
 def test_a_line_of_a_table_that_nobody_understands_is_an_error(line: str) -> None:
-    with pytest.raises(PlaceError, match=r"'(mended|behind)' is no"):
+    with pytest.raises(PlaceError, match=r"'(mended|behind)' is not"):
         variants_in(f"faults one mnist\n{line}\n")
 
 

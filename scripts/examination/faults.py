@@ -39,14 +39,14 @@ def _fault(line: str) -> Fault:
     said, _, why = line.partition(SEPARATOR)
     outcome, rule, kind = said.split(" ", 2)
     if outcome not in get_args(Outcome):
-        raise PlaceError(f"{outcome!r} is no outcome")
+        raise PlaceError(f"{outcome!r} is not an outcome")
     return Fault(kind, (), cast("Outcome", outcome), "" if rule == "none" else rule, why)
 
 
 def _edit(line: str) -> Edit:
     how, _, rest = line.partition(" ")
     if how not in FIELDS:
-        raise PlaceError(f"{how!r} is no edit")
+        raise PlaceError(f"{how!r} is not an edit")
     fields = ["" if field == NOTHING else field.replace("\\n", "\n") for field in rest.split(SEPARATOR)]
     (at, *texts), where = fields[: FIELDS[how]], dict(field.split(" ", 1) for field in fields[FIELDS[how] :])
     old, text = texts if how == "swap" else ("", "".join(texts))
