@@ -226,10 +226,20 @@ class Finder {
     root.querySelector(".found").textContent = this.flags ? (count ? `${counted(count)} found` : "not found") : "";
   }
 
-  // Lists by name what was found, each name a button that goes to its longest event.
+  // Lists what was found anew, after the view has changed.
+  listAgain() {
+    const lead = drawnLead(this.timeline);
+    if (this.flags && lead === this.timeline) this.list(lead.root.querySelector(".matches"), drawnWith(lead).map(({ finder }) => finder));
+  }
+
+  // Lists by name what was found in view, or else in all; each name is a button that goes to its longest event.
   list(list, finders) {
-    const names = this.flags ? byName(finders.flatMap(({ matches }) => matches)) : [];
-    list.replaceChildren(...names.slice(0, LISTED).map(([name, { count, time, longest }]) => {
+    const [from, to] = this.timeline.view;
+    const all = this.flags ? finders.flatMap(({ matches }) => matches) : [];
+    const seen = all.filter(({ lane, at }) => lane.start[at] < to && lane.end[at] > from);
+    const names = byName(seen.length ? seen : all);
+    const where = seen.length && seen.length < all.length ? [newElement("li", "", "in view:")] : [];
+    list.replaceChildren(...where, ...names.slice(0, LISTED).map(([name, { count, time, longest }]) => {
       const item = newElement("li", "");
       item.append(pressable(name, () => longest.timeline.goTo(longest.lane, longest.at)), ` ${counted(count)}, ${duration(time)}`);
       return item;

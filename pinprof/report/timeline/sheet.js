@@ -65,6 +65,7 @@ class Sheet {
     this.paint(true);
     this.sayDrawn();
     this.overview.tell();
+    this.finder.listAgain();
     for (const listener of this.settled) listener();
     delete this.plot.dataset.moving;
   }

@@ -23,7 +23,7 @@ from pinprof.units import between, duration
 
 MAX_GPUS = 4
 """Of one trace that have a chart of their steps each."""
-COPIES, SITES, GPUS, STEPS, LENGTHS = 4, 2, 2, 3, 5
+COPIES, SIZES, SITES, GPUS, STEPS, LENGTHS = 4, 3, 2, 2, 3, 5
 """How many of each there must be before a chart shows more than the numbers next to it."""
 FEW = 10
 """The lengths of up to this many steps are listed."""
@@ -34,7 +34,8 @@ def charts_of(section: str, analysis: Analysis) -> Markup:
     profile = analysis.profile
     if section == "copies":
         chart = None if profile.withheld.copies else copies_chart(analysis.trace)
-        return lines((_unshown(profile.withheld.copies), _chart(chart, COPIES)))
+        sizes = {size for series in chart.data for size in series["x"]} if chart else ()
+        return lines((_unshown(profile.withheld.copies), _chart(chart if len(sizes) >= SIZES else None, COPIES)))
     if section == "kernels":
         return kinds_figure(profile)
     if section == "waits":

@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
     return analysis.trace, analysis.profile
 
 
-def waiting(sites: int = 1, steps: int = 3) -> TraceBuilder:
+def waiting(sites: int = 1, steps: int = 3, sizes: Sequence[int] = (300_000,)) -> TraceBuilder:
     """Steps of 1000 µs: 100 to 500 a kernel, 510 to 540 a pageable copy of 300 kB, awaited from 20."""
     builder = TraceBuilder()
     for step in range(steps):
@@ -53,7 +54,8 @@ def waiting(sites: int = 1, steps: int = 3) -> TraceBuilder:
         builder.step(step, time, 990)
         builder.kernel(time + 100, 400, launch=time + 1)
         builder.op("aten::to", time + 15, 530)
-        builder.copy("HtoD (Pageable -> Device)", time + 510, 30, launch=time + 20, call=521, size=300_000)
+        size = sizes[step % len(sizes)]
+        builder.copy("HtoD (Pageable -> Device)", time + 510, 30, launch=time + 20, call=521, size=size)
         builder.kernel(time + 700, 100, launch=time + 690)
         for site in range(1, sites):
             builder.op(f"my::op{site}", time + 800 + 5 * site, 4)
@@ -247,7 +249,7 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
 def test_what_the_trace_is_not_fit_for_is_not_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: FigureKind, absent: set[str]
 ) -> None:
-    trace = read_trace(waiting(sites=8, steps=20).write(tmp_path / "trace.json"))
+    trace = read_trace(waiting(sites=8, steps=20, sizes=(300_000, 301_000, 302_000)).write(tmp_path / "trace.json"))
     whole = Page(to_html([analyse(trace)])).text
     lost = Doubt("a test", "is one", "stop it", frozenset({figure}))
     monkeypatch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (lost,))

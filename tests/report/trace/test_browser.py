@@ -257,7 +257,9 @@ def test_searching_counts_and_goes_to_what_was_found(opened: Opened) -> None:
     find.press("Enter")
     shown = page.locator(".timeline .found").first.inner_text().split(" of ")[1]
     listed = page.locator(".matches").inner_text()
-    assert listed.startswith(f"aten::item {page.locator('select.step option').count() - 1}, ")
+    in_view = re.match(r"in view:\naten::item (\d+), ", listed)
+    assert in_view
+    assert 0 < int(in_view[1]) < page.locator("select.step option").count() - 1
     assert 0 < int(shown) <= page.locator("select.step option").count() - 1  # those of the steps that are shown
     assert page.locator(".chosen").inner_text().startswith("aten::item")
     assert view(page) == before  # it is wide enough to be seen
@@ -716,7 +718,7 @@ def test_charts_are_soon_drawn_for_those_who_scroll_to_them(opened: Opened) -> N
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_are_drawn_when_they_come_into_sight_in_the_colours_of_the_page(opened: Opened, scheme: str) -> None:
     page = opened(TRACES / "prefetch.json.gz", scheme=scheme)
-    assert page.locator(".chart").count() == 2
+    assert page.locator(".chart").count() == 1  # its copies are all of one size
     assert page.locator(".chart").last.get_attribute("data-drawn") is None
     draw_charts(page)
     colour = "getComputedStyle(document.querySelector('.canvas .xtick text')).fill"
