@@ -3,6 +3,7 @@
 The page and traces/BENCH.md use the same words.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -116,6 +117,24 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     if pieces:
         yield section(f"What to do on {'that' if recorded else 'this'} machine")
         yield from (bullet(piece.text) for piece in pieces)
+    yield from in_terminal(_claims(bench, "that" if recorded else "this"))
+
+
+def _claims(bench: Bench, which: str) -> Section:
+    """Return a row for each claim of the experiments that ran: what decides it here in short, and the verdict."""
+    ran = {known.number for known, _ in experiments_run(bench)}
+    judged = [verdict for verdict in verdicts(bench) if verdict.number in ran]
+    counts = Counter(OUTCOMES[verdict.outcome] for verdict in judged)
+    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES.values() if counts[outcome])
+    columns = [Column("claim"), Column(f"on {which} machine"), Column("verdict")]
+    rows = [(f"{verdict.number} {verdict.claim}", _first(verdict.text), outcome_of(verdict)) for verdict in judged]
+    return Section("What holds of the published claims", [f"{said}."], tables=[ReportTable("Claims", columns, rows)])
+
+
+def _first(text: str) -> str:
+    """Return a text up to its first semicolon, without a bracket that ends behind it."""
+    first = text.partition("; ")[0]
+    return (first if first.count("(") == first.count(")") else first.rpartition(" (")[0]) or NOTHING
 
 
 class FigureRow(NamedTuple):

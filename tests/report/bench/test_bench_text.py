@@ -1,5 +1,6 @@
 """What the bench of a machine reads like, in the terminal and for programs."""
 
+import re
 from collections.abc import Callable
 from typing import get_args
 
@@ -9,8 +10,10 @@ from bench_example import example
 from fitting import fitting
 from msgspec.structs import replace
 
+from pinprof.bench import recorded
 from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json
+from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.json import bench_to_json
 from pinprof.report.bench.view import bench_to_text
 
@@ -91,3 +94,10 @@ def test_programs_read_figures_verdicts_and_advice() -> None:
 def test_the_json_can_be_read_again() -> None:
     written = bench_to_json(example())
     assert bench_to_json(from_json(written.encode(), "bench.json")) == written
+
+
+def test_the_text_ends_with_a_verdict_on_each_claim() -> None:
+    bench = recorded()
+    counts, table = bench_to_text(bench).split("What holds of the published claims\n")[1].split("\n\n", 1)
+    assert sum(int(part.split()[0]) for part in counts.split(", ")) == len(verdicts(bench))
+    assert len(re.findall(r"^ E\d+ ", table, re.MULTILINE)) == len(verdicts(bench))
