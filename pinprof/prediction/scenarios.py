@@ -66,9 +66,9 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
     trace, syncs = details.trace, details.syncs
     copies = np.flatnonzero(trace.gpu.category == MEMCPY)
     result = Edits(pinned_gbps=scenario.pinned_gbps, machine=scenario.machine)
-    if scenario.drop_syncs:
-        sites = [number for number, site in enumerate(syncs.sites) if _is_chosen(site, scenario.drop_syncs)]
-        result |= without_waits(syncs, sites)
+    dropped = [number for number, site in enumerate(syncs.sites) if _is_chosen(site, scenario.drop_syncs)]
+    if dropped:
+        result |= without_waits(syncs, dropped)
     if scenario.pin:
         result |= with_pinned(details, frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
     if scenario.non_blocking or scenario.overlap_copies:
@@ -78,7 +78,7 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
     if scenario.drop_allocs:
         result |= Edits(unwaited=frozenset(np.flatnonzero(np.isin(syncs.stalls.kind, ALLOCATING)).tolist()))
     if scenario.cuda_graph:
-        result |= Edits(graphed=frozenset(capture_of(trace, syncs, scenario.cuda_graph).calls.tolist()))
+        result |= Edits(graphed=frozenset(capture_of(trace, syncs, scenario.cuda_graph, dropped).calls.tolist()))
     if scenario.fused_optimizer:
         result |= Edits(fused=calls_to_fuse(trace, syncs))
     return result

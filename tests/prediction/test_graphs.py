@@ -42,6 +42,22 @@ def recorded(
     return read_trace(builder.write(folder / "trace.json"))
 
 
+def with_sizes(folder: Path, *waits: int) -> Trace:
+    """Three steps of 20 forward and 10 backward ops, each with a kernel; before these forward ops, nonzero() waits."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 4000 * number
+        builder.step(number, start, 3990)
+        for launch in range(30):
+            at = start + 10 + 100 * launch
+            if launch in waits:
+                builder.op("aten::nonzero", at - 30, 20)
+                builder.call("cudaStreamSynchronize", at - 25, 10)
+            builder.op("aten::mul" if launch < 20 else f"{NODE}MulBackward0", at, 40)
+            builder.kernel(at + 24, KERNEL_US, launch=at + 20)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
 def predicted_us(trace: Trace, step_us: float, **options: object) -> float:
     return predict(trace, Scenario(**options), step_us / 1000).predicted_ns / US  # type: ignore[arg-type]
 
@@ -151,6 +167,24 @@ def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:
     whole = predicted_us(trace, 1000, cuda_graph="step", drop_syncs=("all",))
     assert predicted_us(recorded(tmp_path), 1000, cuda_graph="step") == pytest.approx(whole, abs=5)
     assert whole < cut < 300
+
+
+@pytest.mark.parametrize(
+    ("waits", "launches"),
+    [
+        pytest.param((), 30, id="none"),
+        pytest.param((4,), 30, id="one, which may be of the loss"),
+        pytest.param((4, 12), 4 + 2, id="from the first of two on: 4 of 20 forward, 2 of 10 backward"),
+        pytest.param((18, 19), 18 + 9, id="two at the end"),
+    ],
+)
+def test_a_graph_does_not_hold_work_whose_size_the_gpu_decides(
+    tmp_path: Path, waits: tuple[int, ...], launches: int
+) -> None:
+    trace = with_sizes(tmp_path, *waits)
+    syncs = details_of(trace).syncs
+    assert capture_of(trace, syncs, "step").launches == launches
+    assert capture_of(trace, syncs, "step", dropped=range(len(syncs.sites))).launches == 30  # sizes are known then
 
 
 def test_kernels_that_differ_from_step_to_step_are_said(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ class Cause:
     """Whether the label is something that people call, so that a title can name it."""
     empties_stream: bool = False
     """Whether the GPU has then done all that it was given on the stream of the program."""
+    gives_size: bool = False
+    """Whether values on the GPU decide of which size its result is."""
     goes_with_op: bool = False
     """Whether the fix removes all that the op does: its kernels, its copy, and the host's time in it."""
     is_blocking_copy: bool = False
@@ -97,10 +99,15 @@ WAITS: Final = {
         empties_stream=True,
         goes_with_op=True,
     ),
-    "nonzero": Cause("`nonzero()`", WAIT, ops=("aten::nonzero",), is_called=True, empties_stream=True),
-    "mask_index": Cause("`x[mask]`", WAIT, is_called=True, empties_stream=True),
+    "nonzero": Cause("`nonzero()`", WAIT, ops=("aten::nonzero",), is_called=True, empties_stream=True, gives_size=True),
+    "mask_index": Cause("`x[mask]`", WAIT, is_called=True, empties_stream=True, gives_size=True),
     "masked_select": Cause(
-        "`masked_select()`", WAIT, ops=("aten::masked_select",), is_called=True, empties_stream=True
+        "`masked_select()`",
+        WAIT,
+        ops=("aten::masked_select",),
+        is_called=True,
+        empties_stream=True,
+        gives_size=True,
     ),
     "unique": Cause(
         "`unique()`",
@@ -108,8 +115,11 @@ WAITS: Final = {
         ops=("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive"),
         is_called=True,
         empties_stream=True,
+        gives_size=True,
     ),
-    "repeat_interleave": Cause("`repeat_interleave()`", WAIT, ops=("aten::repeat_interleave",), is_called=True),
+    "repeat_interleave": Cause(
+        "`repeat_interleave()`", WAIT, ops=("aten::repeat_interleave",), is_called=True, gives_size=True
+    ),
     "equal": Cause(
         "`torch.equal()`",
         WAIT,
