@@ -27,7 +27,7 @@ PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
 
 GIVING_SIZES: Final = frozenset(name for name, cause in WAITS.items() if cause.gives_size)
 SEVERAL_WAITS: Final = 2
-"""Waits for sizes in a forward pass of which most work after the first is of unknown size."""
+"""Waits for sizes in a forward pass, so that most work after the first is of unknown size."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Cause:
     empties_stream: bool = False
     """Whether the GPU has then done all that it was given on the stream of the program."""
     gives_size: bool = False
-    """Whether values on the GPU decide of which size its result is."""
+    """Whether values on the GPU decide how large its result is."""
     goes_with_op: bool = False
     """Whether the fix removes all that the op does: its kernels, its copy, and the host's time in it."""
     is_blocking_copy: bool = False
