@@ -330,6 +330,7 @@ def _info(metadata: Metadata, gpu: Activities) -> Info:
         spawned=_converted(pinprof.get("spawned"), bool),
         by_pinprof=bool(pinprof),
         host=host_of_metadata(_decoded(metadata.host)),
+        worker=host_of_metadata(_decoded(metadata.worker)),
         with_memory=bool(_decoded(metadata.memory)),
     )
 

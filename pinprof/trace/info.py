@@ -89,5 +89,7 @@ class Info:
     """Whether pinprof recorded it: remedies then name the option to change, not pinprof itself."""
     host: HostProfile | None = None
     """Samples of the host's Python stack, taken without the profiler."""
+    worker: HostProfile | None = None
+    """Samples of a DataLoader's worker, of the times in which it makes batches: these are its steps."""
     with_memory: bool = False
     """Whether allocations were recorded."""

@@ -11,6 +11,8 @@ from pinprof.trace.lines import Placed
 
 HOST_KEY = "pinprof_host"
 """Key of the sampled stacks in the trace file."""
+WORKER_KEY = "pinprof_worker"
+"""Key of those of a DataLoader's worker, whose steps are batches."""
 
 DEEPEST = 64
 """Frames of a stack that are kept."""

@@ -671,6 +671,12 @@ def recordings(texts: Texts, _device: str, _folder: Path) -> None:
     assert recorded("code") == [15, 16, 17, 18, 19]
 
 
+@trial("PIN403")
+def weights_computed_once(texts: Texts, _device: str, _folder: Path) -> None:
+    items = [texts.run(kind, 0, {"math": math, "data": list(range(20))})["item"] for kind in ("before", "code")]
+    assert [items[0](index) for index in range(20)] == [items[1](index) for index in range(20)]
+
+
 @trial("PIN401", "PIN402")
 def workers(texts: Texts, _device: str, _folder: Path) -> None:
     data = torch.arange(20.0)

@@ -15,6 +15,7 @@ import msgspec
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
+from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import (
     FEWEST_STEPS,
     IN_CODE,
@@ -39,7 +40,7 @@ from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
 from pinprof.trace.run_log import PLAIN, RUN_KEY
-from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 
 SPARE = 3
 """The steps beyond those of the windows that a program must have left, or it is short of steps."""
@@ -126,6 +127,7 @@ class Recording:
         """Called after the recording and each further look at a long training (`every`)."""
         self.beyond_epoch = False
         self.journal = Journal(make_clock)
+        self._workers = WorkerSamples()
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
         self._count: Callable[[], int] = lambda: self.steps_seen
@@ -180,6 +182,7 @@ class Recording:
         if not self._watching:
             self._watching = True
             self._watched.enter_context(noticing_work(self.journal))
+            self._watched.enter_context(self._workers.sampling())
 
     def start(self, *, with_step: bool = True) -> None:
         """Enter the first window. The first step begins now, or where the first `step()` is, after the start-up."""
@@ -226,7 +229,7 @@ class Recording:
 
         Without a complete step, keep the stretch of time, if any was recorded.
         """
-        log = self.journal.log()
+        log, worker = self.journal.log(), self._workers.longest()
         self.regular = timed_regular_step(log)
         self._watched.close()
         self.stretch.end()
@@ -234,7 +237,7 @@ class Recording:
         if self.recorded_steps and not self._stored:
             self._stored = True
             with as_capture_error("the record of the run could not be stored"):
-                store(self.path, {RUN_KEY: log})
+                store(self.path, {RUN_KEY: log} | ({WORKER_KEY: worker} if worker else {}))
         elif self.stretch.is_written:
             self.marker = self.stretch.marker
 

@@ -10,7 +10,7 @@ import msgspec
 
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY
 from pinprof.trace.run_log import RUN_KEY
-from pinprof.trace.sampled_stacks import HOST_KEY
+from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY
 from pinprof.trace.tables import NONE
 
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -96,6 +96,7 @@ class Metadata(msgspec.Struct):
     contexts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=CONTEXTS_KEY)
     watched: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WATCHED_KEY)
     host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
+    worker: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WORKER_KEY)
     run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 
 

@@ -1,0 +1,147 @@
+"""Samples the Python stack of a DataLoader's first worker, while it makes batches."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial, wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from torch.utils.data._utils import fetch, worker
+
+from pinprof.capture.observe.sampler import HostSampler
+from pinprof.program.hooks import contained, replaced
+from pinprof.temporary import temporary_folder
+from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
+
+INTERVAL_S: Final = 0.005
+KEPT_AT_S: Final = (0.1, 0.3, 1.0)
+"""After so long in batches a worker writes its samples, as it may be killed at any time; the last ends the sampling."""
+FETCH: Final = "torch/utils/data/_utils/fetch.py"
+"""The file whose functions call the dataset and the function that collates."""
+
+
+class WorkerSamples:
+    """The samples of workers, which pass them on in files."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Sample the first worker of each DataLoader that the block starts."""
+        with ExitStack() as undo:
+            with suppress(OSError):  # without room for files there are no samples
+                self._folder = undo.enter_context(temporary_folder("workers"))
+                undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
+            yield
+
+    def longest(self) -> HostProfile | None:
+        """Return the samples of the worker that was sampled for longest; its steps are batches."""
+        profiles = []
+        for path in self._folder.glob("*.json") if self._folder else ():
+            with suppress(OSError, msgspec.MsgspecError):  # it is being written
+                profiles.append(msgspec.json.decode(path.read_bytes(), type=HostProfile))
+        return max(profiles, key=lambda profile: profile.window_ms, default=None)
+
+
+def _sampled(folder: Path, parent: int, loop: Callable[..., Any]) -> Callable[..., Any]:
+    place = list(signature(loop).parameters).index("worker_id")
+
+    @wraps(loop)
+    def sampled(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as undo:
+            if len(args) > place and args[place] == 0 and os.getpid() != parent:
+                contained(_begin)(folder / f"{os.getpid()}.json", undo)
+            return loop(*args, **kwargs)
+
+    return sampled
+
+
+def _begin(path: Path, undo: ExitStack) -> None:
+    handler = getattr(signal.getsignal(signal.SIGALRM), "__self__", None)
+    if isinstance(handler, HostSampler):  # that of the process that was forked
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    batches = _Batches(path)
+    if batches.begin():
+        undo.callback(contained(batches.end))
+        for fetcher in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):  # noqa: SLF001  no public names
+            undo.enter_context(replaced(fetcher, "fetch", batches.marked))
+
+
+class _Batches:
+    """Samples a process in its batches: each is a step of the sampler, and what is between two of them is another."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sampler = HostSampler(INTERVAL_S)
+        self._count = 0
+        self._busy_s = 0.0
+        self._left = list(KEPT_AT_S)
+
+    def begin(self) -> bool:
+        self._sampler.start()
+        return self._sampler.why_not is None
+
+    def marked(self, fetched: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a fetcher's method, which marks its begin and its end."""
+
+        @wraps(fetched)
+        def fetch_and_mark(*args: Any) -> Any:
+            if not self._left:
+                return fetched(*args)
+            self._sampler.step()
+            began = time.perf_counter()
+            try:
+                return fetched(*args)
+            finally:
+                self._count += 1
+                self._busy_s += time.perf_counter() - began
+                self._sampler.step()
+                contained(self._keep)()
+
+        return fetch_and_mark
+
+    def end(self) -> None:
+        """Keep what there is, and end the sampling."""
+        if self._left:
+            self._left.clear()
+            self._write()
+
+    def _keep(self) -> None:
+        due = [at for at in self._left if self._busy_s >= at]
+        if due:
+            self._left = self._left[len(due) :]
+            self._write()
+
+    def _write(self) -> None:
+        if not self._left:
+            self._sampler.stop()
+        first = 1 if self._count > 1 else 0  # the first batch opens files and imports
+        batches = range(2 * first + 1, 2 * self._count, 2)
+        profile = _from_fetch_on(self._sampler.profile(batches))
+        if profile.samples:
+            part = self._path.with_suffix(".part")
+            with suppress(OSError):  # the folder is gone with the recording
+                part.write_bytes(msgspec.json.encode(profile))
+                part.replace(self._path)
+
+
+def _from_fetch_on(profile: HostProfile) -> HostProfile:
+    """Return samples without the frames around the fetcher, and without those that are not in it."""
+    stacks = []
+    for stack in profile.stacks:
+        fetching = [place for place, index in enumerate(stack.frames) if _is_of_fetch(profile.frames[index])]
+        if fetching:
+            stacks.append(HostStack(stack.frames[fetching[-1] + 1 :] or stack.frames[-1:], stack.count))
+    return msgspec.structs.replace(
+        profile, stacks=tuple(stacks), samples=sum(stack.count for stack in stacks), folded=0
+    )
+
+
+def _is_of_fetch(frame: HostFrame) -> bool:
+    return frame.file.replace("\\", "/").endswith(FETCH)

@@ -1,0 +1,95 @@
+from collections.abc import Iterator
+from math import ceil
+
+from pinprof.analyses.host_samples import CalledLine, HostSums, measure_host
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
+from pinprof.replay.bound import feed_of
+from pinprof.rules.loading import workers_of
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import at
+from pinprof.units import counted, duration, percent
+
+ENOUGH = 30
+"""Fewer samples do not tell one line from another."""
+LEAST = 0.1
+"""A line that takes a smaller share of a batch is not named."""
+MOST_NAMED = 3
+"""Lines that a sentence names."""
+MOSTLY = 0.5
+"""A function that takes more of a line's samples is what the line calls. Workers are late that a step is waiting for
+during more of its time: to receive a batch takes less."""
+
+
+def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for what a worker does in the batches that the step waits for."""
+    worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
+    sums = measure_host(worker)
+    if worker is None or sums is None or not step or feed is None or sums.samples < ENOUGH:
+        return
+    lines = [(line, _share(line, sums)) for line in sums.called]
+    lines = [(line, share) for line, share in sorted(lines, key=lambda pair: -pair[1]) if share >= LEAST]
+    wait = feed.input_ns if feed.input_ns >= MOSTLY * step else feed.wait_ns if feed.is_late(step) else 0.0
+    if not wait or not lines or not worker.steps:
+        return
+    batch = worker.window_ms * 1e6 / worker.steps
+    named = ", ".join(f"{percent(share)} of it{_code(line)}" for line, share in lines[:MOST_NAMED])
+    yield Evidence(
+        wait * lines[0][1],
+        f"a worker makes a batch in {duration(batch)}: {named}{_enough(details, batch, step - wait)}",
+        *lines[0][0].place,
+        at_most=Edits(most_input_ns=feed.input_ns - wait * lines[0][1]),
+    )
+
+
+def _share(line: CalledLine, sums: HostSums) -> float:
+    return sums.share(line.count - line.imports)
+
+
+def _code(line: CalledLine) -> str:
+    """Return the place of a line, and the library's function that it calls."""
+    package, names = "", line.parts[:1]
+    if line.libraries:
+        call, count = line.libraries[0]
+        if count > MOSTLY * line.count:
+            package, names = call.package, ((" → ".join(call.names), count),)
+    called = [name for name, count in names if count > MOSTLY * line.count]
+    words = " ".join((package, *called)).strip()
+    return f"{at(line.place)}{f' in {words}' if words else ''}"
+
+
+def _enough(details: Details, batch_ns: float, left_ns: float) -> str:
+    """Return how many workers make a batch for each step; `left_ns` is the step that waits for none."""
+    workers = workers_of(details)
+    if workers is None or not workers.now or left_ns <= 0:
+        return ""
+    enough = ceil(batch_ns / left_ns)
+    if enough <= workers.now:
+        return ""
+    few = "" if enough < workers.cpus else f", more than its {counted(workers.cpus, 'core')} carry"
+    return f"; {counted(enough, 'worker')} would keep up with a step of {duration(left_ns)}, now {workers.now}{few}"
+
+
+RULE = Rule(
+    id="PIN403",
+    title="a line that takes the time of the DataLoader's workers",
+    short="slow worker",
+    rests_on=("step", "per_step"),
+    answers=("input",),
+    numbers="equal",
+    looks_at="Samples of the first worker's Python stack while it makes batches, as `pinprof run` took them for a "
+    "second, where the steps wait for workers.",
+    why="If a batch takes a worker longer than as many steps as there are workers, the step waits for it.",
+    fix="Make this line cheaper: do before training what is the same in each epoch (resize, tokenize), keep it, decode "
+    "less, or let the GPU do it for the whole batch.",
+    before="def item(index):\n"
+    "    weights = [math.exp(-age / 10) for age in range(1000)]  # for each sample\n"
+    "    return data[index] * weights[index]",
+    code="weights = [math.exp(-age / 10) for age in range(1000)]  # once\n\n"
+    "def item(index):\n"
+    "    return data[index] * weights[index]",
+    safe_if="What is kept depends on nothing that changes from sample to sample, such as random numbers.",
+    near_miss="def item(index):\n    return data[index]  # no work, and the step is longer",
+    look=_slow_line,
+)

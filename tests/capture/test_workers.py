@@ -1,0 +1,121 @@
+"""Samples of a DataLoader's worker: taken in its batches, stored in the trace, and said by the rule."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+from trace_builder import TraceBuilder
+
+from pinprof.capture.observe.workers import WorkerSamples
+from pinprof.capture.window.trace_file import store
+from pinprof.measurement.measure import measure
+from pinprof.rules import Finding, find
+from pinprof.trace import read_trace
+from pinprof.trace.run_log import RUN_KEY, RunLog
+from pinprof.trace.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
+
+US = 1000
+
+
+class Slow(Dataset[torch.Tensor]):
+    """Takes a while for each sample, in a function of its own."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(computed(index))
+
+
+def computed(index: int) -> float:
+    end = time.perf_counter() + 0.01
+    while time.perf_counter() < end:
+        index += 1
+    return float(index > 0)
+
+
+@pytest.mark.parametrize("collated", [True, False])
+def test_the_first_worker_is_sampled_in_its_batches_alone(collated: bool) -> None:
+    samples = WorkerSamples()
+    with samples.sampling():
+        loader = DataLoader(Slow(), batch_size=5 if collated else None, num_workers=2)
+        total = sum(float(batch.sum()) for batch in loader)
+        profile = samples.longest()
+    assert total == len(Slow())
+    assert profile is not None
+    assert profile.samples
+    outermost = {profile.frames[stack.frames[0]].function.rpartition(".")[2] for stack in profile.stacks}
+    assert outermost <= {"__getitem__", "default_collate", "default_convert", "fetch"}
+    inner = sum(
+        stack.count
+        for stack in profile.stacks
+        if any(profile.frames[index].function == "computed" for index in stack.frames)
+    )
+    assert inner > 0.5 * profile.samples
+
+
+def test_without_workers_there_are_no_samples() -> None:
+    samples = WorkerSamples()
+    with samples.sampling():
+        list(DataLoader(Slow(), batch_size=20))
+        assert samples.longest() is None
+    assert samples.longest() is None
+
+
+FRAMES = (
+    HostFrame("data.py", 7, "Photos.__getitem__", "user"),
+    HostFrame("/usr/lib/python3/site-packages/PIL/Image.py", 90, "resize", "library"),
+    HostFrame("data.py", 9, "Photos.__getitem__", "user"),
+)
+RESIZING = (HostStack((0, 1), 70), HostStack((2,), 30))
+
+
+def found(
+    folder: Path, *, stacks: Sequence[HostStack] = RESIZING, input_us: int = 600, batches: int = 25
+) -> list[Finding]:
+    """Return what is found of steps of 1000 us that wait for a worker whose batches take 40 ms / `batches`."""
+    builder = TraceBuilder()
+    for number in range(5):
+        start = 1000 * number
+        builder.step(number, start, 1000)
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        builder.event("user_annotation", name, start + 10, input_us)
+        builder.op("aten::add", start + input_us + 20, 960 - input_us)
+        builder.kernel(start + input_us + 30, 900 - input_us, launch=start + input_us + 25)
+    path = builder.write(folder / "t.json.gz")
+    step = (1000 * US,) * 50
+    log = RunLog(1, (("plain", 50),), step, (0,) * 50, (input_us * US,) * 49 + (10 * US,), (0,) * 50, 6)
+    samples = sum(stack.count for stack in stacks)
+    profile = HostProfile(5.0, samples, batches, 40.0, FRAMES, tuple(stacks))
+    store(path, {RUN_KEY: log, WORKER_KEY: msgspec.to_builtins(profile)})
+    trace = read_trace(path)
+    return [each for each in find(measure(trace), trace) if each.rule.id == "PIN403"]
+
+
+def test_the_line_that_takes_most_of_a_batch_is_named(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path)
+    assert finding.evidence.text == (
+        "a worker makes a batch in 1.60 ms: 70 % of it at data.py:7 in PIL resize, 30 % of it at data.py:9"
+    )
+    assert (finding.evidence.file, finding.evidence.line) == ("data.py", 7)
+    assert finding.saving is None
+    assert finding.most_ns is not None
+    assert 300 * US < finding.most_ns < 500 * US
+
+
+@pytest.mark.parametrize(
+    ("stacks", "input_us"),
+    [
+        (RESIZING, 100),  # 10 % of the step
+        ((HostStack((0,), 20),), 600),  # so few samples
+        (tuple(HostStack((2 * (place % 2),), 1) for place in range(20)), 600),
+    ],
+)
+def test_a_step_that_hardly_waits_and_few_samples_are_no_finding(
+    tmp_path: Path, stacks: Sequence[HostStack], input_us: int
+) -> None:
+    assert found(tmp_path, stacks=stacks, input_us=input_us) == []
