@@ -1,7 +1,7 @@
 """What a fix is, and what becomes of a finding: a change at one or more of its places, or why there is none."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -81,7 +81,7 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
             continue
         try:
             fix, change = _at_line(fixes, finding.rule.id, place, work)
-        except Refusal as reason:
+        except Refusal as reason:  # noqa: PERF203  the others are changed for all that
             yield RefusedPlace(finding.rule, place, str(reason))
             continue
         changes.setdefault(fix, []).append((site, change))
@@ -154,16 +154,8 @@ def at_each(
     rewrites: list[Rewrite] = []
     refused: list[RefusedPlace] = []
     for thing in made:
-        reasons: list[str] = []
-        rewrites += tried(partial(change, thing), reasons)
-        refused += [RefusedPlace(finding.rule, thing.place, reason) for reason in reasons]
+        try:
+            rewrites += change(thing)
+        except Refusal as reason:  # noqa: PERF203  the others are changed for all that
+            refused.append(RefusedPlace(finding.rule, thing.place, str(reason)))
     return rewrites, refused
-
-
-def tried(change: Callable[[], list[Rewrite]], reasons: list[str]) -> list[Rewrite]:
-    """Return the rewrites of a change; none where it is not certain, and the reason goes to `reasons`."""
-    try:
-        return change()
-    except Refusal as reason:
-        reasons.append(str(reason))
-        return []

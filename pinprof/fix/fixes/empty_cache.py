@@ -1,32 +1,23 @@
 """An emptied cache is left alone: torch keeps memory of the GPU for the next step."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import libcst as cst
 
 from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
-from pinprof.fix.core.fix import Fix, Outcome, mend_of, tried
-from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite, Waits
+from pinprof.fix.core.fix import Fix, Outcome, mend_of
+from pinprof.fix.core.rewrite import NotSafe, Refusal, RefusedPlace, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.rules.rule import Finding
 from pinprof.trace.lines import Place
 
 EMPTY_CACHE = "torch.cuda.empty_cache"
 OF_MEMORY = (
-    "memory_reserved",
-    "memory_allocated",
-    "memory_stats",
-    "memory_summary",
-    "memory_snapshot",
-    "peak_memory",
-    "mem_get_info",
-    "nvml",
-    "nvidia-smi",
-    "nvidia_smi",
-    *("memory_cached", "device_memory_used", "GPUtil", "gpustat", "_snapshot", "max_split_size"),
+    *("memory_reserved", "memory_allocated", "memory_stats", "memory_summary", "memory_snapshot", "peak_memory"),
+    *("mem_get_info", "memory_cached", "device_memory_used", "nvml", "nvidia-smi", "nvidia_smi", "GPUtil", "gpustat"),
+    *("_snapshot", "max_split_size"),
 )
 """Words of programs that report the memory of the GPU."""
 SHORT = ("out of memory", "OutOfMemoryError", "set_per_process_memory_fraction", "MemPool")
@@ -77,40 +68,31 @@ class NoEmptyCache(Fix):
         waits: list[Waits] = []
         reasons: list[str] = []
         for place in sorted(work.facts.allocating, key=finding.evidence.place.__ne__):  # its reason first
-            emptied = tried(partial(_emptied, place, work), reasons)
-            waits += [waits_at(work.files.at(place), place)] if emptied else []
-            rewrites += emptied
+            try:
+                source = work.files.at(place)
+                rewrites.append(_without_call(source, place, work))
+                waits.append(waits_at(source, place))
+            except Refusal as reason:  # noqa: PERF203  the others are changed for all that
+                reasons.append(str(reason))
         if rewrites:
             yield mend_of(finding, self.what, rewrites, finding.sites, "equal", self.safe_if, waits=waits)
         else:
             yield RefusedPlace(finding.rule, finding.evidence.place, next(iter(reasons), RECORD_IT))
 
 
-def _emptied(place: Place, work: Work) -> list[Rewrite]:
-    source = work.files.at(place)
-    rewrites = _without_empty_cache(source, place.line or 0, work)
-    with work.condition():
-        check_clocks([waits_at(source, place)], work)
-    return rewrites
-
-
-def _without_empty_cache(source: SourceFile, line: int, work: Work) -> list[Rewrite]:
+def _without_call(source: SourceFile, place: Place, work: Work) -> Rewrite:
     """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises Refusal."""
-    statement = statement_alone(source, line, EMPTY_CACHE)
-    if cst.ensure_type(cst.ensure_type(statement.body[0], cst.Expr).value, cst.Call).args:
-        raise NotSafe("the call has arguments")
+    statement = statement_alone(source, place.line or 0, EMPTY_CACHE)
     if any(isinstance(outer, cst.ExceptHandler | cst.ExceptStarHandler) for outer in source.around(statement)):
         raise NotSafe("it follows an error, and is not for each step")
     with work.condition():
-        _check_nobody_needs_memory(source)
-    return [removal(source, statement)]
-
-
-def _check_nobody_needs_memory(source: SourceFile) -> None:
-    """Raise Refusal where a program may need the memory that torch keeps, or looks at it."""
-    other = next((library for library in LIBRARIES if library in source.named), None) or source.mentions(SHORT)
-    if other:
-        raise NotSafe(f"the program may need the memory that torch keeps ({other})")
-    looked_at = source.mentions(OF_MEMORY)
-    if looked_at:
-        raise NotSafe(f"the program looks at memory ({looked_at}), and would see the memory that torch keeps")
+        other = next((library for library in LIBRARIES if library in source.named), None) or source.mentions(SHORT)
+        if other:
+            raise NotSafe(f"the program may need the memory that torch keeps ({other})")
+    with work.condition():
+        if looked_at := source.mentions(OF_MEMORY):
+            raise NotSafe(f"the program looks at memory ({looked_at}), and would see the memory that torch keeps")
+    rewrite = removal(source, statement)
+    with work.condition():
+        check_clocks([waits_at(source, place)], work)
+    return rewrite

@@ -11,7 +11,7 @@ from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
 from pinprof.fix.core.read_later import Held, ReadLater
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Rewrite, Waits, atom, parts_of
-from pinprof.fix.core.source import Loop, Scope, SourceFile, comes_after
+from pinprof.fix.core.source import Loop, SourceFile, comes_after
 from pinprof.fix.core.uses import check_is_builtin
 from pinprof.fix.core.waits import check_errors_pass
 
@@ -118,11 +118,9 @@ def _filling(source: SourceFile, held: Held) -> cst.For:
 
 def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
     """Yield the loops around a node within its function, the innermost first."""
-    for outer in source.around(node):
-        if isinstance(outer, Scope):
-            return
-        if isinstance(outer, cst.For | cst.While):
-            yield outer
+    while (loop := source.loop(node)) is not None:
+        yield loop
+        node = loop
 
 
 def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
