@@ -456,6 +456,16 @@ HITS: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "return float(total)",
     ),
+    "a loss that stays real when it is set anew": (
+        steps(LOSS + "loss = loss.float()\ntotal += loss.item()  #? PIN201"),
+        {},
+        "return float(total)",
+    ),
+    "matrices of the program that are sparse": (
+        OPTIMIZED.format("edges = adjacency.to_sparse()"),
+        {},
+        "fused=True",
+    ),
     "a data set that may change between epochs": (
         drawn("f(x)  #? PIN401", "num_workers=2", "data.set_epoch(3)\n"),
         {},

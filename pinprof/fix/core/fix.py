@@ -81,7 +81,7 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
             continue
         try:
             fix, change = _at_line(fixes, finding.rule.id, place, work)
-        except Refusal as reason:  # noqa: PERF203  the others are changed for all that
+        except Refusal as reason:
             yield RefusedPlace(finding.rule, place, str(reason))
             continue
         changes.setdefault(fix, []).append((site, change))

@@ -218,7 +218,14 @@ def _means_the_same(source: SourceFile, tensor: cst.Name, call: cst.Call) -> boo
     """Return whether a variable that is read has no other value than where gradients are taken of it."""
     first, last = sorted((source.line(tensor), source.line(call)))
     bound = [node for node in source.named[tensor.value] if first < source.line(node) < last]
-    return not any(bound_to(source, node) or is_target(source, node) for node in bound)
+    return all(_stays_real(source, node) for node in bound)
+
+
+def _stays_real(source: SourceFile, node: cst.Name) -> bool:
+    """Return whether a use of a variable leaves it real: one that reads it, or sets it to `loss.float()`."""
+    if (binding := bound_to(source, node)) is None:
+        return not is_target(source, node)
+    return isinstance(binding[0], cst.Call) and _returns_real(source, binding[0])
 
 
 def _backward_of(source: SourceFile, name: str, at: cst.CSTNode) -> list[cst.Call]:

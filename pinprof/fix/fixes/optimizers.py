@@ -26,8 +26,6 @@ FIRST_FUSED = (2, 4)
 """The version of torch from which on all of `FUSED` have it."""
 UPDATES_SINGLY = "Adafactor"
 """The class that updates one parameter after the other unless it is told otherwise."""
-SPARSE = ("to_sparse", "sparse_coo")
-"""Words of programs that make gradients sparse themselves."""
 MOST_POSITIONAL = 5
 """The number of positional arguments before the options, at least."""
 MOST_OF_FUSED = 6
@@ -152,7 +150,7 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
 
 
 def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
-    if facts.has_sparse_gradients or source.mentions(SPARSE):
+    if facts.has_sparse_gradients or any(_makes_sparse(source, call) for call in source.every_call):
         raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
     library = next((library for library in LIBRARIES if library in source.named), None)
     if library:
@@ -161,6 +159,12 @@ def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
         raise NotSafe(
             "with a GradScaler, a fused optimizer unscales the gradients itself: other code would read them scaled"
         )
+
+
+def _makes_sparse(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a call makes a gradient sparse: `p.grad.to_sparse()`."""
+    names = source.names_in(call.func)
+    return "grad" in names and names[-1].startswith("to_sparse")
 
 
 def _has_scaler(facts: TraceFacts, source: SourceFile) -> bool:
