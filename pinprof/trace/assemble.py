@@ -21,6 +21,7 @@ from pinprof.trace.reader.rows import (
     HOST_CATEGORIES,
     IDS,
     KNOWN_CATEGORIES,
+    TABLES,
     TEXTS,
     FilePart,
     Rows,
@@ -45,6 +46,7 @@ from pinprof.trace.tables import (
     Calls,
     Cut,
     EventKind,
+    FileEvents,
     HostEvents,
     Int8s,
     Int32s,
@@ -78,9 +80,21 @@ KIND_OF: dict[str, EventKind] = {
 Kind = TypeVar("Kind")
 
 
-def assemble(path: str, metadata: Metadata, parts: Sequence[FilePart], shared: Shared, cut: str | None = None) -> Trace:
-    """Return the trace of the parts of a file, in the order of the file; `cut` says why its end is missing."""
-    columns = _Columns(joined(part.rows for part in parts), shared)
+def assemble(
+    path: str,
+    metadata: Metadata,
+    parts: Sequence[FilePart],
+    shared: Shared,
+    cut: str | None = None,
+    stamp: tuple[int, int] | None = None,
+) -> Trace:
+    """Return the trace of the parts of a file, in the order of the file; `cut` says why its end is missing.
+
+    `stamp` is that of `FileEvents`.
+    """
+    counts = np.array([part.entries - part.malformed for part in parts], np.int64)
+    first = np.repeat(np.cumsum(counts) - counts, [len(part.rows) for part in parts])
+    columns = _Columns(joined(part.rows for part in parts), shared, first)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu = columns.calls(), columns.activities()
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
@@ -105,6 +119,9 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[FilePart], shared: S
         steps=steps,
         links=find_links(ops, functions, calls, gpu, launch, steps),
         counts=dict(sum((part.counts for part in parts), Counter())),
+        events=FileEvents(
+            tuple(counts.tolist()), {table: columns.events[categories] for table, categories in TABLES.items()}, stamp
+        ),
         skipped=columns.skipped | ({"malformed": malformed} if malformed else {}),
         skipped_kinds=columns.skipped_kinds() | ({"unknown": malformed} if malformed else {}),
         repaired=sum(part.repaired for part in parts),
@@ -118,8 +135,12 @@ def assemble(path: str, metadata: Metadata, parts: Sequence[FilePart], shared: S
 class _Columns:
     """The rows of a file, to be taken out as tables."""
 
-    def __init__(self, rows: Rows, shared: Shared) -> None:
+    def __init__(self, rows: Rows, shared: Shared, first: Int64s) -> None:
+        """`first` is the number of the first event of the part that each row is of."""
         self._file = rows
+        self._event = (first + rows.entry).astype(np.int32)
+        self.events: dict[tuple[str, ...], Int32s] = {}
+        """Per row of each table which event of the file it is, by the table's categories."""
         self._end, usable, self.skipped = usable_times(rows)
         self._usable = usable
         self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
@@ -208,7 +229,9 @@ class _Columns:
         """Return the usable rows of these categories in the order of a table."""
         chosen = [self._of[KNOWN_CATEGORIES.index(category)] for category in categories]
         rows = np.concatenate(chosen)
-        return rows[_order(self._file.start_ns[rows], self._end[rows])]
+        rows = rows[_order(self._file.start_ns[rows], self._end[rows])]
+        self.events[categories] = self._event[rows]
+        return rows
 
     def _common(self, rows: Int64s) -> tuple[tuple[str, ...], Int64s, Int64s, Int32s]:
         return self._names, self._file.start_ns[rows], self._end[rows], self._name[self._file.name[rows]]

@@ -31,6 +31,15 @@ RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE)
 tensorboard_trace_handler often call it `worker3`."""
 
 
+def stamp_of(path: str) -> tuple[int, int] | None:
+    """Return the size of a file of this machine, and when it was changed, in ns; None if it is not one."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  Path would change the name
+    except (OSError, ValueError):
+        return None
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
 class FileSystem(Protocol):
     """What pinprof asks a place about its files, under the names that the user knows."""
 

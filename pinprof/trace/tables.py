@@ -260,6 +260,17 @@ class Cut:
     """When the last event of the file began, if it is GPU work or a call: no later one is in the trace."""
 
 
+class FileEvents(NamedTuple):
+    """Where the events of a trace are in its file, so that they can be looked up again."""
+
+    counts: tuple[int, ...]
+    """How many events each part of the file holds; a part is what is decoded at once."""
+    of_table: Mapping[str, Int32s]
+    """Per row of each table, which event of the file it is."""
+    stamp: tuple[int, int] | None
+    """Size and time of change of the file; None where it is not a file of this machine."""
+
+
 @dataclass(frozen=True)
 class Trace:
     """A recorded trace: tables, their links, and what was left out."""
@@ -280,6 +291,7 @@ class Trace:
     """Duration events in the file by category: a known one by its present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
+    events: FileEvents
     skipped_kinds: Mapping[EventKind, int] = field(default_factory=dict)
     """The same by what they were."""
     repaired: int = 0

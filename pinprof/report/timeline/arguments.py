@@ -188,7 +188,6 @@ UNREADABLE = EventTexts(("its args cannot be read",), ())
 MOST_SHARED = 20_000
 """The number of texts of args that are kept for events that share them; copies have one for each rate."""
 UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
-CHANGED = "its file has changed since it was read"
 
 
 class Interned:
@@ -272,14 +271,11 @@ class Arguments:
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """The numbers of each table by key, plus one; 0 is none."""
         self._shared = {table: SharedTexts(partial(self._look_at, table)) for table in wanted}
-        events = None
         try:
             for events in look_up(trace, wanted):
                 self._take(events)
         except TraceError as error:
             self.why = str(error)
-        if events is None and not self.why and any(rows.any() for rows in wanted.values()):
-            self.why = CHANGED
 
     def _take(self, events: EventArgs) -> None:
         """Give each of some events the number of its texts, and keep its own numbers."""
@@ -300,7 +296,7 @@ class Arguments:
                 self._column(events.table, key)[events.row[of_kind]] = numbers[first[of_kind] + place] + 1
         number = np.fromiter(map(SHARED_NUMBER, shared), np.int64, len(shared))
         for alone in np.flatnonzero(number == NONE).tolist():
-            number[alone] = self._number(events.table, int(events.row[alone]), events.args[alone])
+            number[alone] = self._number(events.table, int(events.row[alone]), bytes(events.args[alone]))
         self._sets[events.table][events.row] = number
 
     def _look_at(self, table: str, text: bytes) -> SharedKeys:

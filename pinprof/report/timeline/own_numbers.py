@@ -32,7 +32,7 @@ class Split(NamedTuple):
     """These numbers, in the order of the events and their texts."""
 
 
-def split(args: Sequence[bytes]) -> Split:
+def split(args: Sequence[bytes | msgspec.Raw]) -> Split:
     """Split args, which are JSON. Raises ValueError if they are of an unusual form."""
     pieces = NUMBER.split(SEPARATOR.join(args))
     texts = PLACEHOLDER.join(pieces[::2]).split(SEPARATOR)

@@ -8,7 +8,7 @@ import msgspec
 
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
-from pinprof.trace.files import open_trace
+from pinprof.trace.files import open_trace, stamp_of
 from pinprof.trace.reader.blocks import Blocks
 from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
 from pinprof.trace.reader.not_a_trace import what_it_seems
@@ -50,10 +50,11 @@ def read_trace(path: str | Path) -> Trace:
     Raises TraceError, with the file's name, if the file cannot be read, is not a trace, or has no duration event.
     """
     path = str(path)
+    stamp = stamp_of(path)
     read = read_rows(path, ReadOptions())
     if not any(part.counts for part in read.parts):
         raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
-    return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut)
+    return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut, stamp)
 
 
 def read_rows(path: str, wanted: ReadOptions) -> FileContent:

@@ -41,6 +41,15 @@ ALIASES = {
 }
 """Categories that old versions of torch named differently."""
 
+TABLES = {
+    "ops": ("cpu_op",),
+    "annotations": ("user_annotation",),
+    "functions": ("python_function",),
+    "calls": CALL_CATEGORIES,
+    "gpu": CATEGORIES,
+}
+"""The tables of a trace whose events can be looked up, with their categories."""
+
 IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
 TEXTS = ("collective", "group", "message", "copy")
