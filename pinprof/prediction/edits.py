@@ -1,16 +1,17 @@
 """Edits of a program: the rows of a trace that a change is about, and what becomes of their calls."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from pinprof.details import Details
 from pinprof.document import doc
-from pinprof.intervals import Intervals, union
+from pinprof.intervals import Intervals, contains, covered, union
 from pinprof.pci_express import link_of_gpus
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
 from pinprof.replay.program import (
@@ -173,11 +174,10 @@ class _Change:
         self.removed = self._removed_times()
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
 
-    def applied(self, calls: Iterable[Call]) -> Iterable[Call]:
+    def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
         """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
         gap = loading = artefact = python = work = events = loaded = cost = 0.0
-        for call in calls:
-            share = self._share_kept(call)
+        for call, share, is_removed in zip(calls, *self._kept(calls), strict=True):
             own = call.gap_ns - call.input_ns
             kept = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
             gap += call.gap_ns - call.input_ns * (1.0 - kept) - own * (1.0 - share)
@@ -191,7 +191,7 @@ class _Change:
             events += call.events * share
             loaded += call.input_events * kept
             cost += call.cost_ns * share
-            changed = None if self._is_removed(call) else self._changed(call)
+            changed = None if is_removed else self._changed(call)
             if changed is None:
                 continue
             yield _with_host_times(changed, (gap, loading, artefact, python, work, events, loaded, cost))
@@ -207,25 +207,20 @@ class _Change:
         end = np.concatenate((table.end_ns[ops], times[:, 2]))
         return {int(number): union(start[thread == number], end[thread == number]) for number in np.unique(thread)}
 
-    def _share_kept(self, call: Call) -> float:
-        """Return which part of the host's time before a call lies outside of the removed ops."""
-        removed = self.removed.get(int(self.trace.calls.thread[call.row]))
-        if removed is None or call.gap_ns <= 0:
-            return 1.0
-        start = int(self.trace.calls.start_ns[call.row])
-        since = start - int(call.gap_ns)
-        first = max(int(np.searchsorted(removed.start, since, side="right")) - 1, 0)
-        last = int(np.searchsorted(removed.start, start))
-        inside = np.minimum(removed.end[first:last], start) - np.maximum(removed.start[first:last], since)
-        return max(0.0, 1.0 - float(inside[inside > 0].sum()) / call.gap_ns)
-
-    def _is_removed(self, call: Call) -> bool:
-        removed = self.removed.get(int(self.trace.calls.thread[call.row]))
-        if removed is None:
-            return False
-        start = int(self.trace.calls.start_ns[call.row])
-        at = int(np.searchsorted(removed.start, start, side="right")) - 1
-        return at >= 0 and start < removed.end[at]
+    def _kept(self, calls: Sequence[Call]) -> tuple[list[float], list[bool]]:
+        """Return which part of the host's time before each call is not in removed times, and whether the call is."""
+        rows = np.array([call.row for call in calls], np.int64)
+        gap = np.array([call.gap_ns for call in calls])
+        shares, are_removed = np.ones(len(rows)), np.zeros(len(rows), bool)
+        for thread, removed in self.removed.items():
+            places = np.flatnonzero(self.trace.calls.thread[rows] == thread)
+            start = self.trace.calls.start_ns[rows[places]]
+            are_removed[places] = contains(removed, start)
+            has_gap = gap[places] > 0
+            places, start = places[has_gap], start[has_gap]
+            inside = covered(removed, start - gap[places].astype(np.int64), start)
+            shares[places] = np.maximum(1.0 - inside / gap[places], 0.0)
+        return shares.tolist(), are_removed.tolist()
 
     def _changed(self, call: Call) -> Call | None:
         """Return the call after the change; None if it is removed."""
@@ -238,16 +233,16 @@ class _Change:
             return call
         kept = [work for work in call.works if work.row not in self.edits.removed_works]
         works = [self._as_pinned(work) if self._becomes_pinned(work.row, call) else work for work in kept]
-        changed = call if works == call.works else replace(call, works=works)
+        changed = call if works == call.works else structs.replace(call, works=works)
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)
         ):
-            changed = replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
+            changed = structs.replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
         elif call.kind == ISSUE and any(work.row in self.edits.pinned for work in works):
             recorded = float(self.trace.calls.duration_ns[call.row])  # a small copy: the driver takes it as an argument
-            changed = replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
+            changed = structs.replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
         if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
-            changed = replace(changed, kind=AHEAD)
+            changed = structs.replace(changed, kind=AHEAD)
         return changed
 
     def _is_free(self, stall: int) -> bool:
@@ -263,7 +258,9 @@ class _Change:
     def _as_pinned(self, work: GpuWork) -> GpuWork:
         size = int(self.trace.gpu.bytes[work.row])
         time = self._pinned_ns(int(self.trace.gpu.direction[work.row]), size) if size > 0 else work.duration_ns
-        return replace(work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False)
+        return structs.replace(
+            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False
+        )
 
     def _pinned_ns(self, direction: int, size: int) -> float:
         """Return what a pinned copy takes: at the rate that is given, else as measured on the machine that is given."""
@@ -273,11 +270,12 @@ class _Change:
 
 
 HOST_FIELDS = ("gap_ns", "input_ns", "artefact_ns", "python_ns", "own_work_ns", "events", "input_events", "cost_ns")
+HOST_TIMES = attrgetter(*HOST_FIELDS)
 
 
 def _with_host_times(call: Call, times: tuple[float, ...]) -> Call:
     """Return a call with these of the host before it, as `HOST_FIELDS` names them; itself if it has them."""
-    if times == tuple(getattr(call, name) for name in HOST_FIELDS):
+    if times == HOST_TIMES(call):
         return call
     changed: dict[str, Any] = dict(zip(HOST_FIELDS, times, strict=True))
-    return replace(call, **changed)
+    return structs.replace(call, **changed)

@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from pinprof.analyses.syncs import Syncs
 from pinprof.analyses.syncs.causes import WAITS
@@ -265,7 +266,7 @@ def in_graphs(
             owed += handed_on.get(call.row, 0)
             yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
         else:
-            yield replace(call, gap_ns=call.gap_ns + owed * HANDED_ON_NS) if owed else call
+            yield structs.replace(call, gap_ns=call.gap_ns + owed * HANDED_ON_NS) if owed else call
             owed = 0
 
 
@@ -290,29 +291,32 @@ def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call],
             yield _with_host_time(_node(call), kept(call))
         else:
             run_of = call.step
-            yield replace(_node(call), own_ns=LAUNCH_NS)
+            yield structs.replace(_node(call), own_ns=LAUNCH_NS)
 
 
 def _with_host_time(call: Call, time: float) -> Call:
     python = min(call.python_ns, max(time - call.input_ns, 0.0))
-    return replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
+    return structs.replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
 
 
 def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
-    works = [replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
-    return replace(call, works=works)
+    works = [structs.replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
+    return structs.replace(call, works=works)
 
 
 def _shortened(call: Call, left: Mapping[int, float]) -> Call:
-    works = [replace(work, duration_ns=left[work.row], gap_ns=0.0) if work.row in left else work for work in call.works]
-    return replace(call, works=works)
+    works = [
+        structs.replace(work, duration_ns=left[work.row], gap_ns=0.0) if work.row in left else work
+        for work in call.works
+    ]
+    return structs.replace(call, works=works)
 
 
 def _node(call: Call) -> Call:
     works = [_work(work) for work in call.works]
     kind = ISSUE if call.kind == OWN_WAIT else call.kind
-    return replace(call, kind=kind, own_ns=0.0, works=works, in_graph=True)
+    return structs.replace(call, kind=kind, own_ns=0.0, works=works, in_graph=True)
 
 
 def _work(work: GpuWork) -> GpuWork:
-    return replace(work, latency_ns=LATENCY_NS, gap_ns=min(work.gap_ns, GAP_NS))
+    return structs.replace(work, latency_ns=LATENCY_NS, gap_ns=min(work.gap_ns, GAP_NS))

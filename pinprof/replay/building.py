@@ -42,7 +42,7 @@ from pinprof.trace.calls import (
 )
 from pinprof.trace.idle_times import OWN, long_ops, long_pauses, usual_launch_ns
 from pinprof.trace.phases import torch_times
-from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
 
 MOST_SPREAD = 2.5
 """The largest spread of launches that counts: more has reasons in the program."""
@@ -82,13 +82,15 @@ class _Builder:
     def __init__(self, trace: Trace, stalls: Stalls) -> None:
         self.trace, self.stalls = trace, stalls
         gpu, launch = trace.gpu, trace.links.launch
-        pairs = np.stack((gpu.device.astype(np.int64), gpu.stream))
-        self.queue = np.unique(pairs, axis=1, return_inverse=True)[1].ravel() if len(gpu) else np.empty(0, np.int64)
+        streams, stream = np.unique(gpu.stream, return_inverse=True)
+        pairs = gpu.device.astype(np.int64) * len(streams) + stream
+        self.queue = np.unique(pairs, return_inverse=True)[1]
         self.stall_of = np.full(len(trace.calls), NONE, np.int64)
         self.stall_of[stalls.call] = np.arange(len(stalls.call))
-        self.works_of: dict[int, list[int]] = {}
-        for row in np.flatnonzero(launch != NONE).tolist():
-            self.works_of.setdefault(int(launch[row]), []).append(row)
+        self.launched = np.flatnonzero(launch != NONE)
+        self._by_call = self.launched[np.argsort(launch[self.launched], kind="stable")]
+        self._first = np.searchsorted(launch[self._by_call], np.arange(len(trace.calls) + 1))
+        """Where the activities of each call begin among those by call."""
         self.uses = find_event_uses(trace, self.queue, stalls)
         self.free_ns = self._free()
         self.latency_ns = self._usual_latency()
@@ -99,9 +101,10 @@ class _Builder:
     def _replayed_calls(self) -> Int64s:
         """Return the calls that launch, wait or use events, on threads that launch, by their start."""
         trace, stalls = self.trace, self.stalls
-        rows = np.array(sorted({*self.works_of, *stalls.call.tolist(), *self.uses.of_call}), dtype=np.int64)
+        launches, uses = trace.links.launch[self.launched], np.array(list(self.uses.of_call), np.int64)
+        rows = np.unique(np.concatenate((launches, stalls.call, uses))).astype(np.int64)
         launching = np.zeros(len(trace.threads), bool)
-        launching[trace.calls.thread[np.array(list(self.works_of), dtype=np.int64)]] = True
+        launching[trace.calls.thread[launches]] = True
         launching &= ~trace.has_role("pin_memory")
         own = np.zeros(len(trace.calls), bool)
         own[stalls.call[stalls.profiler & (stalls.kind != PROFILER)]] = True
@@ -118,7 +121,7 @@ class _Builder:
         same = self.queue[order[1:]] == self.queue[order[:-1]]
         free[order[1:][same]] = trace.gpu.end_ns[order[:-1][same]]
         for launch, released in self.uses.released_ns.items():
-            for row in self.works_of.get(launch, ()):
+            for row in self.works_of(launch):
                 free[row] = max(free[row], released)
         return free
 
@@ -160,21 +163,26 @@ class _Builder:
             depth = max(depth, int((np.arange(1, len(calls) + 1) - ended).max()))
         return depth
 
-    def _current_queues(self) -> dict[int, int]:
+    def works_of(self, call: int) -> list[int]:
+        """Return the activities that a call launched."""
+        return self._by_call[self._first[call] : self._first[call + 1]].tolist()
+
+    def _current_queues(self) -> Int64s:
         """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""
-        last: dict[int, int] = {}
-        current = {}
-        for row in self.rows.tolist():
-            thread = int(self.trace.calls.thread[row])
-            current[row] = last.get(thread, NONE)
-            if row in self.works_of:
-                last[thread] = int(self.queue[self.works_of[row][-1]])
+        calls = self.trace.calls
+        current, queue = np.full(len(calls), NONE, np.int64), np.full(len(calls), NONE, np.int64)
+        queue[self.trace.links.launch[self.launched]] = self.queue[self.launched]
+        for rows in rows_by(calls.thread[self.rows]):
+            of_thread = self.rows[rows]
+            last = np.maximum.accumulate(np.where(queue[of_thread] != NONE, np.arange(len(rows)), NONE))
+            known = np.append(NONE, last[:-1])
+            current[of_thread] = np.where(known != NONE, queue[of_thread[known]], NONE)
         return current
 
     def call(self, row: int) -> Call:
         """Return one call, without the host's time before it."""
         call = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
-        call.works = [self._work(row, activity) for activity in self.works_of.get(row, ())]
+        call.works = [self._work(row, activity) for activity in self.works_of(row)]
         use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
         if use is not None:
             call.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
@@ -207,7 +215,7 @@ class _Builder:
         kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
         if kind in (STREAM, DEVICE, EVENT):
-            call.queue = int(self.queue[copy]) if copy != NONE else self.current[call.row]
+            call.queue = int(self.queue[copy]) if copy != NONE else int(self.current[call.row])
             call.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
             if kind != DEVICE and copy == NONE and (call.queue == NONE or (kind == EVENT and drain_ns == 0)):
                 call.kind, call.own_ns = PAUSE, stall_ns

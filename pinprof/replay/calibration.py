@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from pinprof.intervals import covered
 from pinprof.replay.machine import ProfilerCost, pace
@@ -217,7 +218,7 @@ def with_sampled_optimizers(program: Program, trace: Trace) -> Program:
     steps = len({call.step for call in program.calls})
     costs = inside * _per_event(program, inside, per_step * steps) * program.host.events
     calls = (
-        replace(call, events=call.events * (1.0 - share), cost_ns=cost) if share > 0 else call
+        structs.replace(call, events=call.events * (1.0 - share), cost_ns=cost) if share > 0 else call
         for call, share, cost in zip(program.calls, inside.tolist(), costs.tolist(), strict=True)
     )
     return replace(program, calls=tuple(calls))

@@ -11,8 +11,10 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, structs
 
 from pinprof.trace.calls import QUEUE_DEPTH
 from pinprof.trace.tables import NONE
@@ -54,8 +56,7 @@ ERROR_OF_ONE = 0.07
 """The standard error of a single step, as a share: the median of how steps scatter in 211 recordings."""
 
 
-@dataclass(slots=True)
-class GpuWork:
+class GpuWork(Struct):
     """One activity of the GPU; times in ns."""
 
     row: int
@@ -75,8 +76,7 @@ class GpuWork:
     """Whether it is a copy of pageable memory, whose pace the host sets."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """One call of the host that matters to the GPU; times in ns."""
 
     row: int
@@ -108,7 +108,7 @@ class Call:
     """From the end of what it waits for to its return."""
     back: int = 0
     """For a wait or an order: how many records before the call the event was recorded."""
-    works: list[GpuWork] = field(default_factory=list)
+    works: list[GpuWork] = msgspec.field(default_factory=list)
     step: int = NONE
     in_graph: bool = False
     """Whether it is a node of a CUDA graph that was launched as a whole."""
@@ -238,7 +238,9 @@ class Program:
         calls = []
         for place, call in enumerate(self.calls):
             wait = input_ns if most[call.step] == place else 0.0
-            calls.append(replace(call, gap_ns=call.gap_ns - call.input_ns + wait, input_ns=wait, input_events=0.0))
+            calls.append(
+                structs.replace(call, gap_ns=call.gap_ns - call.input_ns + wait, input_ns=wait, input_events=0.0)
+            )
         return replace(self, calls=tuple(calls))
 
     def of_steps(self, steps: set[int]) -> "Program":
@@ -251,8 +253,8 @@ class Program:
         if chosen and chosen[0].row == self.first:
             first = chosen[0]
             other = next((call for call in chosen if call.step != first.step), None)
-            other = other or replace(first, gap_ns=first.gap_ns + self.tail_ns)
-            chosen[0] = replace(
+            other = other or structs.replace(first, gap_ns=first.gap_ns + self.tail_ns)
+            chosen[0] = structs.replace(
                 first,
                 gap_ns=other.gap_ns,
                 input_ns=other.input_ns,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from pinprof.intervals import covered, union
 from pinprof.replay.program import GpuWork, Program
@@ -40,7 +41,9 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
     return [
         replace(
             program,
-            calls=tuple(replace(call, works=list(_changed(call.works, meetings_of, own_ns))) for call in program.calls),
+            calls=tuple(
+                structs.replace(call, works=list(_changed(call.works, meetings_of, own_ns))) for call in program.calls
+            ),
         )
         for program, meetings_of, own_ns in zip(programs, numbers, known, strict=True)
     ]
@@ -52,7 +55,10 @@ def without_collectives(trace: Trace, program: Program, steps: Sequence[int]) ->
     return replace(
         program,
         calls=tuple(
-            replace(call, works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works])
+            structs.replace(
+                call,
+                works=[structs.replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
+            )
             for call in program.calls
         ),
     )
@@ -65,7 +71,7 @@ def _duration(trace: Trace, row: int) -> float:
 def _changed(works: Sequence[GpuWork], numbers: Meeting, own: dict[int, float]) -> Iterator[GpuWork]:
     for work in works:
         duration = own.get(work.row, work.duration_ns)
-        yield replace(work, meeting=numbers.get(work.row, work.meeting), duration_ns=duration)
+        yield structs.replace(work, meeting=numbers.get(work.row, work.meeting), duration_ns=duration)
 
 
 def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durations) -> Durations:

@@ -6,6 +6,7 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
+from msgspec import structs
 
 from pinprof.analyses.syncs import ALLOCATIONS, OF_COPIES_TO_GPU
 from pinprof.details import Details
@@ -81,9 +82,9 @@ class Rerun:
             return self.replay.step_ns
         (program,) = self.replay.programs
         calls = tuple(
-            replace(
+            structs.replace(
                 call,
-                works=[replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
+                works=[structs.replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
             )
             for call in program.calls
         )

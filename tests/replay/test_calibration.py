@@ -2,6 +2,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from msgspec import structs
 
 from pinprof.replay.calibration import (
     HOST_SHARE,
@@ -79,7 +80,7 @@ def test_an_estimate_is_unsure_where_the_profiler_cost_much_and_steps_scatter_bu
 
 def test_steps_that_scatter_tell_less_of_others() -> None:
     program = program_of(10_000, 12_000, 14_000, launch_ns=4_000)
-    apart = replace(program, calls=tuple(replace(call, step=step) for step, call in enumerate(program.calls)))
+    apart = replace(program, calls=tuple(structs.replace(call, step=step) for step, call in enumerate(program.calls)))
     assert apart.step_error == pytest.approx(2_000 / 12_000 / 3**0.5)
     assert replace(apart, calls=apart.calls[:1]).step_error == ERROR_OF_ONE
 
@@ -96,5 +97,5 @@ def test_ops_that_load_data_in_the_process_cost_the_profiler_their_part() -> Non
 def test_a_given_step_is_reached_even_if_the_host_did_other_work_while_it_recorded(step_ns: float) -> None:
     """Ten calls, one every 30 us: the most that a profiler costs leaves 100 us, and a host four times as fast 25."""
     program = program_of(*[30_000.0] * 10, launch_ns=4_000)
-    program = replace(program, calls=tuple(replace(call, step=0) for call in program.calls))
+    program = replace(program, calls=tuple(structs.replace(call, step=0) for call in program.calls))
     assert pace([program], 1, fit_cost([program], 1, step_ns)).step_ns == pytest.approx(step_ns, rel=0.01)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from recordings import OF_A_GPU, TRACES, mostly_slow, trace_of
 from trace_builder import SIDE, TraceBuilder
 
@@ -142,8 +143,8 @@ def test_a_graph_takes_one_place_in_the_queue(tmp_path: Path) -> None:
     builder.kernel(40, 10, launch=30)
     _, program = built(builder, tmp_path)
     graph, single = program.calls
-    nodes = [replace(graph.works[0], row=number) for number in range(10, 20)]
-    program = replace(program, calls=(replace(graph, works=nodes), single), queue_depth=2)
+    nodes = [structs.replace(graph.works[0], row=number) for number in range(10, 20)]
+    program = replace(program, calls=(structs.replace(graph, works=nodes), single), queue_depth=2)
     assert replay(program).host_ns == 20_000  # the start of the second launch: nothing holds it up
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
@@ -61,7 +62,7 @@ def sooner(program: Program, by_ns: float) -> Program:
 
     def moved(call: Call, previous: Call | None) -> Call:
         first = previous is None or previous.step != call.step
-        return replace(call, gap_ns=call.gap_ns - by_ns) if first else call
+        return structs.replace(call, gap_ns=call.gap_ns - by_ns) if first else call
 
     calls = program.calls
     return replace(program, calls=tuple(map(moved, calls, (None, *calls[:-1]))))

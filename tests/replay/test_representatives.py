@@ -1,12 +1,12 @@
 """A few steps whose replay is that of all: equal steps, steps of several kinds, and steps that none stand for."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from recordings import TRACES
 
 from pinprof.details import details_of
@@ -67,7 +67,7 @@ def test_steps_are_balanced_in_each_phase() -> None:
     issues = [call for call in program([100_000] * 80).calls if call.kind is ISSUE]
     longer = np.random.default_rng(0).integers(-40_000, 40_000, 40)
     calls = [
-        replace(call, step=number // 2, gap_ns=100_000.0 + (-1) ** number * longer[number // 2])
+        structs.replace(call, step=number // 2, gap_ns=100_000.0 + (-1) ** number * longer[number // 2])
         for number, call in enumerate(issues)
     ]
     places = representatives([Program(tuple(calls))], [range(40)], [np.arange(80) % 2])

@@ -134,13 +134,13 @@ def _of_copy(details: Details, place: int) -> Instance:
 
 def _of_gap(details: Details) -> Instance | None:
     """Return the longest time in the complete steps in which a GPU is idle because the next launch comes late."""
-    gaps = [
-        Mark("GPU idle", f"device {of_device.device}", start, end)
-        for of_device in details.gaps
-        for is_late in [of_device.cause == list(IDLE).index("host_wait")]
-        for late in [is_late & in_complete_steps(details.trace, of_device.times.start)]
-        for start, end in zip(of_device.times.start[late].tolist(), of_device.times.end[late].tolist(), strict=True)
-    ]
+    gaps = []
+    for of_device in details.gaps:
+        times, is_late = of_device.times, of_device.cause == list(IDLE).index("host_wait")
+        late = np.flatnonzero(is_late & in_complete_steps(details.trace, times.start))
+        if len(late):
+            gap = late[(times.end - times.start)[late].argmax()]
+            gaps.append(Mark("GPU idle", f"device {of_device.device}", int(times.start[gap]), int(times.end[gap])))
     longest = max(gaps, key=lambda gap: gap.end_ns - gap.start_ns, default=None)
     return _around([longest]) if longest else None
 
